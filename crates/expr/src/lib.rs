@@ -1,0 +1,1 @@
+//! A filter language over any field resolver.

@@ -1,0 +1,12 @@
+//! What payload bytes mean.
+//!
+//! A [`Schema`] names the fields of one kind of event. Schemas come from a built-in table of kernel classes, from
+//! TraceLogging metadata, from metadata that recordings carry, and from a built-in table of providers. Whatever the
+//! origin, the result is the same type, and one decoder reads payloads with it, borrowing from the payload.
+//!
+//! Does not know where events come from.
+#![forbid(unsafe_code)]
+
+mod model;
+
+pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
