@@ -1,12 +1,44 @@
 //! The container of Windows event trace logs (`.etl`): buffers, records, clocks, compression, order and repair.
 //!
+//! ```
+//! # fn main() -> Result<(), stackhound_etl::OpenError> {
+//! # let bytes = match std::fs::read("trace.etl") { Ok(bytes) => bytes, Err(_) => return Ok(()) };
+//! let recording = stackhound_etl::Recording::open(bytes.into())?;
+//! for buffer in &recording.index().buffers {
+//!     if let Ok((block, _damage)) = recording.block(buffer) {
+//!         for entry in block.entries() {
+//!             println!("{} {}", entry.time.0, block.record(entry).kind().name());
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One type for each layer of the format: [`Recording`] is a file, [`BufferHeader`] frames a buffer, [`Block`] is a
+//! buffer whose records were found, [`record::Record`] is one record, [`record::ExtendedItems`] is what stands between
+//! a modern header and its payload. `docs/format/` describes each.
+//!
 //! Knows bytes and where they stand; does not know what an event means, and does no I/O.
 #![deny(unsafe_code)]
 
+mod block;
+mod buffer;
+pub mod compress;
+mod damage;
 mod guid;
 mod ids;
+mod logfile;
+pub mod record;
+mod recording;
+mod resync;
 mod time;
 
+pub use block::{Block, Entry};
+pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};
+pub use damage::{Damage, DamageReason};
 pub use guid::{Guid, GuidError};
 pub use ids::{Address, Pid, PointerSize, Tid};
-pub use time::{FileTime, RawTime};
+pub use logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
+pub use recording::{BufferRef, Index, OpenError, Recording};
+pub use time::{Clock, ClockKind, FileTime, RawTime, TICKS_PER_SECOND};

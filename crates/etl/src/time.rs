@@ -1,4 +1,9 @@
 //! Raw session time and UTC time.
+//!
+//! A recording has one clock. The logfile header holds one pair of a raw timestamp and the UTC time that belongs to
+//! it; everything else follows from the clock's frequency. See `docs/format/clocks.md`.
+
+use std::num::NonZeroU64;
 
 /// A timestamp exactly as a record stores it, in ticks of the session's clock.
 ///
@@ -9,3 +14,174 @@ pub struct RawTime(pub i64);
 /// Units of 100 ns since 1601-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct FileTime(pub i64);
+
+/// Units of 100 ns in a second.
+pub const TICKS_PER_SECOND: i64 = 10_000_000;
+
+/// 1970-01-01 as [`FileTime`].
+const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
+
+impl FileTime {
+    /// Seconds and nanoseconds since 1970-01-01 UTC, the nanoseconds never negative.
+    pub fn to_unix(self) -> (i64, u32) {
+        let since = i128::from(self.0) - i128::from(UNIX_EPOCH);
+        let seconds = since.div_euclid(i128::from(TICKS_PER_SECOND));
+        let rest = since.rem_euclid(i128::from(TICKS_PER_SECOND));
+        (seconds as i64, rest as u32 * 100)
+    }
+}
+
+/// What a session's raw timestamps count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockKind {
+    /// The performance counter.
+    PerformanceCounter,
+    /// Units of 100 ns since 1601.
+    SystemTime,
+    /// Processor cycles.
+    CpuCycles,
+}
+
+/// Converts a session's raw timestamps to UTC and back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clock {
+    kind: ClockKind,
+    /// Raw ticks per `period` units of 100 ns.
+    ticks: NonZeroU64,
+    period: NonZeroU64,
+    reference: RawTime,
+    start: FileTime,
+}
+
+impl Clock {
+    /// The performance counter with `frequency` ticks a second; `reference` was read at `start`.
+    pub fn performance_counter(frequency: NonZeroU64, reference: RawTime, start: FileTime) -> Clock {
+        let period = const { NonZeroU64::new(TICKS_PER_SECOND as u64).unwrap() };
+        Clock { kind: ClockKind::PerformanceCounter, ticks: frequency, period, reference, start }
+    }
+
+    /// Raw timestamps are UTC already.
+    pub fn system_time() -> Clock {
+        let one = const { NonZeroU64::new(1).unwrap() };
+        Clock {
+            kind: ClockKind::SystemTime,
+            ticks: one,
+            period: one,
+            reference: RawTime(0),
+            start: FileTime(0),
+        }
+    }
+
+    /// Processor cycles at `mhz`; `reference` was read at `start`. Drifts with the processor's frequency.
+    pub fn cpu_cycles(mhz: NonZeroU64, reference: RawTime, start: FileTime) -> Clock {
+        let period = const { NonZeroU64::new(10).unwrap() };
+        Clock { kind: ClockKind::CpuCycles, ticks: mhz, period, reference, start }
+    }
+
+    /// Which clock it is.
+    pub fn kind(&self) -> ClockKind {
+        self.kind
+    }
+
+    /// Raw ticks in a second.
+    pub fn ticks_per_second(&self) -> u64 {
+        (u128::from(self.ticks.get()) * TICKS_PER_SECOND as u128 / u128::from(self.period.get())) as u64
+    }
+
+    /// The UTC time of a raw timestamp, rounded down; saturates far outside the representable range.
+    pub fn to_file_time(&self, raw: RawTime) -> FileTime {
+        let ticks = i128::from(raw.0) - i128::from(self.reference.0);
+        let span = (ticks * i128::from(self.period.get())).div_euclid(i128::from(self.ticks.get()));
+        FileTime(saturate(i128::from(self.start.0) + span))
+    }
+
+    /// The smallest raw timestamp whose UTC time is not before `time`.
+    pub fn to_raw(&self, time: FileTime) -> RawTime {
+        let span = i128::from(time.0) - i128::from(self.start.0);
+        let (ticks, period) = (i128::from(self.ticks.get()), i128::from(self.period.get()));
+        let raw = (span * ticks + (period - 1)).div_euclid(period);
+        RawTime(saturate(raw + i128::from(self.reference.0)))
+    }
+
+    /// Raw ticks in a span of 100 ns units, rounded down.
+    pub fn span_to_raw(&self, span: i64) -> i64 {
+        saturate((i128::from(span) * i128::from(self.ticks.get())).div_euclid(i128::from(self.period.get())))
+    }
+
+    /// Units of 100 ns in a span of raw ticks, rounded down.
+    pub fn span_from_raw(&self, raw: i64) -> i64 {
+        saturate((i128::from(raw) * i128::from(self.period.get())).div_euclid(i128::from(self.ticks.get())))
+    }
+
+    /// Whether raw timestamps of both clocks can be compared directly: the same counter of the same boot.
+    ///
+    /// Two sessions of one boot see the same counter; their reference pairs then differ by less than a second.
+    pub fn comparable(&self, other: &Clock) -> bool {
+        if self.kind != other.kind || self.ticks != other.ticks || self.period != other.period {
+            return false;
+        }
+        self.kind == ClockKind::SystemTime
+            || self.to_file_time(other.reference).0.abs_diff(other.start.0) < TICKS_PER_SECOND as u64
+    }
+}
+
+fn saturate(wide: i128) -> i64 {
+    wide.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn raw_time_becomes_utc() {
+        let start = FileTime(132_404_548_206_236_167);
+        let qpc = |frequency| {
+            Clock::performance_counter(NonZeroU64::new(frequency).unwrap(), RawTime(1_000), start)
+        };
+        for (clock, raw, expected) in [
+            (qpc(10_000_000), 1_000, start.0),
+            (qpc(10_000_000), 999, start.0 - 1),
+            (qpc(2_648_433), 1_000 + 2_648_433, start.0 + TICKS_PER_SECOND),
+            (qpc(2_648_433), 1_000 - 2_648_433, start.0 - TICKS_PER_SECOND),
+            (Clock::cpu_cycles(NonZeroU64::new(3_592).unwrap(), RawTime(0), start), 359_200, start.0 + 1_000),
+            (Clock::system_time(), start.0, start.0),
+        ] {
+            assert_eq!(clock.to_file_time(RawTime(raw)).0, expected, "{clock:?} {raw}");
+        }
+    }
+
+    #[test]
+    fn clocks_of_one_boot_compare() {
+        let frequency = NonZeroU64::new(10_000_000).unwrap();
+        let first = Clock::performance_counter(frequency, RawTime(0), FileTime(1_000));
+        let later = Clock::performance_counter(frequency, RawTime(50_000_000), FileTime(50_001_200));
+        let other_boot = Clock::performance_counter(frequency, RawTime(0), FileTime(90_000_000_000));
+        assert!(first.comparable(&later));
+        assert!(!first.comparable(&other_boot));
+        assert!(!first.comparable(&Clock::system_time()));
+    }
+
+    #[test]
+    fn unix_time_has_no_negative_fraction() {
+        assert_eq!(FileTime(UNIX_EPOCH).to_unix(), (0, 0));
+        assert_eq!(FileTime(UNIX_EPOCH - 1).to_unix(), (-1, 999_999_900));
+    }
+
+    proptest! {
+        #[test]
+        fn to_raw_inverts_to_file_time(
+            frequency in 1u64..4_000_000_000, reference in any::<i32>(), raw in -1i64<<50..1i64<<50,
+        ) {
+            let clock = Clock::performance_counter(
+                NonZeroU64::new(frequency).unwrap(), RawTime(reference.into()), FileTime(1 << 56));
+            let utc = clock.to_file_time(RawTime(raw));
+            let back = clock.to_raw(utc);
+            prop_assert!(back.0 <= raw);
+            prop_assert!(clock.to_file_time(back) >= utc);
+            prop_assert!(back.0 == i64::MIN || clock.to_file_time(RawTime(back.0 - 1)) < utc);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Blocks: one buffer's bytes and a column of where its records are.
+//!
+//! A block is the unit of work of everything behind the container. Its bytes are shared by reference count with the
+//! file they come from; cloning a block copies nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::record::{HeaderKind, Record, RecordError, Records};
+use crate::{LogfileHeader, RawTime};
+
+/// One record of a block: its time, its place and what it is, in 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Raw timestamp.
+    pub time: RawTime,
+    /// Offset in units of 8 bytes, above the kind in the low byte.
+    place: u32,
+    size: u16,
+    /// The hook of a kernel event, the opcode of a classic one, the id of a manifest one, the number of a message.
+    pub tag: u16,
+}
+
+impl Entry {
+    fn new(record: &Record<'_>, offset: usize) -> Entry {
+        let kind = record.kind();
+        let bytes = record.bytes();
+        let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let tag = match kind {
+            kind if kind.has_hook() => word(6),
+            HeaderKind::Event32 | HeaderKind::Event64 => word(0x28),
+            HeaderKind::Message => word(4),
+            _ => u16::from(record.opcode()),
+        };
+        // Buffers have at most 64 MiB, so an eighth of an offset has 23 bits.
+        let place = (offset as u32 / 8) << 8 | kind as u32;
+        Entry { time: record.time(), place, size: bytes.len() as u16, tag }
+    }
+
+    /// The kind of header.
+    #[inline]
+    pub fn kind(&self) -> HeaderKind {
+        HeaderKind::ALL[(self.place & 0xff) as usize]
+    }
+
+    /// The hook, if this is a kernel event.
+    #[inline]
+    pub fn hook(&self) -> Option<u16> {
+        self.kind().has_hook().then_some(self.tag)
+    }
+
+    /// Where the record starts in its block.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        (self.place >> 8) as usize * 8
+    }
+}
+
+/// One buffer of a recording, its records found.
+#[derive(Clone, Debug)]
+pub struct Block {
+    bytes: Bytes,
+    entries: Arc<[Entry]>,
+    session: Arc<LogfileHeader>,
+    /// The processor whose records these are; `None` where the session did not keep them apart.
+    pub processor: Option<u16>,
+    /// Where the buffer starts in its file.
+    pub file_offset: u64,
+}
+
+impl Block {
+    /// Finds the records of `bytes`, which start with a buffer header and end where the records end.
+    ///
+    /// The second value tells why the walk ended before the end, and where. One allocation.
+    pub(crate) fn scan(
+        bytes: Bytes,
+        session: Arc<LogfileHeader>,
+        processor: Option<u16>,
+        file_offset: u64,
+    ) -> (Block, Option<(usize, RecordError)>) {
+        let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
+        // Real recordings average 127 bytes a record.
+        let mut entries = Vec::with_capacity(bytes.len() / 96);
+        let mut sorted = true;
+        let mut last = RawTime(i64::MIN);
+        loop {
+            let offset = records.position();
+            let Some(record) = records.next() else { break };
+            sorted &= last <= record.time();
+            last = record.time();
+            entries.push(Entry::new(&record, offset));
+        }
+        // Writers on several processors that share one stream overtake each other by a little.
+        if !sorted && processor.is_none() {
+            entries.sort_by_key(|entry| entry.time);
+        }
+        let error = records.error().map(|error| (records.position(), error));
+        (Block { bytes, entries: entries.into(), session, processor, file_offset }, error)
+    }
+
+    /// All records, in the order in which they stand (by time in a stream that processors share).
+    #[inline]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The record of an entry of this block.
+    #[inline]
+    pub fn record(&self, entry: &Entry) -> Record<'_> {
+        let at = entry.offset();
+        Record::found(&self.bytes[at..at + usize::from(entry.size)], entry.time, entry.kind())
+    }
+
+    /// The session that wrote the block.
+    pub fn session(&self) -> &Arc<LogfileHeader> {
+        &self.session
+    }
+
+    /// The block's bytes, buffer header included.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}

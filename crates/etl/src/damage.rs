@@ -1,0 +1,54 @@
+//! What is wrong with a recording, where, and how much was given up for it.
+
+use crate::compress::{Algorithm, DecompressError};
+use crate::record::RecordError;
+
+/// One damaged place. Nothing but the bytes it names is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where, from the start of the file. In a compressed buffer: the start of the buffer.
+    pub offset: u64,
+    /// Bytes of the file (or of the inflated buffer) that were given up.
+    pub skipped: u64,
+    /// What is wrong.
+    pub reason: DamageReason,
+}
+
+/// What is wrong at a damaged place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DamageReason {
+    /// A buffer header that Windows would not write.
+    #[error("not a buffer header ({0}); resynchronised at the next one")]
+    Header(&'static str),
+    /// The buffer's size does not lead to another buffer, but another buffer was found by searching.
+    #[error("the buffer's size of {size} bytes does not lead to a buffer; resynchronised at the next one")]
+    Size {
+        /// The size the buffer claims.
+        size: u32,
+    },
+    /// The file ends inside a buffer.
+    #[error("the file ends inside a buffer: {found} of {expected} bytes")]
+    Truncated {
+        /// Bytes up to the end of the file.
+        found: u64,
+        /// Bytes of the whole buffer.
+        expected: u64,
+    },
+    /// The buffer's content does not decompress.
+    #[error("{0}")]
+    Inflate(DecompressError),
+    /// The buffer uses a compression that cannot be read.
+    #[error("buffers compressed with {} are not supported", .0.name())]
+    Unsupported(Algorithm),
+    /// A record that cannot be; the rest of its buffer is given up.
+    #[error("{0}; the rest of the buffer is skipped")]
+    Record(RecordError),
+    /// Both fields that say where the records end disagree; all records up to the larger are read.
+    #[error("the buffer states two ends of its records, {saved:#x} and {offset:#x}")]
+    TwoEnds {
+        /// SavedOffset.
+        saved: u32,
+        /// Offset.
+        offset: u32,
+    },
+}

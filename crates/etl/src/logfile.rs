@@ -1,0 +1,183 @@
+//! The logfile header: what the first record of a recording says about the session.
+//!
+//! See `docs/format/logfile-header.md` for the layout.
+
+use std::num::NonZeroU64;
+
+use crate::record::{HeaderKind, Record};
+use crate::{Clock, FileTime, PointerSize, RawTime};
+
+/// Bits of the logging mode that matter to a reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogFileMode(pub u32);
+
+impl LogFileMode {
+    /// Data buffers form a ring.
+    pub const CIRCULAR: LogFileMode = LogFileMode(0x0000_0002);
+    /// Several sessions in one file.
+    pub const APPEND: LogFileMode = LogFileMode(0x0000_0004);
+    /// One file of a series; sequence numbers go on from the file before.
+    pub const NEW_FILE: LogFileMode = LogFileMode(0x0000_0008);
+    /// The file takes its maximum size from the start.
+    pub const PREALLOCATE: LogFileMode = LogFileMode(0x0000_0020);
+    /// Written by relogging or merging.
+    pub const RELOG: LogFileMode = LogFileMode(0x0001_0000);
+    /// Data buffers are compressed.
+    pub const COMPRESSED: LogFileMode = LogFileMode(0x0400_0000);
+    /// One stream for all processors; the processor number is lost.
+    pub const NO_PER_PROCESSOR_BUFFERING: LogFileMode = LogFileMode(0x1000_0000);
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: LogFileMode) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// The session's facts as its recording states them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogfileHeader {
+    /// Session buffer size in bytes.
+    pub buffer_size: u32,
+    /// Windows version, major and minor.
+    pub windows_version: (u8, u8),
+    /// Log layout version; 2.0 for compressed sessions, buffers above 1 MiB and more than 256 processors.
+    pub layout_version: (u8, u8),
+    /// Windows build of the recording machine.
+    pub build: u32,
+    /// Number of processors; 1 where the session had no buffers of their own for them.
+    pub processors: u32,
+    /// When the session ended; `None` in an unfinished recording.
+    pub end_time: Option<FileTime>,
+    /// Clock interrupt period in 100 ns; the unit of processor times in record headers.
+    pub timer_resolution: u32,
+    /// Size limit in MiB, or KiB with a mode bit.
+    pub maximum_file_size: u32,
+    /// Logging mode.
+    pub mode: LogFileMode,
+    /// Buffers written, header buffer included; goes on counting in circular recordings.
+    pub buffers_written: u32,
+    /// Pointer size of the session.
+    pub pointer_size: PointerSize,
+    /// Events refused for want of a buffer.
+    pub events_lost: u32,
+    /// Processor speed in MHz.
+    pub cpu_mhz: u32,
+    /// When the machine was started (rounded by Windows).
+    pub boot_time: FileTime,
+    /// Performance counter ticks in a second.
+    pub perf_freq: u64,
+    /// UTC time of the first record.
+    pub start_time: FileTime,
+    /// Raw timestamp of the first record.
+    pub reference: RawTime,
+    /// Which clock raw timestamps use: 1 performance counter, 2 system time, 3 processor cycles.
+    pub clock_type: u32,
+    /// Whole buffers that were lost.
+    pub buffers_lost: u32,
+    /// Minutes to add to local time to get UTC.
+    pub utc_bias: i32,
+    /// The session's name.
+    pub session_name: String,
+    /// The file the session was writing to.
+    pub file_name: String,
+}
+
+/// Why the first record is no logfile header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogfileHeaderError {
+    /// It is a record of another kind.
+    #[error("the first record is not a logfile header")]
+    NotALogfileHeader,
+    /// It is shorter than the fixed part.
+    #[error("the logfile header has {found} bytes, expected at least {expected}")]
+    TooShort {
+        /// Payload bytes there are.
+        found: usize,
+        /// Bytes of the fixed part.
+        expected: usize,
+    },
+    /// Written by a system before Windows Vista, whose buffers are laid out differently.
+    #[error("log layout {0}.{1} of a Windows before Vista is not supported")]
+    TooOld(u8, u8),
+}
+
+impl LogfileHeader {
+    /// Reads the header from the first record of a recording.
+    pub fn parse(record: &Record<'_>) -> Result<LogfileHeader, LogfileHeaderError> {
+        let pointer_size = match record.kind() {
+            HeaderKind::System32 => PointerSize::Four,
+            HeaderKind::System64 => PointerSize::Eight,
+            _ => return Err(LogfileHeaderError::NotALogfileHeader),
+        };
+        if record.hook() != Some(0) {
+            return Err(LogfileHeaderError::NotALogfileHeader);
+        }
+        let payload = record.payload();
+        // Behind the two pointers at 0x38 stands a time zone of 172 bytes; 64-bit layouts pad it by 4.
+        let zone = 0x38 + 2 * pointer_size.bytes();
+        let tail = zone + 172 + if pointer_size == PointerSize::Eight { 4 } else { 0 };
+        let fixed = tail + 0x20;
+        if payload.len() < fixed {
+            return Err(LogfileHeaderError::TooShort { found: payload.len(), expected: fixed });
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(payload[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
+        let layout_version = (payload[6], payload[7]);
+        if layout_version < (1, 4) {
+            return Err(LogfileHeaderError::TooOld(layout_version.0, layout_version.1));
+        }
+        let (session_name, rest) = utf16_until_nul(&payload[fixed..]);
+        let (file_name, _) = utf16_until_nul(rest);
+        let end_time = u64_at(0x10) as i64;
+        Ok(LogfileHeader {
+            buffer_size: u32_at(0),
+            windows_version: (payload[4], payload[5]),
+            layout_version,
+            build: u32_at(8),
+            processors: u32_at(0xc),
+            end_time: (end_time != 0).then_some(FileTime(end_time)),
+            timer_resolution: u32_at(0x18),
+            maximum_file_size: u32_at(0x1c),
+            mode: LogFileMode(u32_at(0x20)),
+            buffers_written: u32_at(0x24),
+            pointer_size,
+            events_lost: u32_at(0x30),
+            cpu_mhz: u32_at(0x34),
+            boot_time: FileTime(u64_at(tail) as i64),
+            perf_freq: u64_at(tail + 8),
+            start_time: FileTime(u64_at(tail + 0x10) as i64),
+            reference: record.time(),
+            clock_type: u32_at(tail + 0x18),
+            buffers_lost: u32_at(tail + 0x1c),
+            utc_bias: u32_at(zone) as i32,
+            session_name,
+            file_name,
+        })
+    }
+
+    /// The session's clock. A clock without a usable frequency is taken for system time.
+    pub fn clock(&self) -> Clock {
+        let of = |frequency: u64| NonZeroU64::new(frequency);
+        match (self.clock_type, of(self.perf_freq), of(self.cpu_mhz.into())) {
+            (1, Some(frequency), _) => Clock::performance_counter(frequency, self.reference, self.start_time),
+            (3, _, Some(mhz)) => Clock::cpu_cycles(mhz, self.reference, self.start_time),
+            _ => Clock::system_time(),
+        }
+    }
+
+    /// The session's buffer size where it is usable: whole KiB up to the limit.
+    pub fn nominal_size(&self) -> Option<u32> {
+        let usable = self.buffer_size >= 1024
+            && self.buffer_size <= crate::buffer::BUFFER_SIZE_MAX
+            && self.buffer_size.is_multiple_of(1024);
+        usable.then_some(self.buffer_size)
+    }
+}
+
+/// Text up to its zero unit and the bytes behind that; an unterminated text takes all.
+fn utf16_until_nul(bytes: &[u8]) -> (String, &[u8]) {
+    let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    let text: Vec<u16> = units.take_while(|&unit| unit != 0).collect();
+    let rest = bytes.get(text.len() * 2 + 2..).unwrap_or_default();
+    (String::from_utf16_lossy(&text), rest)
+}
