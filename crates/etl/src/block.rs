@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::record::{HeaderKind, Record, RecordError, Records};
-use crate::{LogfileHeader, RawTime};
+use crate::{LogfileHeader, RawTime, Selection};
 
 /// One record of a block: its time, its place and what it is, in 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,21 +72,26 @@ pub struct Block {
 impl Block {
     /// Finds the records of `bytes`, which start with a buffer header and end where the records end.
     ///
-    /// The second value tells why the walk ended before the end, and where. One allocation.
+    /// With a `selection`, the others are stepped over. The second value tells why the walk ended before the end, and
+    /// where. One allocation.
     pub(crate) fn scan(
         bytes: Bytes,
         session: Arc<LogfileHeader>,
         processor: Option<u16>,
         file_offset: u64,
+        selection: Option<&Selection>,
     ) -> (Block, Option<(usize, RecordError)>) {
         let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
         // Real recordings average 127 bytes a record.
-        let mut entries = Vec::with_capacity(bytes.len() / 96);
+        let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
         loop {
             let offset = records.position();
             let Some(record) = records.next() else { break };
+            if selection.is_some_and(|selection| !selection.has(&record)) {
+                continue;
+            }
             sorted &= last <= record.time();
             last = record.time();
             entries.push(Entry::new(&record, offset));

@@ -5,7 +5,7 @@
 //! # let bytes = match std::fs::read("trace.etl") { Ok(bytes) => bytes, Err(_) => return Ok(()) };
 //! let recording = stackhound_etl::Recording::open(bytes.into())?;
 //! for buffer in &recording.index().buffers {
-//!     if let Ok((block, _damage)) = recording.block(buffer) {
+//!     if let Ok((block, _damage)) = recording.block(buffer, None) {
 //!         for entry in block.entries() {
 //!             println!("{} {}", entry.time.0, block.record(entry).kind().name());
 //!         }
@@ -32,6 +32,7 @@ mod logfile;
 pub mod record;
 mod recording;
 mod resync;
+mod select;
 mod time;
 
 pub use block::{Block, Entry};
@@ -41,4 +42,5 @@ pub use guid::{Guid, GuidError};
 pub use ids::{Address, Pid, PointerSize, Tid};
 pub use logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
 pub use recording::{BufferRef, Index, OpenError, Recording};
+pub use select::{Described, Selection};
 pub use time::{Clock, ClockKind, FileTime, RawTime, TICKS_PER_SECOND};

@@ -14,7 +14,7 @@ use crate::compress::{self, Algorithm};
 use crate::damage::{Damage, DamageReason};
 use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
 use crate::record::Records;
-use crate::{Clock, resync};
+use crate::{Clock, Selection, resync};
 
 /// Why bytes are no recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -264,8 +264,13 @@ impl Recording {
 
     /// Reads one buffer of the index: decompresses it if need be and finds its records.
     ///
-    /// `Err` if nothing of the buffer can be read; damage beside the block if a part cannot.
-    pub fn block(&self, buffer: &BufferRef) -> Result<(Block, Option<Damage>), Damage> {
+    /// With a `selection`, only records that belong to it are in the block. `Err` if nothing of the buffer can be
+    /// read; damage beside the block if a part cannot.
+    pub fn block(
+        &self,
+        buffer: &BufferRef,
+        selection: Option<&Selection>,
+    ) -> Result<(Block, Option<Damage>), Damage> {
         let start = buffer.offset as usize;
         let whole = start..start + buffer.size as usize;
         let damage =
@@ -282,7 +287,8 @@ impl Recording {
         let end = header.records_end(bytes.len());
         let one_stream = self.session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let processor = (!one_stream).then_some(buffer.processor);
-        let (block, error) = Block::scan(bytes.slice(..end), self.session.clone(), processor, buffer.offset);
+        let (block, error) =
+            Block::scan(bytes.slice(..end), self.session.clone(), processor, buffer.offset, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
         let note = match error {
             Some((at, error)) => {
