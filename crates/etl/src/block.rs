@@ -63,10 +63,20 @@ pub struct Block {
     bytes: Bytes,
     entries: Arc<[Entry]>,
     session: Arc<LogfileHeader>,
+    origin: Origin,
+}
+
+/// Where a block comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Which of several recordings.
+    pub recording: u16,
     /// The processor whose records these are; `None` where the session did not keep them apart.
     pub processor: Option<u16>,
     /// Where the buffer starts in its file.
     pub file_offset: u64,
+    /// Whether events or buffers were lost just before it.
+    pub after_loss: bool,
 }
 
 impl Block {
@@ -77,8 +87,7 @@ impl Block {
     pub(crate) fn scan(
         bytes: Bytes,
         session: Arc<LogfileHeader>,
-        processor: Option<u16>,
-        file_offset: u64,
+        origin: Origin,
         selection: Option<&Selection>,
     ) -> (Block, Option<(usize, RecordError)>) {
         let mut records = Records::new(&bytes, crate::buffer::BUFFER_HEADER_SIZE);
@@ -97,11 +106,11 @@ impl Block {
             entries.push(Entry::new(&record, offset));
         }
         // Writers on several processors that share one stream overtake each other by a little.
-        if !sorted && processor.is_none() {
+        if !sorted && origin.processor.is_none() {
             entries.sort_by_key(|entry| entry.time);
         }
         let error = records.error().map(|error| (records.position(), error));
-        (Block { bytes, entries: entries.into(), session, processor, file_offset }, error)
+        (Block { bytes, entries: entries.into(), session, origin }, error)
     }
 
     /// All records, in the order in which they stand (by time in a stream that processors share).
@@ -115,6 +124,12 @@ impl Block {
     pub fn record(&self, entry: &Entry) -> Record<'_> {
         let at = entry.offset();
         Record::found(&self.bytes[at..at + usize::from(entry.size)], entry.time, entry.kind())
+    }
+
+    /// Where the block comes from.
+    #[inline]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The session that wrote the block.

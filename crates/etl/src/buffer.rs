@@ -64,6 +64,11 @@ impl BufferFlags {
     pub const COMPRESSED: BufferFlags = BufferFlags(0x40);
     const KNOWN: u16 = 0x7f;
 
+    /// Whether events or whole buffers were dropped before this buffer.
+    pub fn tells_of_loss(self) -> bool {
+        self.has(BufferFlags::EVENTS_LOST) || self.has(BufferFlags::BUFFER_LOST)
+    }
+
     /// Whether all bits of `other` are set.
     pub fn has(self, other: BufferFlags) -> bool {
         self.0 & other.0 == other.0

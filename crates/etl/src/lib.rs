@@ -35,7 +35,7 @@ mod resync;
 mod select;
 mod time;
 
-pub use block::{Block, Entry};
+pub use block::{Block, Entry, Origin};
 pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};
 pub use damage::{Damage, DamageReason};
 pub use guid::{Guid, GuidError};

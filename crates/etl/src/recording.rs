@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::Block;
+use crate::block::{Block, Origin};
 use crate::buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferHeader, BufferType};
 use crate::compress::{self, Algorithm};
 use crate::damage::{Damage, DamageReason};
@@ -54,8 +54,8 @@ pub struct BufferRef {
     pub size: u32,
     /// Processor.
     pub processor: u16,
-    /// Flags as they stand.
-    pub flags: crate::BufferFlags,
+    /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
+    pub after_loss: bool,
 }
 
 /// All buffers of a recording, in file order, and what was stepped over to find them.
@@ -79,17 +79,31 @@ impl Index {
         buffers.chunk_by(|a, b| a.processor == b.processor).map(<[BufferRef]>::to_vec).collect()
     }
 
+    /// Buffers in the order of their sequence numbers, header buffers left out.
+    fn by_sequence(&self) -> Vec<usize> {
+        let mut order: Vec<_> = (0..self.buffers.len()).filter(|&i| self.buffers[i].sequence > 0).collect();
+        order.sort_by_key(|&i| (self.buffers[i].epoch, self.buffers[i].sequence));
+        order
+    }
+
+    fn mark_gaps(&mut self) {
+        for pair in self.by_sequence().windows(2) {
+            let before = self.buffers[pair[0]];
+            self.buffers[pair[1]].after_loss |= missing_between(&before, &self.buffers[pair[1]]) > 0;
+        }
+    }
+
     /// How many sequence numbers between the first and the last one are missing: buffers that were lost or overwritten.
     pub fn missing_buffers(&self) -> u64 {
-        let mut numbers: Vec<_> =
-            self.buffers.iter().map(|b| (b.epoch, b.sequence)).filter(|n| n.1 > 0).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let missing = |pair: &[(u32, i64)]| {
-            if pair[0].0 == pair[1].0 { (pair[1].1 as u64).saturating_sub(pair[0].1 as u64 + 1) } else { 0 }
-        };
-        numbers.windows(2).map(missing).fold(0, u64::saturating_add)
+        let order = self.by_sequence();
+        let missing = |pair: &[usize]| missing_between(&self.buffers[pair[0]], &self.buffers[pair[1]]);
+        order.windows(2).map(missing).fold(0, u64::saturating_add)
     }
+}
+
+/// How many sequence numbers lie between two buffers that follow each other in sequence order.
+fn missing_between(before: &BufferRef, after: &BufferRef) -> u64 {
+    if before.epoch == after.epoch { after.sequence.abs_diff(before.sequence).saturating_sub(1) } else { 0 }
 }
 
 /// One `.etl` file's bytes and its session.
@@ -98,6 +112,7 @@ pub struct Recording {
     bytes: Bytes,
     session: Arc<LogfileHeader>,
     compression: Algorithm,
+    number: u16,
 }
 
 impl Recording {
@@ -127,7 +142,13 @@ impl Recording {
         let record =
             Records::new(first, BUFFER_HEADER_SIZE).next().ok_or(LogfileHeaderError::NotALogfileHeader)?;
         let session = Arc::new(LogfileHeader::parse(&record)?);
-        Ok(Recording { bytes, session, compression })
+        Ok(Recording { bytes, session, compression, number: 0 })
+    }
+
+    /// Gives the recording a number that its blocks carry, to tell several recordings apart.
+    pub fn numbered(mut self, number: u16) -> Recording {
+        self.number = number;
+        self
     }
 
     /// What the first record says.
@@ -170,12 +191,13 @@ impl Recording {
                     epoch,
                     size: buffer.len() as u32,
                     processor: header.processor(),
-                    flags: header.flags(),
+                    after_loss: header.flags().tells_of_loss(),
                 });
             } else {
                 index.other_buffers += 1;
             }
         }
+        index.mark_gaps();
         index
     }
 
@@ -286,9 +308,13 @@ impl Recording {
         };
         let end = header.records_end(bytes.len());
         let one_stream = self.session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
-        let processor = (!one_stream).then_some(buffer.processor);
-        let (block, error) =
-            Block::scan(bytes.slice(..end), self.session.clone(), processor, buffer.offset, selection);
+        let origin = Origin {
+            recording: self.number,
+            processor: (!one_stream).then_some(buffer.processor),
+            file_offset: buffer.offset,
+            after_loss: buffer.after_loss,
+        };
+        let (block, error) = Block::scan(bytes.slice(..end), self.session.clone(), origin, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
         let note = match error {
             Some((at, error)) => {
