@@ -151,6 +151,11 @@ impl Recording {
         self
     }
 
+    /// The number given with [`numbered`](Recording::numbered), otherwise 0.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
     /// What the first record says.
     pub fn session(&self) -> &Arc<LogfileHeader> {
         &self.session

@@ -1,0 +1,33 @@
+//! Why a trace cannot be read at all. Damage inside a recording is no error: see [`crate::Stats::damage`].
+
+use std::io;
+use std::path::PathBuf;
+
+use stackhound_etl::OpenError;
+
+/// Why a trace cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
+    /// A file is no recording.
+    #[error("{0}: {1}")]
+    NotARecording(String, #[source] OpenError),
+    /// A packed file cannot be unpacked.
+    #[error("{}: {}", .0.display(), .1)]
+    Packed(PathBuf, String),
+    /// A directory holds no recordings.
+    #[error("{}: no .etl, .etl.zst or .etl.zip file in this directory", .0.display())]
+    NoRecordings(PathBuf),
+    /// More files than can be told apart.
+    #[error("more than 65,535 recordings at once")]
+    TooMany,
+    /// Nothing to read.
+    #[error("no recording was given")]
+    Nothing,
+    /// The threads that read ahead cannot be started.
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}

@@ -1,0 +1,60 @@
+//! The blocks of one stream, read ahead on other threads if there are any.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use rayon::ThreadPool;
+use stackhound_etl::{Block, BufferRef, Damage, Recording, Selection};
+
+/// Blocks of a stream that may be in work beside the one that is being read.
+const AHEAD: usize = 2;
+
+pub(crate) type Loaded = Result<(Block, Option<Damage>), Damage>;
+
+/// How blocks are made: shared by all streams of a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Loading {
+    pub pool: Option<Arc<ThreadPool>>,
+    pub selection: Option<Arc<Selection>>,
+}
+
+/// One stream's buffers, in order.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    recording: Recording,
+    buffers: std::vec::IntoIter<BufferRef>,
+    loading: Loading,
+    in_work: VecDeque<Receiver<Loaded>>,
+}
+
+impl Feed {
+    pub fn new(recording: Recording, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
+        Feed { recording, buffers: buffers.into_iter(), loading, in_work: VecDeque::new() }
+    }
+
+    /// Which source the stream belongs to.
+    pub fn source(&self) -> u16 {
+        self.recording.number()
+    }
+
+    /// The next block, or what is wrong with it; `None` behind the last one.
+    pub fn next(&mut self) -> Option<Loaded> {
+        let Some(pool) = self.loading.pool.clone() else {
+            let buffer = self.buffers.next()?;
+            return Some(self.recording.block(&buffer, self.loading.selection.as_deref()));
+        };
+        while self.in_work.len() <= AHEAD {
+            let Some(buffer) = self.buffers.next() else { break };
+            let (sender, receiver) = sync_channel(1);
+            let (recording, selection) = (self.recording.clone(), self.loading.selection.clone());
+            pool.spawn(move || {
+                // The other end is gone only if the whole trace was given up.
+                let _ = sender.send(recording.block(&buffer, selection.as_deref()));
+            });
+            self.in_work.push_back(receiver);
+        }
+        let receiver = self.in_work.pop_front()?;
+        Some(receiver.recv().expect("a block's work ends with a result"))
+    }
+}

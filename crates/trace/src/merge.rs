@@ -1,0 +1,195 @@
+//! Time order: merging the streams of all processors of all sources.
+//!
+//! Each stream is in time order by itself. A loser tree over the streams' next times gives the next event with one
+//! comparison a tree level. Ties go to the stream with the lower number (source, then processor), so that the order
+//! depends on nothing but the recordings' content.
+
+use std::sync::Arc;
+
+use stackhound_etl::{Block, Clock, RawTime};
+
+use crate::event::{Event, TraceTime};
+use crate::feed::Feed;
+use crate::stats::Stats;
+
+/// How a source's raw time becomes trace time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimeBase {
+    /// It is trace time.
+    Same,
+    /// Through UTC.
+    Convert {
+        /// The source's clock.
+        from: Clock,
+        /// The trace's clock.
+        to: Clock,
+    },
+}
+
+impl TimeBase {
+    pub fn between(from: Clock, to: Clock) -> TimeBase {
+        if from.comparable(&to) { TimeBase::Same } else { TimeBase::Convert { from, to } }
+    }
+
+    #[inline]
+    fn trace_time(&self, raw: RawTime) -> TraceTime {
+        match self {
+            TimeBase::Same => TraceTime(raw.0),
+            TimeBase::Convert { from, to } => TraceTime(to.to_raw(from.to_file_time(raw)).0),
+        }
+    }
+}
+
+/// One stream with its current block.
+#[derive(Debug)]
+struct Stream {
+    block: Arc<Block>,
+    position: u32,
+    base: TimeBase,
+    feed: Feed,
+}
+
+impl Stream {
+    /// The trace time of the next event, loading blocks as needed; `None` at the end.
+    fn settle(&mut self, stats: &mut Stats) -> Option<TraceTime> {
+        loop {
+            if let Some(entry) = self.block.entries().get(self.position as usize) {
+                return Some(self.base.trace_time(entry.time));
+            }
+            let block = next_block(&mut self.feed, stats)?;
+            (self.block, self.position) = (block, 0);
+        }
+    }
+}
+
+/// The next block of a feed that can be read.
+fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
+    loop {
+        let (block, damage) = match feed.next()? {
+            Ok((block, damage)) => (Some(block), damage),
+            Err(damage) => (None, Some(damage)),
+        };
+        stats.buffers += 1;
+        if let Some(damage) = damage {
+            stats.damage.push((feed.source(), damage));
+        }
+        if let Some(block) = block {
+            return Some(Arc::new(block));
+        }
+    }
+}
+
+/// All events of a trace in time order, one at a time.
+///
+/// Not an [`Iterator`], since an event borrows from the merge; keep [`Event::block`] and [`Event::index`] to keep one.
+#[derive(Debug)]
+pub struct Ordered {
+    streams: Vec<Stream>,
+    /// `losers[0]` is the stream with the next event; the others lost the match at their node.
+    losers: Vec<u32>,
+    times: Vec<TraceTime>,
+    /// Whether the event of `losers[0]` was handed out and must be stepped over.
+    taken: bool,
+    last: TraceTime,
+    stats: Stats,
+}
+
+impl Ordered {
+    /// Damage found while indexing the sources comes in through `stats`.
+    pub(crate) fn new(feeds: Vec<(Feed, TimeBase)>, mut stats: Stats) -> Ordered {
+        let mut streams = Vec::new();
+        let mut times = Vec::new();
+        for (mut feed, base) in feeds {
+            let Some(block) = next_block(&mut feed, &mut stats) else { continue };
+            let mut stream = Stream { block, position: 0, base, feed };
+            if let Some(time) = stream.settle(&mut stats) {
+                streams.push(stream);
+                times.push(time);
+            }
+        }
+        let mut ordered =
+            Ordered { streams, losers: Vec::new(), times, taken: false, last: TraceTime(i64::MIN), stats };
+        ordered.build();
+        ordered
+    }
+
+    /// Whether stream `a` comes before stream `b`.
+    #[inline]
+    fn before(times: &[TraceTime], a: u32, b: u32) -> bool {
+        let (time_a, time_b) = (times[a as usize], times[b as usize]);
+        time_a < time_b || (time_a == time_b && a < b)
+    }
+
+    /// Plays all matches. Leaf `i` of the tree is node `len + i`, node `n` has the children `2n` and `2n + 1`.
+    fn build(&mut self) {
+        let len = self.streams.len();
+        self.losers = vec![0; len];
+        let mut winners = vec![0u32; 2 * len];
+        for leaf in 0..len {
+            winners[len + leaf] = leaf as u32;
+        }
+        for node in (1..len).rev() {
+            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
+            let left_wins = Self::before(&self.times, left, right);
+            (winners[node], self.losers[node]) = if left_wins { (left, right) } else { (right, left) };
+        }
+        if len > 1 {
+            self.losers[0] = winners[1];
+        }
+    }
+
+    /// Steps over the event that was handed out last.
+    fn advance(&mut self) {
+        let mut winner = self.losers[0];
+        let stream = &mut self.streams[winner as usize];
+        stream.position += 1;
+        let next = match stream.block.entries().get(stream.position as usize) {
+            Some(entry) => Some(stream.base.trace_time(entry.time)),
+            None => stream.settle(&mut self.stats),
+        };
+        let Some(time) = next else {
+            self.streams.remove(winner as usize);
+            self.times.remove(winner as usize);
+            self.build();
+            return;
+        };
+        self.times[winner as usize] = time;
+        let mut node = (self.streams.len() + winner as usize) / 2;
+        while node > 0 {
+            let other = self.losers[node];
+            if Self::before(&self.times, other, winner) {
+                self.losers[node] = winner;
+                winner = other;
+            }
+            node /= 2;
+        }
+        self.losers[0] = winner;
+    }
+
+    /// The next event; `None` at the end of the trace.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
+    pub fn next(&mut self) -> Option<Event<'_>> {
+        if self.taken {
+            self.advance();
+        }
+        let &winner = self.losers.first()?;
+        self.taken = true;
+        let time = self.times[winner as usize];
+        self.stats.events += 1;
+        self.stats.out_of_order += u64::from(time < self.last);
+        self.last = time;
+        let stream = &self.streams[winner as usize];
+        Some(Event::new(&stream.block, stream.position, time))
+    }
+
+    /// What was counted up to here; complete behind the last event.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The counters, when no more events are wanted.
+    pub fn into_stats(self) -> Stats {
+        self.stats.sorted()
+    }
+}

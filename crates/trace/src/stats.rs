@@ -1,0 +1,33 @@
+//! What was read and what could not be.
+
+use stackhound_etl::Damage;
+
+/// Counters of one run over a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Events handed out.
+    pub events: u64,
+    /// Buffers read.
+    pub buffers: u64,
+    /// Bytes of all sources.
+    pub bytes: u64,
+    /// Events whose time lies before that of the event handed out before them: a clock was set back, or buffers are
+    /// in disorder.
+    pub out_of_order: u64,
+    /// Events that Windows counted as lost.
+    pub events_lost: u64,
+    /// Buffers that Windows counted as lost.
+    pub buffers_lost: u64,
+    /// Buffers whose sequence numbers are missing.
+    pub buffers_missing: u64,
+    /// Damaged places by source, in file order.
+    pub damage: Vec<(u16, Damage)>,
+}
+
+impl Stats {
+    pub(crate) fn sorted(mut self) -> Stats {
+        self.damage.sort_by_key(|(source, damage)| (*source, damage.offset));
+        self
+    }
+}

@@ -1,0 +1,148 @@
+//! A trace: what to read, as plain data, and its opened form.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::ThreadPoolBuilder;
+use stackhound_etl::{Clock, Index, Selection};
+
+use crate::event::Event;
+use crate::feed::{Feed, Loaded, Loading};
+use crate::merge::{Ordered, TimeBase};
+use crate::source::{self, Source};
+use crate::{Error, Stats};
+
+/// Whether a callback wants more events.
+pub type Flow = ControlFlow<()>;
+
+/// What to read.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    paths: Vec<PathBuf>,
+    threads: usize,
+}
+
+impl Trace {
+    /// One recording, or all recordings of a directory or an archive.
+    pub fn file(path: impl AsRef<Path>) -> Trace {
+        Trace::files([path.as_ref().to_owned()])
+    }
+
+    /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
+    pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
+        Trace { paths: paths.into_iter().collect(), threads: 1 }
+    }
+
+    /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
+    pub fn threads(mut self, threads: usize) -> Trace {
+        self.threads = threads;
+        self
+    }
+
+    /// Opens every source: reads its first buffer and finds its buffers.
+    pub fn open(&self) -> Result<OpenTrace, Error> {
+        let sources = source::open_all(&self.paths)?;
+        OpenTrace::new(sources, self.threads)
+    }
+
+    /// Hands every event to `handle`, in time order, until it breaks.
+    pub fn run(&self, handle: impl FnMut(&Event<'_>) -> Flow) -> Result<Stats, Error> {
+        Ok(self.open()?.run(handle))
+    }
+}
+
+/// A trace whose sources are open. Can be read any number of times.
+#[derive(Debug)]
+pub struct OpenTrace {
+    sources: Vec<Source>,
+    indexes: Vec<Index>,
+    loading: Loading,
+}
+
+impl OpenTrace {
+    /// From recordings that are open already.
+    pub fn new(sources: Vec<Source>, threads: usize) -> Result<OpenTrace, Error> {
+        if sources.is_empty() {
+            return Err(Error::Nothing);
+        }
+        let indexes = sources.iter().map(|source| source.recording.index()).collect();
+        let pool = match threads {
+            0 | 1 => None,
+            _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
+        };
+        Ok(OpenTrace { sources, indexes, loading: Loading { pool, selection: None } })
+    }
+
+    /// The sources, in the order of their numbers.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Each source's buffers.
+    pub fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    /// The clock of trace time: the first source's.
+    pub fn clock(&self) -> Clock {
+        self.sources[0].recording.clock()
+    }
+
+    /// Counters before the first event.
+    fn initial_stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for (source, index) in self.sources.iter().zip(&self.indexes) {
+            let session = source.recording.session();
+            stats.bytes += source.recording.size();
+            stats.events_lost += u64::from(session.events_lost);
+            stats.buffers_lost += u64::from(session.buffers_lost);
+            stats.buffers_missing += index.missing_buffers();
+        }
+        for (number, index) in self.indexes.iter().enumerate() {
+            stats.damage.extend(index.damage.iter().map(|&damage| (number as u16, damage)));
+        }
+        stats
+    }
+
+    /// All events in time order.
+    pub fn ordered(&self) -> Ordered {
+        self.merge(None)
+    }
+
+    /// The events of a selection in time order; the others are not looked at beyond their headers.
+    pub fn selected(&self, selection: Selection) -> Ordered {
+        self.merge(Some(Arc::new(selection)))
+    }
+
+    fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
+        let loading = Loading { selection, ..self.loading.clone() };
+        let mut feeds = Vec::new();
+        for (source, index) in self.sources.iter().zip(&self.indexes) {
+            let base = TimeBase::between(source.recording.clock(), self.clock());
+            for stream in index.streams() {
+                feeds.push((Feed::new(source.recording.clone(), stream, loading.clone()), base));
+            }
+        }
+        Ordered::new(feeds, self.initial_stats())
+    }
+
+    /// Hands every event to `handle`, in time order, until it breaks.
+    pub fn run(&self, mut handle: impl FnMut(&Event<'_>) -> Flow) -> Stats {
+        let mut ordered = self.ordered();
+        while let Some(event) = ordered.next() {
+            if handle(&event).is_break() {
+                break;
+            }
+        }
+        ordered.into_stats()
+    }
+
+    /// Every block as it stands in its file: no order in time, and nothing is kept.
+    pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
+        self.sources.iter().zip(&self.indexes).enumerate().flat_map(move |(number, (source, index))| {
+            let mut feed = Feed::new(source.recording.clone(), index.buffers.clone(), self.loading.clone());
+            std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
+        })
+    }
+}
