@@ -29,7 +29,7 @@ mod trace;
 
 pub use error::Error;
 pub use event::{Event, TraceTime};
-pub use merge::Ordered;
+pub use merge::{Ordered, TimeBase};
 pub use source::{Source, UNPACKED_SIZE_MAX};
 pub use stats::Stats;
 pub use trace::{Flow, OpenTrace, Trace};

@@ -13,8 +13,10 @@ use crate::feed::Feed;
 use crate::stats::Stats;
 
 /// How a source's raw time becomes trace time.
+///
+/// Equal raw times become equal trace times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum TimeBase {
+pub enum TimeBase {
     /// It is trace time.
     Same,
     /// Through UTC.
@@ -27,12 +29,13 @@ pub(crate) enum TimeBase {
 }
 
 impl TimeBase {
-    pub fn between(from: Clock, to: Clock) -> TimeBase {
+    pub(crate) fn between(from: Clock, to: Clock) -> TimeBase {
         if from.comparable(&to) { TimeBase::Same } else { TimeBase::Convert { from, to } }
     }
 
+    /// The trace time of a raw time of the source.
     #[inline]
-    fn trace_time(&self, raw: RawTime) -> TraceTime {
+    pub fn trace_time(&self, raw: RawTime) -> TraceTime {
         match self {
             TimeBase::Same => TraceTime(raw.0),
             TimeBase::Convert { from, to } => TraceTime(to.to_raw(from.to_file_time(raw)).0),

@@ -89,6 +89,12 @@ impl OpenTrace {
         self.sources[0].recording.clock()
     }
 
+    /// How each source's raw time becomes trace time.
+    pub fn time_bases(&self) -> Vec<TimeBase> {
+        let to = self.clock();
+        self.sources.iter().map(|source| TimeBase::between(source.recording.clock(), to)).collect()
+    }
+
     /// Counters before the first event.
     fn initial_stats(&self) -> Stats {
         let mut stats = Stats::default();
@@ -118,8 +124,7 @@ impl OpenTrace {
     fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
-        for (source, index) in self.sources.iter().zip(&self.indexes) {
-            let base = TimeBase::between(source.recording.clock(), self.clock());
+        for ((source, index), base) in self.sources.iter().zip(&self.indexes).zip(self.time_bases()) {
             for stream in index.streams() {
                 feeds.push((Feed::new(source.recording.clone(), stream, loading.clone()), base));
             }

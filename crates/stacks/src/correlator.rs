@@ -1,0 +1,595 @@
+//! Giving every event its stack.
+//!
+//! Events go in in time order and come out in the same order, a while later: each is held back until the stack parts
+//! that name its time can have arrived. The window is bounded in trace time and in number, so that the same code serves
+//! a live session; an event that leaves it goes out with what it has, and is counted.
+//!
+//! How parts find their event is described in `docs/format/stacks.md`.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+
+use hashbrown::{HashMap, HashSet};
+use stackhound_etl::record::ExtendedItem;
+use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_trace::{Event, TimeBase, TraceTime};
+
+use crate::keys::{Key, KeyDefinitions};
+use crate::loss::Losses;
+use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
+use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
+use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
+use crate::shelf::{Shelf, Slot};
+use crate::state::{StackState, StackStats};
+use crate::table::{StackId, StackTable};
+
+/// How long events are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Ticks of the trace's clock. Real user parts come up to 0.4 s behind their event.
+    pub max_hold: i64,
+    /// Events.
+    pub max_pending: usize,
+}
+
+impl Window {
+    /// Two seconds of a clock, and 131,072 events.
+    pub fn of(clock: &stackhound_etl::Clock) -> Window {
+        let max_hold = clock.span_to_raw(2 * stackhound_etl::TICKS_PER_SECOND).max(1);
+        Window { max_hold, max_pending: 1 << 17 }
+    }
+}
+
+/// An event that is held back.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    time: TraceTime,
+    slot: Slot,
+    index: u32,
+    /// Index into `partials`, or `NOTHING`.
+    partial: u32,
+}
+
+const NOTHING: u32 = u32::MAX;
+
+/// How far back a part's event is looked for one by one, where time does not run forward.
+const DISORDERED_SEARCH_MAX: usize = 1 << 14;
+
+/// Distinct groups of orphans that are told apart.
+const ORPHAN_GROUPS_MAX: usize = 1 << 16;
+
+/// The provider and event that carry nothing but the user half of an earlier event's stack.
+const KERNEL_EVENT_TRACING: Guid =
+    Guid::new(0xb675ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
+const USER_HALF: u16 = 18;
+
+/// Numbers of events that wait for the same thing, oldest first but for a few.
+type Waiting = VecDeque<u64>;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// Takes events and stack records in time order, gives events with stacks.
+#[derive(Debug)]
+pub struct Correlator {
+    window: Window,
+    bases: Vec<TimeBase>,
+    /// All definitions, if the trace was searched for them before.
+    definitions: Option<KeyDefinitions>,
+    table: StackTable,
+    joined: Joined,
+    queue: VecDeque<Held>,
+    /// The number of the queue's first event; numbers go up by one an event.
+    first: u64,
+    shelf: Shelf,
+    partials: Vec<Partial>,
+    free: Vec<u32>,
+    waiting_for_user: Map<(u16, Tid), Waiting>,
+    waiting_for_key: Map<Key, Waiting>,
+    waiting_for_match: Map<(u16, u64), Waiting>,
+    /// Definitions that have exactly the current time.
+    just_defined: Vec<(Key, StackId)>,
+    newest: TraceTime,
+    /// Up to which event number the queue may be out of order.
+    disorder_until: u64,
+    losses: Losses,
+    orphan_groups: HashSet<(u16, RawTime, u32), RandomState>,
+    handed_out: Option<Slot>,
+    ended: bool,
+    stats: StackStats,
+}
+
+/// An event that leaves the correlator.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'c> {
+    /// The event.
+    pub event: Event<'c>,
+    /// Its stack, if at least one part of it is known.
+    pub stack: Option<StackId>,
+    /// How much of the stack there is.
+    pub state: StackState,
+    stated: Option<StatedIds>,
+}
+
+impl Delivered<'_> {
+    /// The process: the header's, else the one that a stack record states.
+    pub fn pid(&self) -> Option<Pid> {
+        self.event.header_pid().or_else(|| Pid::known(self.stated?.pid))
+    }
+
+    /// The thread: the header's, else the one that a stack record or the payload states.
+    pub fn tid(&self) -> Option<Tid> {
+        self.event.header_tid().or_else(|| Tid::known(self.stated?.tid)).or_else(|| thread_of(&self.event))
+    }
+}
+
+impl Correlator {
+    /// Reads a trace in one go: key definitions are taken as they come.
+    pub fn one_pass(window: Window, bases: Vec<TimeBase>) -> Correlator {
+        Correlator::new(window, bases, None, StackTable::default())
+    }
+
+    /// Reads a trace whose key definitions were collected before.
+    pub fn two_pass(window: Window, bases: Vec<TimeBase>, mut definitions: KeyDefinitions) -> Correlator {
+        definitions.seal();
+        let table = std::mem::take(&mut definitions.table);
+        Correlator::new(window, bases, Some(definitions), table)
+    }
+
+    fn new(
+        window: Window,
+        bases: Vec<TimeBase>,
+        definitions: Option<KeyDefinitions>,
+        table: StackTable,
+    ) -> Correlator {
+        Correlator {
+            window,
+            bases,
+            definitions,
+            table,
+            joined: Joined::default(),
+            queue: VecDeque::new(),
+            first: 0,
+            shelf: Shelf::new(),
+            partials: Vec::new(),
+            free: Vec::new(),
+            waiting_for_user: Map::default(),
+            waiting_for_key: Map::default(),
+            waiting_for_match: Map::default(),
+            just_defined: Vec::new(),
+            newest: TraceTime(i64::MIN),
+            disorder_until: 0,
+            losses: Losses::default(),
+            orphan_groups: HashSet::default(),
+            handed_out: None,
+            ended: false,
+            stats: StackStats::default(),
+        }
+    }
+
+    /// All stacks up to here.
+    pub fn table(&self) -> &StackTable {
+        &self.table
+    }
+
+    /// What was counted up to here.
+    pub fn stats(&self) -> &StackStats {
+        &self.stats
+    }
+
+    /// Takes in the next event. Stack records are consumed; every other event comes out of [`pop`](Correlator::pop).
+    #[inline]
+    pub fn push(&mut self, event: &Event<'_>) {
+        let time = event.time();
+        if time > self.newest {
+            self.newest = time;
+            self.just_defined.clear();
+        } else if time < self.newest {
+            self.disorder_until = self.first + self.queue.len() as u64 + 1;
+        }
+        if event.index() == 0 && event.block().origin().after_loss {
+            self.losses.note(event, self.window.max_hold);
+        }
+        if let Some(hook) = event.hook().filter(|&hook| is_stack_hook(hook)) {
+            return self.take_stack_record(event, hook);
+        }
+        let mut partial = NOTHING;
+        if event.kind().has_descriptor()
+            && event.record().event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
+        {
+            if event.entry().tag == USER_HALF && event.guid() == Some(KERNEL_EVENT_TRACING) {
+                return self.take_user_half(event);
+            }
+            partial = self.take_extended(event);
+        }
+        let slot = self.shelf.take(event.block());
+        self.queue.push_back(Held { time, slot, index: event.index(), partial });
+    }
+
+    /// Says that no more events come: everything that is held back may go out.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The next event that is done, if there is one.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Delivered<'_>> {
+        if let Some(slot) = self.handed_out.take() {
+            self.shelf.give_back(slot);
+        }
+        let held = *self.queue.front()?;
+        let held_long = self.newest.0.saturating_sub(held.time.0) > self.window.max_hold;
+        if !self.ended && !held_long && self.queue.len() <= self.window.max_pending {
+            return None;
+        }
+        self.queue.pop_front();
+        self.first += 1;
+        self.handed_out = Some(held.slot);
+        let (stack, state, stated) =
+            if held.partial == NOTHING { self.without_parts(&held) } else { self.settle(&held) };
+        self.stats.by_state[state as usize] += 1;
+        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        Some(Delivered { event, stack, state, stated })
+    }
+
+    /// What to say of an event for which no part came.
+    fn without_parts(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
+        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let lost = self.losses.cover(&event) && self.stats.by_owner.contains_key(&OwnerKind::of(&event));
+        (None, if lost { StackState::Lost } else { StackState::None }, None)
+    }
+
+    /// Puts the parts of a leaving event together.
+    #[cold]
+    fn settle(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
+        let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
+        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let unresolved = partial.unresolved();
+        let keys_awaited: Vec<Key> = partial.awaited_keys().collect();
+        self.stats.unresolved_keys += keys_awaited.len() as u64;
+        let pid = event.header_pid().or_else(|| Pid::known(partial.ids?.pid));
+        let in_user_mode = event.kind().has_descriptor()
+            || sampled_address(&event).is_some_and(|a| !a.is_kernel(event.block().session().pointer_size));
+        let no_user_mode = pid.is_some_and(Pid::is_kernel_only)
+            || partial.ids.is_some_and(|ids| Pid(ids.pid).is_kernel_only());
+        let state = match (partial.has_kernel(), partial.has_user()) {
+            _ if unresolved > 0 => StackState::UnresolvedKey,
+            _ if partial.ambiguous => StackState::Ambiguous,
+            (true, true) => StackState::Complete,
+            (true, false) if no_user_mode => StackState::Complete,
+            (true, false) => StackState::KernelOnly,
+            (false, true) if in_user_mode => StackState::Complete,
+            (false, true) => StackState::UserOnly,
+            (false, false) => StackState::None,
+        };
+        if !self.ended && matches!(state, StackState::KernelOnly | StackState::UnresolvedKey) {
+            self.stats.left_incomplete += 1;
+        }
+        for key in keys_awaited {
+            drop_left(&mut self.waiting_for_key, &key, self.first);
+        }
+        if let (Some(ids), true) = (partial.ids, partial.has_kernel()) {
+            drop_left(&mut self.waiting_for_user, &(event.source(), Tid(ids.tid)), self.first);
+        }
+        let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
+        partial.reset();
+        self.partials[held.partial as usize] = partial;
+        self.free.push(held.partial);
+        (stack, state, ids)
+    }
+
+    fn new_partial(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.partials.push(Partial::default());
+            self.partials.len() as u32 - 1
+        })
+    }
+
+    /// The partial of the event with this number, if the event is still held back.
+    fn partial_of(&mut self, number: u64) -> Option<&mut Partial> {
+        let held = self.queue.get(number.checked_sub(self.first)? as usize)?;
+        self.partials.get_mut(held.partial as usize)
+    }
+
+    #[cold]
+    fn take_stack_record(&mut self, event: &Event<'_>, hook: u16) {
+        match StackRecord::parse(event, hook) {
+            StackRecord::Part(owner, frames) => {
+                self.stats.full += 1;
+                let session = event.block().session().pointer_size;
+                let Some(half) = half_of(&frames, session) else { return self.stats.malformed += 1 };
+                let Some(stack) = self.table.extend(None, frames.iter()) else { return };
+                self.attribute(event, owner, Fragment::Frames(stack), half);
+            }
+            StackRecord::Reference(owner, number, kernel) => {
+                self.stats.keyed += 1;
+                let key = Key { source: event.source(), kernel, number };
+                let fragment = self.resolve(key, event.time());
+                self.attribute(event, owner, fragment, if kernel { Half::Kernel } else { Half::User });
+            }
+            StackRecord::Definition(number, frames) => {
+                self.stats.definitions += 1;
+                self.define(event, number, &frames);
+            }
+            StackRecord::Malformed => self.stats.malformed += 1,
+        }
+    }
+
+    /// What a key that is referred to at `time` stands for, as far as that can be known by now.
+    fn resolve(&mut self, key: Key, time: TraceTime) -> Fragment {
+        if let Some(definitions) = &self.definitions {
+            let found = definitions.resolve(key, time);
+            self.stats.unresolved_keys += u64::from(found.is_none());
+            return found.map_or(Fragment::Unresolved, Fragment::Frames);
+        }
+        let known = self.just_defined.iter().find(|(defined, _)| *defined == key);
+        known.map_or(Fragment::Awaiting(key), |&(_, stack)| Fragment::Frames(stack))
+    }
+
+    fn define(&mut self, event: &Event<'_>, number: u64, frames: &Frames<'_>) {
+        if self.definitions.is_some() {
+            return;
+        }
+        let key = Key::defined(event.source(), number, frames, event.block().session().pointer_size);
+        let Some(stack) = self.table.extend(None, frames.iter()) else { return };
+        self.just_defined.push((key, stack));
+        for number in self.waiting_for_key.remove(&key).unwrap_or_default() {
+            if let Some(partial) = self.partial_of(number) {
+                partial.define(key, stack);
+            }
+        }
+    }
+
+    /// Finds the event that a part was taken for and gives it the part.
+    fn attribute(&mut self, record: &Event<'_>, owner: PartOwner, fragment: Fragment, half: Half) {
+        let source = record.source();
+        let found = self.find_owner(record, owner, half);
+        let Some((number, first_of_group)) = found else {
+            self.stats.orphaned_parts += 1;
+            self.unresolved_orphan(fragment);
+            if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
+                && self.orphan_groups.insert((source, owner.time, owner.tid))
+            {
+                self.stats.groups += 1;
+            }
+            // The thread is leaving the kernel all the same: events that wait for its user part get it.
+            if half == Half::User {
+                self.complete_waiting(source, Tid(owner.tid), fragment);
+            }
+            return;
+        };
+        self.stats.attributed_parts += 1;
+        self.stats.groups += u64::from(first_of_group);
+        let ids = StatedIds { pid: owner.pid, tid: owner.tid };
+        match half {
+            Half::Kernel => {
+                let waits = !self.partial_of(number).is_some_and(|partial| partial.has_user());
+                self.give(number, fragment, half, ids);
+                if waits && !Pid(owner.pid).is_kernel_only() {
+                    self.waiting_for_user.entry((source, Tid(owner.tid))).or_default().push_back(number);
+                }
+            }
+            Half::User => {
+                self.complete_waiting(source, Tid(owner.tid), fragment);
+                if !self.partial_of(number).is_some_and(|partial| partial.has_user()) {
+                    self.give(number, fragment, half, ids);
+                }
+            }
+            Half::Both => self.give(number, fragment, half, ids),
+        }
+    }
+
+    /// An orphan's key never gets frames.
+    fn unresolved_orphan(&mut self, fragment: Fragment) {
+        self.stats.unresolved_keys += u64::from(matches!(fragment, Fragment::Awaiting(_)));
+    }
+
+    /// Adds a part to an event that is held back.
+    fn give(&mut self, number: u64, fragment: Fragment, half: Half, ids: StatedIds) {
+        if let Fragment::Awaiting(key) = fragment {
+            self.waiting_for_key.entry(key).or_default().push_back(number);
+        }
+        if let Some(partial) = self.partial_of(number) {
+            partial.add(fragment, half);
+            partial.ids.get_or_insert(ids);
+        }
+    }
+
+    /// A thread leaves the kernel with this user part: it belongs to all its events that have none yet.
+    fn complete_waiting(&mut self, source: u16, tid: Tid, fragment: Fragment) {
+        for number in self.waiting_for_user.remove(&(source, tid)).unwrap_or_default() {
+            if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
+                let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
+                self.give(number, fragment, Half::User, ids);
+            }
+        }
+    }
+
+    /// Positions in the queue of events that may have exactly this time.
+    fn positions_at(&self, time: TraceTime) -> std::ops::Range<usize> {
+        if self.disorder_until > self.first {
+            return self.queue.len().saturating_sub(DISORDERED_SEARCH_MAX)..self.queue.len();
+        }
+        // Most parts come right behind their event: gallop from the end before halving.
+        let len = self.queue.len();
+        let mut step = 1;
+        while step < len && self.queue[len - step].time >= time {
+            step *= 2;
+        }
+        let (mut low, mut high) = (len.saturating_sub(step), len - step / 2);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.queue[middle].time < time { low = middle + 1 } else { high = middle }
+        }
+        let from = low;
+        let same = self.queue.range(from..).take_while(|held| held.time == time).count();
+        from..from + same
+    }
+
+    /// The event that a part names, by its number, and whether the part is the first of its group.
+    fn find_owner(&mut self, record: &Event<'_>, owner: PartOwner, half: Half) -> Option<(u64, bool)> {
+        let source = record.source();
+        let time = self.bases.get(usize::from(source))?.trace_time(owner.time);
+        let mut best: Option<(Rank, usize)> = None;
+        let (mut rivals, mut first_of_group) = (0, true);
+        for position in self.positions_at(time) {
+            let held = self.queue[position];
+            if held.time != time {
+                continue;
+            }
+            let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+            if event.source() != source || event.raw_time() != owner.time || !can_own(&event) {
+                continue;
+            }
+            let partial = self.partials.get(held.partial as usize);
+            let tid = partial.and_then(|p| p.ids).map(|ids| Tid(ids.tid)).or_else(|| thread_of(&event));
+            let taken = partial.is_some_and(|partial| partial.has(half));
+            if partial.is_some_and(|p| p.from_records) && tid == Some(Tid(owner.tid)) {
+                first_of_group = false;
+            }
+            let same_processor = event.processor() == record.processor();
+            let Some(rank) = Rank::of(tid, owner.tid, same_processor, taken, half) else { continue };
+            match best {
+                Some((known, _)) if known > rank => {}
+                // A later part of the same half goes to the first event if all have one.
+                Some((known, _)) if known == rank && taken => {}
+                Some((known, _)) => {
+                    rivals = if known == rank { rivals + 1 } else { 0 };
+                    best = Some((rank, position));
+                }
+                None => best = Some((rank, position)),
+            }
+        }
+        let (_, position) = best?;
+        let number = self.first + position as u64;
+        if self.queue[position].partial == NOTHING {
+            self.queue[position].partial = self.new_partial();
+        }
+        let held = self.queue[position];
+        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        *self.stats.by_owner.entry(OwnerKind::of(&event)).or_default() += 1;
+        let partial = &mut self.partials[held.partial as usize];
+        partial.from_records = true;
+        if rivals > 0 {
+            partial.ambiguous = true;
+            self.stats.ambiguous_parts += 1;
+        }
+        Some((number, first_of_group))
+    }
+
+    /// Takes the stacks that an event carries itself; gives the number of its partial.
+    #[cold]
+    fn take_extended(&mut self, event: &Event<'_>) -> u32 {
+        let mut partial = NOTHING;
+        for item in event.record().extended_items() {
+            let Some((match_id, fragment, half)) = self.extended_part(event, &item) else { continue };
+            if partial == NOTHING {
+                partial = self.new_partial();
+            }
+            self.partials[partial as usize].add(fragment, half);
+            let number = self.first + self.queue.len() as u64;
+            if let Fragment::Awaiting(key) = fragment {
+                self.waiting_for_key.entry(key).or_default().push_back(number);
+            }
+            let (pid, tid) = (event.header_pid(), event.header_tid());
+            if half == Half::Kernel && !pid.is_some_and(Pid::is_kernel_only) {
+                if match_id != 0 {
+                    self.waiting_for_match.entry((event.source(), match_id)).or_default().push_back(number);
+                }
+                if let Some(tid) = tid {
+                    self.waiting_for_user.entry((event.source(), tid)).or_default().push_back(number);
+                }
+            }
+        }
+        partial
+    }
+
+    /// One extended item as a part, with its match id.
+    fn extended_part(&mut self, event: &Event<'_>, item: &ExtendedItem<'_>) -> Option<(u64, Fragment, Half)> {
+        let pointer = item.stack_pointer_size()?;
+        if let Some((match_id, bytes)) = item.stack() {
+            self.stats.extended += 1;
+            let frames = Frames::new(bytes, pointer);
+            let half = half_of(&frames, event.block().session().pointer_size)?;
+            let stack = self.table.extend(None, frames.iter())?;
+            return Some((match_id, Fragment::Frames(stack), half));
+        }
+        let (match_id, number) = item.stack_key()?;
+        self.stats.extended_keys += 1;
+        // Which kind of key it is, only the definition tells: a user key is the more likely one.
+        let key = |kernel| Key { source: event.source(), kernel, number };
+        let half = match &self.definitions {
+            Some(all) if all.resolve(key(false), event.time()).is_none() => Half::Kernel,
+            _ => Half::User,
+        };
+        let fragment = self.resolve(key(half == Half::Kernel), event.time());
+        Some((match_id, fragment, half))
+    }
+
+    /// An event that carries nothing but the user part of earlier events of its thread.
+    fn take_user_half(&mut self, event: &Event<'_>) {
+        self.stats.extended_halves += 1;
+        for item in event.record().extended_items() {
+            let Some((match_id, fragment, _)) = self.extended_part(event, &item) else { continue };
+            let ids = StatedIds {
+                pid: event.header_pid().map_or(u32::MAX, |pid| pid.0),
+                tid: event.header_tid().map_or(u32::MAX, |tid| tid.0),
+            };
+            let matched = self.waiting_for_match.remove(&(event.source(), match_id)).unwrap_or_default();
+            for number in matched {
+                if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
+                    self.give(number, fragment, Half::User, ids);
+                }
+            }
+            if let Some(tid) = event.header_tid() {
+                self.complete_waiting(event.source(), tid, fragment);
+            }
+        }
+    }
+}
+
+/// Forgets events that left the window in the list of those that wait for `key`.
+fn drop_left<K: std::hash::Hash + Eq>(waiting: &mut Map<K, Waiting>, key: &K, first: u64) {
+    let Some(list) = waiting.get_mut(key) else { return };
+    while list.front().is_some_and(|&number| number < first) {
+        list.pop_front();
+    }
+    if list.is_empty() {
+        waiting.remove(key);
+    }
+}
+
+/// Which half a part is, by its innermost and outermost frames. `None` if it has no frames.
+fn half_of(frames: &Frames<'_>, session: PointerSize) -> Option<Half> {
+    let (first, last) = (frames.first()?, frames.last()?);
+    Some(match (first.is_kernel(session), last.is_kernel(session)) {
+        (_, true) => Half::Kernel,
+        (true, false) => Half::Both,
+        (false, false) => Half::User,
+    })
+}
+
+/// How well an event fits a part: first by thread and processor, then by whether it still lacks this half.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    fit: u8,
+    lacks: bool,
+}
+
+impl Rank {
+    fn of(tid: Option<Tid>, part_tid: u32, same_processor: bool, taken: bool, half: Half) -> Option<Rank> {
+        let fit = match tid {
+            Some(tid) if tid.0 == part_tid => 3,
+            Some(_) => return None,
+            None if same_processor => 2,
+            // A user part may be logged on another processor; a kernel part never is.
+            None if half == Half::User => 1,
+            None => return None,
+        };
+        // Where several events fit by thread, a kernel part tells its own by the processor.
+        let on_processor = u8::from(same_processor && half != Half::User && fit == 3);
+        Some(Rank { fit: fit + on_processor, lacks: !taken })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! The rules of attribution, one row a rule.

@@ -1,0 +1,66 @@
+//! Stack keys: cache slots that stand for frames.
+//!
+//! A key is used for other frames again and again, and its definition always stands behind its uses; so a reference
+//! means the first definition that is not earlier. Kernel and user keys are different even if their numbers are equal;
+//! a definition's outermost frame tells which it is.
+
+use hashbrown::HashMap;
+use stackhound_etl::PointerSize;
+use stackhound_trace::{Event, TraceTime};
+
+use crate::part::{self, Frames, StackRecord};
+use crate::table::{StackId, StackTable};
+
+/// One key: of which source, its number, and whether it is a kernel key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub source: u16,
+    pub kernel: bool,
+    pub number: u64,
+}
+
+impl Key {
+    /// The key that a definition defines.
+    pub fn defined(source: u16, number: u64, frames: &Frames<'_>, session: PointerSize) -> Key {
+        Key { source, kernel: frames.last().is_some_and(|address| address.is_kernel(session)), number }
+    }
+}
+
+/// All key definitions of a trace, collected before it is read in earnest.
+#[derive(Debug, Default)]
+pub struct KeyDefinitions {
+    by_key: HashMap<Key, Vec<(TraceTime, StackId)>, foldhash::fast::RandomState>,
+    /// The stacks of all definitions.
+    pub(crate) table: StackTable,
+}
+
+impl KeyDefinitions {
+    /// Hooks of the records to collect from.
+    pub const HOOKS: [u16; 3] = [part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN];
+
+    /// Takes in one event; others than definitions are ignored.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) else { return };
+        let StackRecord::Definition(number, frames) = StackRecord::parse(event, hook) else { return };
+        let key = Key::defined(event.source(), number, &frames, event.block().session().pointer_size);
+        if let Some(stack) = self.table.extend(None, frames.iter()) {
+            self.by_key.entry(key).or_default().push((event.time(), stack));
+        }
+    }
+
+    /// Brings definitions into time order where the trace was not. Comes before the first [`resolve`](Self::resolve).
+    pub(crate) fn seal(&mut self) {
+        for definitions in self.by_key.values_mut() {
+            if !definitions.is_sorted_by_key(|&(time, _)| time) {
+                definitions.sort_by_key(|&(time, _)| time);
+            }
+        }
+    }
+
+    /// What a reference made at `time` means.
+    pub(crate) fn resolve(&self, key: Key, time: TraceTime) -> Option<StackId> {
+        let definitions = self.by_key.get(&key)?;
+        let at = definitions.partition_point(|&(defined, _)| defined < time);
+        definitions.get(at).map(|&(_, stack)| stack)
+    }
+}

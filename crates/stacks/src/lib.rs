@@ -1,0 +1,50 @@
+//! Gives every event the call stack that was taken for it.
+//!
+//! Windows records a stack as up to several records of its own behind the event (kernel part, user part; inline or by
+//! key), or inside the event. [`Correlator`] joins them: events go in in time order, and come out in the same order with
+//! their whole stacks, interned in a [`StackTable`].
+//!
+//! ```
+//! use stackhound_stacks::{Correlator, Window};
+//! use stackhound_trace::Trace;
+//!
+//! # fn main() -> Result<(), stackhound_trace::Error> {
+//! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
+//! let trace = Trace::file("trace.etl").open()?;
+//! let mut stacks = Correlator::one_pass(Window::of(&trace.clock()), trace.time_bases());
+//! let mut events = trace.ordered();
+//! loop {
+//!     let more = events.next().map(|event| stacks.push(&event)).is_some();
+//!     if !more {
+//!         stacks.end();
+//!     }
+//!     while let Some(delivered) = stacks.pop() {
+//!         println!("{:?} {}", delivered.tid(), delivered.state.name());
+//!     }
+//!     if !more {
+//!         break;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Knows records and time; does not know names.
+#![forbid(unsafe_code)]
+
+mod correlator;
+mod keys;
+mod loss;
+mod owner;
+mod part;
+mod partial;
+mod shelf;
+mod state;
+mod table;
+
+pub use correlator::{Correlator, Delivered, Window};
+pub use keys::KeyDefinitions;
+pub use owner::OwnerKind;
+pub use part::{Frames, PartOwner, StackRecord};
+pub use state::{StackState, StackStats};
+pub use table::{StackId, StackTable};

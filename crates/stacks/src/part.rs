@@ -1,0 +1,154 @@
+//! Stack records as they stand in a recording: parts, key references and key definitions.
+//!
+//! Layouts: `docs/format/stacks.md`.
+
+use stackhound_etl::{Address, PointerSize, RawTime};
+use stackhound_trace::Event;
+
+/// A whole part, frames inline.
+pub const STACK: u16 = 0x1820;
+/// A definition made when a key enters the cache.
+pub const KEY_CREATE: u16 = 0x1822;
+/// A definition made when a key leaves the cache.
+pub const KEY_DELETE: u16 = 0x1823;
+/// A definition made at the end of the session.
+pub const KEY_RUNDOWN: u16 = 0x1824;
+/// A reference to the key of a kernel part.
+pub const KEY_KERNEL: u16 = 0x1825;
+/// A reference to the key of a user part.
+pub const KEY_USER: u16 = 0x1826;
+
+/// The frames of a part as they stand, innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames<'a> {
+    bytes: &'a [u8],
+    pointer: PointerSize,
+}
+
+impl<'a> Frames<'a> {
+    /// Whole pointers of `bytes`; a rest that is none is left out.
+    pub fn new(bytes: &'a [u8], pointer: PointerSize) -> Frames<'a> {
+        let whole = bytes.len() - bytes.len() % pointer.bytes();
+        Frames { bytes: &bytes[..whole], pointer }
+    }
+
+    /// How many frames.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.pointer.bytes()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The addresses.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Address> + Clone + use<'a> {
+        let pointer = self.pointer;
+        self.bytes.chunks_exact(pointer.bytes()).map(move |bytes| {
+            Address(match pointer {
+                PointerSize::Four => u32::from_le_bytes(bytes.try_into().expect("four bytes")).into(),
+                PointerSize::Eight => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+            })
+        })
+    }
+
+    /// The innermost frame.
+    pub fn first(&self) -> Option<Address> {
+        self.iter().next()
+    }
+
+    /// The outermost frame.
+    pub fn last(&self) -> Option<Address> {
+        self.iter().next_back()
+    }
+}
+
+/// Which event a part belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOwner {
+    /// The raw time of the event.
+    pub time: RawTime,
+    /// Process number as it stands.
+    pub pid: u32,
+    /// Thread number as it stands.
+    pub tid: u32,
+}
+
+/// One stack record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackRecord<'a> {
+    /// A part with its frames.
+    Part(PartOwner, Frames<'a>),
+    /// A part by key; the flag says whether it is a kernel key.
+    Reference(PartOwner, u64, bool),
+    /// The frames of a key.
+    Definition(u64, Frames<'a>),
+    /// A stack record that is too short.
+    Malformed,
+}
+
+/// Whether a hook is that of a stack record.
+#[inline]
+pub fn is_stack_hook(hook: u16) -> bool {
+    matches!(hook, STACK | KEY_CREATE..=KEY_USER)
+}
+
+impl<'a> StackRecord<'a> {
+    /// Reads an event whose hook [`is_stack_hook`].
+    pub fn parse(event: &Event<'a>, hook: u16) -> StackRecord<'a> {
+        let record = event.record();
+        let (payload, pointer) = (record.payload(), record.pointer_size());
+        StackRecord::read(hook, payload, pointer).unwrap_or(StackRecord::Malformed)
+    }
+
+    fn read(hook: u16, payload: &'a [u8], pointer: PointerSize) -> Option<StackRecord<'a>> {
+        if matches!(hook, KEY_CREATE | KEY_DELETE | KEY_RUNDOWN) {
+            let key = Frames::new(payload.get(..pointer.bytes())?, pointer).first()?;
+            return Some(StackRecord::Definition(key.0, Frames::new(&payload[pointer.bytes()..], pointer)));
+        }
+        let u32_at = |at: usize| Some(u32::from_le_bytes(payload.get(at..at + 4)?.try_into().ok()?));
+        let time = RawTime(i64::from_le_bytes(payload.get(..8)?.try_into().ok()?));
+        let owner = PartOwner { time, pid: u32_at(8)?, tid: u32_at(12)? };
+        let frames = Frames::new(&payload[16..], pointer);
+        Some(match hook {
+            STACK => StackRecord::Part(owner, frames),
+            _ => StackRecord::Reference(owner, frames.first()?.0, hook == KEY_KERNEL),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_records_are_read_in_both_widths() {
+        let head: Vec<u8> = [&7i64.to_le_bytes()[..], &[5, 0, 0, 0], &[6, 0, 0, 0]].concat();
+        let owner = PartOwner { time: RawTime(7), pid: 5, tid: 6 };
+        let wide: Vec<u8> = [0x11u64, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
+        let narrow: Vec<u8> = [0x11u32, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
+        for (pointer, frames) in [(PointerSize::Eight, &wide), (PointerSize::Four, &narrow)] {
+            let payload = [&head[..], frames].concat();
+            let whole = Frames::new(frames, pointer);
+            assert_eq!(StackRecord::read(STACK, &payload, pointer), Some(StackRecord::Part(owner, whole)));
+            for (hook, kernel) in [(KEY_KERNEL, true), (KEY_USER, false)] {
+                let expected = Some(StackRecord::Reference(owner, 0x11, kernel));
+                assert_eq!(StackRecord::read(hook, &payload, pointer), expected);
+            }
+            let rest = Frames::new(&frames[pointer.bytes()..], pointer);
+            assert_eq!(rest.iter().collect::<Vec<_>>(), [Address(0x22)]);
+            assert_eq!(
+                StackRecord::read(KEY_DELETE, frames, pointer),
+                Some(StackRecord::Definition(0x11, rest))
+            );
+        }
+    }
+
+    #[test]
+    fn short_records_are_told() {
+        for (hook, size) in [(STACK, 15), (KEY_KERNEL, 16), (KEY_USER, 23), (KEY_DELETE, 7)] {
+            assert_eq!(StackRecord::read(hook, &vec![0; size], PointerSize::Eight), None, "{hook:#x}");
+        }
+    }
+}

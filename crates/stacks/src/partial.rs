@@ -1,0 +1,148 @@
+//! The parts of one event's stack that have arrived.
+
+use crate::keys::Key;
+use crate::table::{StackId, StackTable};
+
+/// One part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fragment {
+    /// Its frames.
+    Frames(StackId),
+    /// A key whose definition may still come.
+    Awaiting(Key),
+    /// A key without definition.
+    Unresolved,
+}
+
+/// Which half of a stack a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Kernel,
+    User,
+    /// It goes from kernel to user mode by itself.
+    Both,
+}
+
+/// The process and thread that a stack record states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatedIds {
+    pub pid: u32,
+    pub tid: u32,
+}
+
+/// What has arrived for one event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Partial {
+    /// Kernel parts in the order of arrival; several where user-mode callbacks cut the kernel's stack.
+    kernel: Vec<Fragment>,
+    user: Vec<Fragment>,
+    both: bool,
+    pub ids: Option<StatedIds>,
+    /// Whether parts came as records of their own.
+    pub from_records: bool,
+    pub ambiguous: bool,
+}
+
+impl Partial {
+    /// Makes a used one empty, keeping its memory.
+    pub fn reset(&mut self) {
+        let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
+        kernel.clear();
+        user.clear();
+        *self = Partial { kernel, user, ..Partial::default() };
+    }
+
+    pub fn add(&mut self, fragment: Fragment, half: Half) {
+        match half {
+            Half::Kernel => self.kernel.push(fragment),
+            Half::User => self.user.push(fragment),
+            Half::Both => {
+                self.kernel.push(fragment);
+                self.both = true;
+            }
+        }
+    }
+
+    pub fn has_kernel(&self) -> bool {
+        !self.kernel.is_empty()
+    }
+
+    pub fn has_user(&self) -> bool {
+        self.both || !self.user.is_empty()
+    }
+
+    /// Whether a part of this half is there already.
+    pub fn has(&self, half: Half) -> bool {
+        match half {
+            Half::Kernel => self.has_kernel(),
+            Half::User => self.has_user(),
+            Half::Both => self.has_kernel() || self.has_user(),
+        }
+    }
+
+    /// Gives the parts that wait for `key` their frames.
+    pub fn define(&mut self, key: Key, frames: StackId) {
+        for fragment in self.kernel.iter_mut().chain(&mut self.user) {
+            if *fragment == Fragment::Awaiting(key) {
+                *fragment = Fragment::Frames(frames);
+            }
+        }
+    }
+
+    /// Keys that parts wait for.
+    pub fn awaited_keys(&self) -> impl Iterator<Item = Key> + '_ {
+        self.kernel.iter().chain(&self.user).filter_map(|fragment| match fragment {
+            Fragment::Awaiting(key) => Some(*key),
+            _ => None,
+        })
+    }
+
+    /// How many parts have no frames.
+    pub fn unresolved(&self) -> usize {
+        let unresolved = |fragment: &&Fragment| !matches!(fragment, Fragment::Frames(_));
+        self.kernel.iter().chain(&self.user).filter(unresolved).count()
+    }
+
+    /// The whole stack: kernel parts in order, then the user parts; `None` if no part has frames.
+    pub fn compose(&self, table: &mut StackTable, joined: &mut Joined) -> Option<StackId> {
+        let frames = |fragment: &Fragment| match fragment {
+            Fragment::Frames(stack) => Some(*stack),
+            _ => None,
+        };
+        let parts = self.kernel.iter().chain(&self.user).filter_map(frames);
+        let mut whole = None;
+        for part in parts.rev() {
+            whole = Some(match whole {
+                None => part,
+                Some(caller) => joined.on_top(table, part, caller)?,
+            });
+        }
+        whole
+    }
+}
+
+/// Remembers which stacks were put on top of each other, since the same pairs come again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    known: hashbrown::HashMap<(StackId, StackId), StackId, foldhash::fast::RandomState>,
+    scratch: Vec<stackhound_etl::Address>,
+}
+
+/// Beyond this many pairs the memory of them starts anew.
+const JOINED_MAX: usize = 1 << 20;
+
+impl Joined {
+    fn on_top(&mut self, table: &mut StackTable, inner: StackId, caller: StackId) -> Option<StackId> {
+        if let Some(&known) = self.known.get(&(inner, caller)) {
+            return Some(known);
+        }
+        self.scratch.clear();
+        self.scratch.extend(table.frames(inner));
+        let joined = table.extend(Some(caller), self.scratch.iter().copied())?;
+        if self.known.len() >= JOINED_MAX {
+            self.known.clear();
+        }
+        self.known.insert((inner, caller), joined);
+        Some(joined)
+    }
+}
