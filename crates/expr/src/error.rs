@@ -1,0 +1,168 @@
+//! What can be wrong with a filter, and how to show it.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::{MAX_DEPTH, MAX_LENGTH};
+
+/// Why a filter was refused.
+///
+/// `Display` is the message alone, [`Error::offset`] the place, and [`Error::render`] shows both. `at` is always a byte
+/// offset into the source, on the border of a character.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something else stands where the language asks for `expected`.
+    #[error("expected {expected}{}", After(after))]
+    Expected {
+        /// Where the other thing stands.
+        at: usize,
+        /// What could have stood there.
+        expected: &'static str,
+        /// The source text before it; empty at the beginning.
+        after: String,
+    },
+    /// A quote opens text that nothing closes.
+    #[error("text without a closing `{quote}`")]
+    Unclosed {
+        /// Where the quote stands.
+        at: usize,
+        /// The quote.
+        quote: char,
+    },
+    /// A symbol that other languages know.
+    #[error("`{found}` has no meaning here, write `{instead}`")]
+    Foreign {
+        /// Where it stands.
+        at: usize,
+        /// The symbol.
+        found: &'static str,
+        /// What this language writes.
+        instead: &'static str,
+    },
+    /// A character that can only stand within quotes.
+    #[error("unexpected character U+{:04X}", u32::from(*found))]
+    Character {
+        /// Where it stands.
+        at: usize,
+        /// The character.
+        found: char,
+    },
+    /// A number beyond the range of the language.
+    #[error("number out of range, put it in quotes to compare it as text")]
+    Number {
+        /// Where it stands.
+        at: usize,
+    },
+    /// No field has this name.
+    #[error("unknown field {}{}", Excerpt(name), DidYouMean(suggestion))]
+    UnknownField {
+        /// Where it stands.
+        at: usize,
+        /// The name, without quotes.
+        name: String,
+        /// The most similar of the known names.
+        suggestion: Option<String>,
+    },
+    /// More parentheses and `not` within each other than [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep {
+        /// Where the level too many begins.
+        at: usize,
+    },
+    /// More bytes than [`MAX_LENGTH`].
+    #[error("filter of {length} bytes, at most {MAX_LENGTH} are allowed")]
+    TooLong {
+        /// Length of the source in bytes.
+        length: usize,
+    },
+}
+
+impl Error {
+    /// The place in the source, in bytes.
+    pub fn offset(&self) -> usize {
+        match *self {
+            Self::Expected { at, .. }
+            | Self::Unclosed { at, .. }
+            | Self::Foreign { at, .. }
+            | Self::Character { at, .. }
+            | Self::Number { at }
+            | Self::UnknownField { at, .. }
+            | Self::TooDeep { at } => at,
+            Self::TooLong { .. } => MAX_LENGTH,
+        }
+    }
+
+    /// The message, the line it is about, and a caret under the place; no line break at the end.
+    ///
+    /// `source` is the text that was parsed. A column is one character; of a long line only the surroundings of the
+    /// place are shown, and control characters are replaced.
+    ///
+    /// ```
+    /// let source = "pid = and tid = 3";
+    /// let error = stackhound_expr::Filter::parse(source).unwrap_err();
+    /// assert_eq!(
+    ///     error.render(source),
+    ///     "error: expected a value after `=`\n  \
+    ///        pid = and tid = 3\n        \
+    ///              ^"
+    /// );
+    /// ```
+    pub fn render(&self, source: &str) -> String {
+        let at = source.floor_char_boundary(self.offset());
+        let (before, behind) = source.split_at(at);
+        let before = before.rsplit('\n').next().unwrap_or_default();
+        let behind = behind.split('\n').next().unwrap_or_default().trim_end();
+
+        let hidden = before.chars().count().saturating_sub(SHOWN_BEFORE);
+        let mut line = String::from(if hidden > 0 { "…" } else { "" });
+        let mut padding = String::from(if hidden > 0 { " " } else { "" });
+        for character in before.chars().skip(hidden) {
+            line.push(visible(character));
+            padding.push(if character == '\t' { '\t' } else { ' ' });
+        }
+        line.extend(behind.chars().take(SHOWN_BEHIND).map(visible));
+        if behind.chars().nth(SHOWN_BEHIND).is_some() {
+            line.push('…');
+        }
+        format!("error: {self}\n  {line}\n  {padding}^")
+    }
+}
+
+/// Characters of the line shown before the caret.
+const SHOWN_BEFORE: usize = 60;
+/// Characters of the line shown from the caret on.
+const SHOWN_BEHIND: usize = 40;
+/// Characters of the source shown within a message.
+const SHOWN_IN_MESSAGE: usize = 40;
+
+/// Keeps a terminal from obeying what the source contains.
+fn visible(character: char) -> char {
+    if character.is_control() && character != '\t' { char::REPLACEMENT_CHARACTER } else { character }
+}
+
+/// A piece of the source within a message.
+struct Excerpt<'e>(&'e str);
+
+impl Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let shown: String = self.0.chars().take(SHOWN_IN_MESSAGE).map(visible).collect();
+        let more = if self.0.chars().nth(SHOWN_IN_MESSAGE).is_some() { "…" } else { "" };
+        write!(f, "`{shown}{more}`")
+    }
+}
+
+struct After<'e>(&'e str);
+
+impl Display for After<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " after {}", Excerpt(self.0)) }
+    }
+}
+
+struct DidYouMean<'e>(&'e Option<String>);
+
+impl Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |name| write!(f, ", did you mean {}?", Excerpt(name)))
+    }
+}

@@ -1,0 +1,316 @@
+//! Tokens to the syntax tree, by recursive descent.
+
+use crate::error::Error;
+use crate::lex::{Kind, Lexer, Token, is_reserved};
+use crate::syntax::{Comparison, Expression, Field, Literal, Operator};
+use crate::{MAX_DEPTH, MAX_LENGTH};
+
+/// Parses a whole filter.
+pub(crate) fn parse(source: &str) -> Result<Expression, Error> {
+    if source.len() > MAX_LENGTH {
+        return Err(Error::TooLong { length: source.len() });
+    }
+    let mut lexer = Lexer::new(source);
+    let current = lexer.next()?;
+    let mut parser = Parser { source, lexer, current, previous: "", depth: 0 };
+    let expression = parser.disjunction()?;
+    if parser.current.kind != Kind::End {
+        return Err(parser.expected("`and`, `or` or the end"));
+    }
+    Ok(expression)
+}
+
+struct Parser<'s> {
+    source: &'s str,
+    lexer: Lexer<'s>,
+    current: Token<'s>,
+    /// Text of the token before, for messages.
+    previous: &'s str,
+    /// How many parentheses and `not` are open.
+    depth: usize,
+}
+
+impl<'s> Parser<'s> {
+    fn disjunction(&mut self) -> Result<Expression, Error> {
+        self.joined("or", Self::conjunction, Expression::Or)
+    }
+
+    fn conjunction(&mut self) -> Result<Expression, Error> {
+        self.joined("and", Self::operand, Expression::And)
+    }
+
+    /// One part, or several with the keyword between them. A chain is one node, so its length costs no depth.
+    fn joined(
+        &mut self,
+        keyword: &str,
+        part: fn(&mut Self) -> Result<Expression, Error>,
+        join: fn(Vec<Expression>) -> Expression,
+    ) -> Result<Expression, Error> {
+        let first = part(self)?;
+        if !self.current.is_keyword(keyword) {
+            return Ok(first);
+        }
+        let mut parts = vec![first];
+        while self.current.is_keyword(keyword) {
+            self.advance()?;
+            parts.push(part(self)?);
+        }
+        Ok(join(parts))
+    }
+
+    fn operand(&mut self) -> Result<Expression, Error> {
+        if self.current.is_keyword("not") {
+            let part = self.nested(Self::operand)?;
+            return Ok(Expression::Not(Box::new(part)));
+        }
+        if self.current.kind == Kind::Open {
+            let part = self.nested(Self::disjunction)?;
+            self.close("`and`, `or` or `)`")?;
+            return Ok(part);
+        }
+        let field = self.field()?;
+        let comparison = self.comparison()?;
+        Ok(Expression::Comparison(field, comparison))
+    }
+
+    /// What follows the current token, one level deeper.
+    fn nested(&mut self, part: fn(&mut Self) -> Result<Expression, Error>) -> Result<Expression, Error> {
+        if self.depth == MAX_DEPTH {
+            return Err(Error::TooDeep { at: self.current.start });
+        }
+        self.depth += 1;
+        self.advance()?;
+        let expression = part(self)?;
+        self.depth -= 1;
+        Ok(expression)
+    }
+
+    /// A word, quoted text, or a word that ends in a dot with quoted text right behind it.
+    fn field(&mut self) -> Result<Field, Error> {
+        let at = self.current.start;
+        let name = match self.current.kind {
+            Kind::Quoted => self.advance()?.unquote(),
+            Kind::Word if !is_reserved(self.current.text) => {
+                let word = self.advance()?;
+                let mut name = word.text.to_owned();
+                if name.ends_with('.')
+                    && self.current.kind == Kind::Quoted
+                    && self.current.start == word.end()
+                {
+                    name.push_str(&self.advance()?.unquote());
+                }
+                name
+            }
+            _ => return Err(self.expected("a field, `not` or `(`")),
+        };
+        Ok(Field { name, at })
+    }
+
+    fn comparison(&mut self) -> Result<Comparison, Error> {
+        Ok(match self.operator()? {
+            Operator::Order(relation) => Comparison::Order(relation, self.literal()?),
+            Operator::Text(operator, case) => Comparison::Text(operator, case, self.literal()?),
+            Operator::In(case) => Comparison::In(case, self.list()?),
+        })
+    }
+
+    fn operator(&mut self) -> Result<Operator, Error> {
+        let start = self.current.start;
+        // `i` belongs to a symbol right behind it, as in `i=`. Only here: before an operator, `i` is a field.
+        if self.current.is_keyword("i") && self.source[self.current.end()..].starts_with(['=', '!', '~']) {
+            self.advance()?;
+        }
+        let spelling = &self.source[start..self.current.end()];
+        let Some(operator) = Operator::from_spelling(spelling) else {
+            return Err(self.expected("an operator such as `=` or `contains`"));
+        };
+        self.advance()?;
+        self.previous = spelling;
+        Ok(operator)
+    }
+
+    fn list(&mut self) -> Result<Vec<Literal>, Error> {
+        if self.current.kind != Kind::Open {
+            return Err(self.expected("`(`"));
+        }
+        self.advance()?;
+        let mut literals = vec![self.literal()?];
+        while self.current.kind == Kind::Comma {
+            self.advance()?;
+            literals.push(self.literal()?);
+        }
+        self.close("`,` or `)`")?;
+        Ok(literals)
+    }
+
+    fn literal(&mut self) -> Result<Literal, Error> {
+        let literal = match self.current.kind {
+            Kind::Quoted => Literal::quoted(self.current.unquote()),
+            Kind::Word if !is_reserved(self.current.text) => {
+                Literal::bare(self.current.text).ok_or(Error::Number { at: self.current.start })?
+            }
+            _ => return Err(self.expected("a value")),
+        };
+        self.advance()?;
+        Ok(literal)
+    }
+
+    fn close(&mut self, expected: &'static str) -> Result<(), Error> {
+        if self.current.kind != Kind::Close {
+            return Err(self.expected(expected));
+        }
+        self.advance()?;
+        Ok(())
+    }
+
+    /// Steps over the current token and returns it.
+    fn advance(&mut self) -> Result<Token<'s>, Error> {
+        let next = self.lexer.next()?;
+        let passed = std::mem::replace(&mut self.current, next);
+        self.previous = passed.text;
+        Ok(passed)
+    }
+
+    /// The error that the current token is not what has to stand here.
+    fn expected(&self, expected: &'static str) -> Error {
+        Error::Expected { at: self.current.start, expected, after: self.previous.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::Number;
+    use crate::syntax::{Case, Relation, TextOperator};
+
+    /// Both texts mean the same tree.
+    fn check(text: &str, explicit: &str) {
+        let tree = parse(text);
+        assert!(tree.is_ok(), "{text}: {tree:?}");
+        assert_eq!(tree, parse(explicit), "{text} | {explicit}");
+    }
+
+    #[test]
+    fn binding() {
+        check("a=1 or b=2 and c=3", "a=1 or (b=2 and c=3)");
+        check("a=1 and b=2 or c=3", "(a=1 and b=2) or c=3");
+        check("a=1 or b=2 and c=3 or d=4", "a=1 or (b=2 and c=3) or d=4");
+        check("not a=1 and b=2", "(not (a=1)) and b=2");
+        check("not a=1 or b=2", "(not a=1) or b=2");
+        check("not not a=1", "not (not (a=1))");
+        check("not(a=1)", "not a=1");
+        check("((a=1))", "a=1");
+        check("A = 1 AND NOT b In (1) Or c IContains x", "A=1 and not b in(1) or c icontains x");
+        assert_ne!(parse("a=1 and b=2 and c=3"), parse("(a=1 and b=2) and c=3"));
+        assert_ne!(parse("a=1 and b=2 or c=3"), parse("a=1 and (b=2 or c=3)"));
+        assert_ne!(parse("not a=1 and b=2"), parse("not (a=1 and b=2)"));
+    }
+
+    #[test]
+    fn white_space() {
+        check("pid=4", "  pid\t=\n4\u{a0}");
+        check("a<-1", "a < -1");
+        check("a i= x", "a i=x");
+        check("a i!=x", "a I!= x");
+        check("a i~*x*", "a i~ '*x*'");
+        check("i=1", "i = 1");
+        check("i i=1", "i i= 1");
+        check("a in(1,2)", "a in ( 1 , 2 )");
+        check("a='x'and b=1", "a='x' and b=1");
+    }
+
+    fn comparison(text: &str) -> (String, Comparison) {
+        match parse(text) {
+            Ok(Expression::Comparison(field, comparison)) => (field.name, comparison),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn operators() {
+        use Case::{Ignored, Sensitive};
+        let literal = || Literal::quoted("x".to_owned());
+        let order = |relation| Comparison::Order(relation, literal());
+        let text = |operator, case| Comparison::Text(operator, case, literal());
+        let list = |case| Comparison::In(case, vec![literal()]);
+        let check = |operator: &str, expected: Comparison| {
+            assert_eq!(comparison(&format!("f {operator}")), ("f".to_owned(), expected), "{operator}");
+        };
+        check("< x", order(Relation::Less));
+        check("<= x", order(Relation::LessOrEqual));
+        check("> x", order(Relation::Greater));
+        check(">= x", order(Relation::GreaterOrEqual));
+        check("= x", text(TextOperator::Equal, Sensitive));
+        check("!= x", text(TextOperator::NotEqual, Sensitive));
+        check("~ x", text(TextOperator::Glob, Sensitive));
+        check("contains x", text(TextOperator::Contains, Sensitive));
+        check("startswith x", text(TextOperator::StartsWith, Sensitive));
+        check("endswith x", text(TextOperator::EndsWith, Sensitive));
+        check("in (x)", list(Sensitive));
+        check("i= x", text(TextOperator::Equal, Ignored));
+        check("i!= x", text(TextOperator::NotEqual, Ignored));
+        check("i~ x", text(TextOperator::Glob, Ignored));
+        check("icontains x", text(TextOperator::Contains, Ignored));
+        check("istartswith x", text(TextOperator::StartsWith, Ignored));
+        check("iendswith x", text(TextOperator::EndsWith, Ignored));
+        check("iin (x)", list(Ignored));
+    }
+
+    #[test]
+    fn fields() {
+        let check = |text: &str, expected: &str| assert_eq!(comparison(text).0, expected, "{text}");
+        check("pid = 1", "pid");
+        check("fields.ImageFileName=1", "fields.ImageFileName");
+        check(r#"fields."Odd Name" = 1"#, "fields.Odd Name");
+        check("fields.'Odd Name' = 1", "fields.Odd Name");
+        check("fields.'it''s' = 1", "fields.it's");
+        check(r#""fields.Odd Name" = 1"#, "fields.Odd Name");
+        check("'not' = 1", "not");
+        check("in in (1)", "in");
+        check("contains contains 1", "contains");
+    }
+
+    #[test]
+    fn literals() {
+        let quoted = |text: &str| Literal::quoted(text.to_owned());
+        let check = |text: &str, expected: Literal| {
+            let (_, found) = comparison(&format!("f = {text}"));
+            assert_eq!(found, Comparison::Text(TextOperator::Equal, Case::Sensitive, expected), "{text}");
+        };
+        check("'x'", quoted("x"));
+        check(r#""x""#, quoted("x"));
+        check("''", quoted(""));
+        check("'it''s'", quoted("it's"));
+        check(r#""it's""#, quoted("it's"));
+        check(r#"'"'"#, quoted(r#"""#));
+        check(r#""a ""b""""#, quoted(r#"a "b""#));
+        check("''''", quoted("'"));
+        check(r"'C:\Windows\System32\'", quoted(r"C:\Windows\System32\"));
+        check(r"'\\server\share'", quoted(r"\\server\share"));
+        check("'two\nlines'", quoted("two\nlines"));
+        check("'0x10'", quoted("0x10"));
+        check("'true'", quoted("true"));
+        check("'and'", quoted("and"));
+        for word in [
+            "Process/Start",
+            "Microsoft-Windows-DNS-Client",
+            r"C:\Windows\System32\*.dll",
+            "{22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716}",
+            "2024-05-01T10:00:00Z",
+            "10.0.0.1",
+            "in",
+            "contains",
+            "nota",
+            "überfall",
+        ] {
+            check(word, quoted(word));
+        }
+        let number = |text: &str, value| Literal { text: text.into(), number: Some(value) };
+        check("16", number("16", Number::Integer(16)));
+        check("-16", number("-16", Number::Integer(-16)));
+        check("0x10", number("0x10", Number::Integer(16)));
+        check("1.5", number("1.5", Number::Float(1.5)));
+        check("true", number("true", Number::Integer(1)));
+        check("False", number("False", Number::Integer(0)));
+    }
+}

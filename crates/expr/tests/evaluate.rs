@@ -1,0 +1,304 @@
+//! What filters mean for one event that has a field of every kind.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use stackhound_expr::{Filter, Value};
+
+const FIELDS: [(&str, &[Value<'static>]); 17] = [
+    ("pid", &[Value::Unsigned(16)]),
+    ("big", &[Value::Unsigned(u64::MAX)]),
+    ("offset", &[Value::Signed(-8)]),
+    ("ratio", &[Value::Float(0.5)]),
+    ("nan", &[Value::Float(f64::NAN)]),
+    ("flag", &[Value::Bool(true)]),
+    ("event", &[Value::Text("Process/Start")]),
+    ("path", &[Value::Text(r"C:\Windows\System32\ntdll.dll")]),
+    ("address", &[Value::Text("0xfffff80000000010")]),
+    ("digits", &[Value::Text("0016")]),
+    ("version", &[Value::Text("10.0.19041")]),
+    ("time", &[Value::Text("2024-05-01T10:00:00Z")]),
+    ("word", &[Value::Text("True")]),
+    ("name", &[Value::Text("Größe*Straße")]),
+    ("empty", &[Value::Text("")]),
+    ("modules", &[Value::Text("ntdll.dll"), Value::Text("KERNEL32.DLL"), Value::Text("app.exe")]),
+    ("missing", &[]),
+];
+
+fn matches(source: &str) -> bool {
+    let known = FIELDS.map(|(name, _)| name);
+    let filter = Filter::parse(source).unwrap_or_else(|error| panic!("{}", error.render(source)));
+    let matcher = filter
+        .compile(&known, |name| known.iter().position(|known| *known == name))
+        .unwrap_or_else(|error| panic!("{}", error.render(source)));
+    let passes = matcher.matches(|field, visit| FIELDS[*field].1.iter().try_for_each(|value| visit(*value)));
+    // A lookup that ignores the request to stop gets the same answer.
+    let stubborn = matcher.matches(|field, visit| {
+        for value in FIELDS[*field].1 {
+            let _ = visit(*value);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(passes, stubborn, "{source}");
+    passes
+}
+
+fn check(rows: &[(&str, bool)]) {
+    for (source, expected) in rows {
+        assert_eq!(matches(source), *expected, "{source}");
+    }
+}
+
+#[test]
+fn numbers_with_numbers() {
+    check(&[
+        ("pid = 16", true),
+        ("pid = 0x10", true),
+        ("pid = 16.0", true),
+        ("pid i= 16", true),
+        ("pid = 17", false),
+        ("pid != 16", false),
+        ("pid != 17", true),
+        ("pid < 17", true),
+        ("pid < 16", false),
+        ("pid <= 16", true),
+        ("pid > 15.5", true),
+        ("pid > 16", false),
+        ("pid >= 16", true),
+        ("pid > -1", true),
+        ("pid in (1, 0x10)", true),
+        ("pid in (1, 2)", false),
+        ("big = 18446744073709551615", true),
+        ("big = 0xffffffffffffffff", true),
+        ("big = -1", false),
+        ("big < 18446744073709551616.0", true),
+        ("big > -1", true),
+        ("offset = -8", true),
+        ("offset < 0", true),
+        ("offset < 0xffffffffffffffff", true),
+        ("offset >= -0x8", true),
+        ("ratio = 0.5", true),
+        ("ratio < 1", true),
+        ("ratio > 0", true),
+        ("nan = 0", false),
+        ("nan != 0", true),
+        ("nan < 0", false),
+        ("nan >= 0", false),
+    ]);
+}
+
+#[test]
+fn truth_values() {
+    check(&[
+        ("flag = true", true),
+        ("flag = TRUE", true),
+        ("flag = false", false),
+        ("flag != false", true),
+        ("flag = 1", true),
+        ("flag = 0", false),
+        ("flag = 'true'", true),
+        ("flag = 'True'", false),
+        ("flag i= 'True'", true),
+        ("flag = '1'", false),
+        ("word = True", true),
+        ("word = true", false),
+        ("word i= true", true),
+        ("not flag = true", false),
+    ]);
+}
+
+#[test]
+fn numbers_with_text() {
+    check(&[
+        ("pid = '16'", true),
+        ("pid i= '16'", true),
+        ("pid in ('x', '16')", true),
+        ("pid = '0x10'", false),
+        ("pid = '016'", false),
+        ("pid = ''", false),
+        ("pid != '17'", true),
+        ("pid != '16'", false),
+        ("pid < 'x'", false),
+        ("pid > 'x'", false),
+        ("pid > '1'", false),
+        ("pid ~ '*'", false),
+        ("pid contains 1", false),
+        ("pid startswith 1", false),
+        ("pid iendswith 6", false),
+        ("offset = '-8'", true),
+        ("ratio = '0.5'", true),
+        ("nan i= nan", true),
+    ]);
+}
+
+#[test]
+fn text_with_numbers() {
+    check(&[
+        ("address = 0xFFFFF80000000010", true),
+        ("address = 18446735277616529424", true),
+        ("address >= 0xfffff80000000000", true),
+        ("address < 0xfffff80000000000", false),
+        ("address in (1, 0xfffff80000000010)", true),
+        ("address = '0xFFFFF80000000010'", false),
+        ("address i= '0xFFFFF80000000010'", true),
+        ("address startswith 0xfffff8", true),
+        ("address startswith 0xFFFFF8", false),
+        ("digits = 16", true),
+        ("digits = 0x10", true),
+        ("digits = '16'", false),
+        ("digits = '0016'", true),
+        ("digits < 100", true),
+        ("digits endswith 16", true),
+        ("event = 16", false),
+        ("event != 16", true),
+        // Text that spells no number is ordered as text.
+        ("version > 10", true),
+        ("time > 2024", true),
+        ("time < 2025", true),
+        ("empty < 0", true),
+    ]);
+}
+
+#[test]
+fn text_with_text() {
+    check(&[
+        ("event = Process/Start", true),
+        ("event = 'Process/Start'", true),
+        ("event = process/start", false),
+        ("event i= process/start", true),
+        ("event != process/start", true),
+        ("event i!= process/start", false),
+        ("event in (Image/Load, Process/Start)", true),
+        ("event in (process/start)", false),
+        ("event iin (image/load, process/start)", true),
+        ("event > Image/Load", true),
+        ("event < Process", false),
+        ("event <= Process/Start", true),
+        ("event ~ Process/*", true),
+        ("event ~ process/*", false),
+        ("event i~ process/*", true),
+        ("event ~ Process", false),
+        ("event ~ ???????/Start", true),
+        ("event contains ss/", true),
+        ("event contains SS/", false),
+        ("event icontains SS/", true),
+        ("event icontains SS\\", false),
+        ("event startswith Proc", true),
+        ("event startswith proc", false),
+        ("event istartswith PROC", true),
+        ("event istartswith Process/Start/", false),
+        ("event endswith Start", true),
+        ("event endswith start", false),
+        ("event iendswith START", true),
+        ("event iendswith xProcess/Start", false),
+        (r"path = 'C:\Windows\System32\ntdll.dll'", true),
+        (r"path i~ c:\windows\*\NTDLL.dll", true),
+        (r"path istartswith 'c:\windows\'", true),
+        ("name i= 'GRÖßE*STRAßE'", true),
+        ("name i= 'GRÖSSE*STRASSE'", false),
+        ("name icontains '*s'", true),
+        ("name icontains '?'", false),
+        ("name icontains ''", true),
+        ("name contains 'ö'", true),
+        ("name contains 'Ö'", false),
+        ("empty = ''", true),
+        ("empty ~ ''", true),
+        ("empty ~ *", true),
+        ("empty ~ ?", false),
+        ("empty i= ''", true),
+        ("empty iendswith ''", true),
+        ("empty icontains x", false),
+    ]);
+}
+
+#[test]
+fn missing_fields() {
+    for operator in
+        ["=", "!=", "<", "<=", ">", ">=", "~", "contains", "startswith", "endswith", "i=", "i!=", "i~"]
+    {
+        for value in ["1", "''", "'*'", "true"] {
+            check(&[
+                (&format!("missing {operator} {value}"), false),
+                (&format!("not (missing {operator} {value})"), true),
+            ]);
+        }
+    }
+    check(&[
+        ("missing in (1, '')", false),
+        ("missing = 1 or pid = 16", true),
+        ("missing = 1 and pid = 16", false),
+    ]);
+}
+
+#[test]
+fn several_values() {
+    check(&[
+        ("modules = ntdll.dll", true),
+        ("modules = app.exe", true),
+        ("modules = other.exe", false),
+        ("modules != other.exe", true),
+        ("modules != ntdll.dll", false),
+        ("modules != app.exe", false),
+        ("modules i!= kernel32.dll", false),
+        ("modules i~ *.dll", true),
+        ("modules iin (x, kernel32.dll)", true),
+        ("modules < b", true),
+        ("not modules = app.exe", false),
+        ("not modules != app.exe", true),
+    ]);
+}
+
+#[test]
+fn combinations() {
+    check(&[
+        ("pid = 16 and event = Process/Start", true),
+        ("pid = 16 and event = x", false),
+        ("pid = 1 or event = Process/Start", true),
+        ("pid = 1 or event = x", false),
+        ("pid = 16 or pid = 1 and event = x", true),
+        ("(pid = 16 or pid = 1) and event = x", false),
+        ("not pid = 1 and event = Process/Start", true),
+        ("not (pid = 16 and event = Process/Start)", false),
+        ("not not pid = 16", true),
+        ("pid > 10 and pid < 20 and not pid in (17, 18)", true),
+    ]);
+}
+
+#[test]
+fn what_is_decided_is_not_looked_up() {
+    let lookups = |source: &str| {
+        let filter = Filter::parse(source).expect("valid");
+        let matcher = filter.compile(&[], |name| Some(name.to_owned())).expect("all names are known");
+        let looked_up = Cell::new(String::new());
+        matcher.matches(|field, visit| {
+            looked_up.set(looked_up.take() + field);
+            visit(Value::Unsigned(1))
+        });
+        looked_up.take()
+    };
+    let check = |source: &str, expected: &str| assert_eq!(lookups(source), expected, "{source}");
+    check("a = 1 or b = 1", "a");
+    check("a = 2 or b = 1", "ab");
+    check("a = 2 and b = 1", "a");
+    check("a = 1 and b = 1 and a = 1", "aba");
+    check("not a = 1 and b = 1", "a");
+}
+
+#[test]
+fn values_are_taken_until_one_decides() {
+    let taken = |source: &str| {
+        let filter = Filter::parse(source).expect("valid");
+        let matcher = filter.compile(&[], |_| Some(())).expect("all names are known");
+        let taken = Cell::new(0);
+        matcher.matches(|_, visit| {
+            (1..=5).try_for_each(|value| {
+                taken.set(value);
+                visit(Value::Unsigned(value))
+            })
+        });
+        taken.get()
+    };
+    assert_eq!(taken("a = 2"), 2);
+    assert_eq!(taken("a != 2"), 2);
+    assert_eq!(taken("a != 9"), 5);
+}
