@@ -56,6 +56,8 @@ pub struct BufferRef {
     pub processor: u16,
     /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
     pub after_loss: bool,
+    /// Whether it is compressed.
+    pub compressed: bool,
 }
 
 /// All buffers of a recording, in file order, and what was stepped over to find them.
@@ -197,6 +199,7 @@ impl Recording {
                     size: buffer.len() as u32,
                     processor: header.processor(),
                     after_loss: header.flags().tells_of_loss(),
+                    compressed: header.is_compressed(),
                 });
             } else {
                 index.other_buffers += 1;

@@ -11,7 +11,7 @@ use std::collections::hash_map::RandomState;
 
 use hashbrown::{HashMap, HashSet};
 use stackhound_etl::record::ExtendedItem;
-use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_etl::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_trace::{Event, TimeBase, TraceTime};
 
 use crate::keys::{Key, KeyDefinitions};
@@ -108,9 +108,16 @@ pub struct Delivered<'c> {
     /// How much of the stack there is.
     pub state: StackState,
     stated: Option<StatedIds>,
+    table: &'c StackTable,
 }
 
-impl Delivered<'_> {
+impl<'c> Delivered<'c> {
+    /// The frames of the stack, innermost first; none if there is no stack.
+    pub fn frames(&self) -> impl Iterator<Item = Address> + use<'c> {
+        let table = self.table;
+        self.stack.into_iter().flat_map(move |stack| table.frames(stack))
+    }
+
     /// The process: the header's, else the one that a stack record states.
     pub fn pid(&self) -> Option<Pid> {
         self.event.header_pid().or_else(|| Pid::known(self.stated?.pid))
@@ -228,7 +235,7 @@ impl Correlator {
             if held.partial == NOTHING { self.without_parts(&held) } else { self.settle(&held) };
         self.stats.by_state[state as usize] += 1;
         let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
-        Some(Delivered { event, stack, state, stated })
+        Some(Delivered { event, stack, state, stated, table: &self.table })
     }
 
     /// What to say of an event for which no part came.
