@@ -1,7 +1,7 @@
 //! Blocks: one buffer's bytes and a column of where its records are.
 //!
 //! A block is the unit of work of everything behind the container. Its bytes are shared by reference count with the
-//! file they come from; cloning a block copies nothing.
+//! file they come from.
 
 use std::sync::Arc;
 
@@ -58,10 +58,10 @@ impl Entry {
 }
 
 /// One buffer of a recording, its records found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Block {
     bytes: Bytes,
-    entries: Arc<[Entry]>,
+    entries: Vec<Entry>,
     session: Arc<LogfileHeader>,
     origin: Origin,
 }
@@ -110,7 +110,7 @@ impl Block {
             entries.sort_by_key(|entry| entry.time);
         }
         let error = records.error().map(|error| (records.position(), error));
-        (Block { bytes, entries: entries.into(), session, origin }, error)
+        (Block { bytes, entries, session, origin }, error)
     }
 
     /// All records, in the order in which they stand (by time in a stream that processors share).

@@ -168,6 +168,11 @@ impl Recording {
         self.session.clock()
     }
 
+    /// The file's bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// How compressed buffers are compressed.
     pub fn compression(&self) -> Algorithm {
         self.compression

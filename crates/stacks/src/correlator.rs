@@ -239,9 +239,14 @@ impl Correlator {
     }
 
     /// What to say of an event for which no part came.
+    #[inline]
     fn without_parts(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
+        if !self.losses.cover(held.time.0) {
+            return (None, StackState::None, None);
+        }
+        // Where a stack could have been lost, it counts only for kinds of events that have stacks at all.
         let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
-        let lost = self.losses.cover(&event) && self.stats.by_owner.contains_key(&OwnerKind::of(&event));
+        let lost = self.stats.by_owner.contains_key(&OwnerKind::of(&event));
         (None, if lost { StackState::Lost } else { StackState::None }, None)
     }
 

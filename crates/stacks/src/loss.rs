@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use stackhound_trace::Event;
 
 /// Spans of trace time in which a stack could have been lost.
+///
+/// Events are asked about in time order, so only the spans from the current one on are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    spans: VecDeque<(u16, i64, i64)>,
+    /// Disjoint and in order; sources are not told apart.
+    spans: VecDeque<(i64, i64)>,
 }
-
-/// More spans than this are not told apart: the oldest goes.
-const SPANS_MAX: usize = 1 << 12;
 
 impl Losses {
     /// Notes that a buffer is missing just before the block whose first event this is.
@@ -24,20 +24,18 @@ impl Losses {
         let span = last.time.0.saturating_sub(first.time.0).max(0);
         let from = event.time().0.saturating_sub(max_hold);
         let until = event.time().0.saturating_add(span.saturating_mul(2));
-        if self.spans.len() == SPANS_MAX {
-            self.spans.pop_front();
+        match self.spans.back_mut() {
+            Some(before) if from <= before.1 => *before = (before.0.min(from), before.1.max(until)),
+            _ => self.spans.push_back((from, until)),
         }
-        self.spans.push_back((event.source(), from, until));
     }
 
     /// Whether a part of this event's stack could have been in a lost buffer.
     #[inline]
-    pub fn cover(&self, event: &Event<'_>) -> bool {
-        !self.spans.is_empty() && {
-            let time = event.time().0;
-            self.spans
-                .iter()
-                .any(|&(source, from, until)| source == event.source() && (from..=until).contains(&time))
+    pub fn cover(&mut self, time: i64) -> bool {
+        while self.spans.front().is_some_and(|&(_, until)| until < time) {
+            self.spans.pop_front();
         }
+        self.spans.front().is_some_and(|&(from, _)| from <= time)
     }
 }

@@ -50,43 +50,56 @@ pub struct Records<'a> {
     error: Option<RecordError>,
 }
 
-/// What a header type byte stands for.
-const KINDS: [Option<HeaderKind>; 256] = {
-    let mut kinds = [None; 256];
-    kinds[1] = Some(HeaderKind::System32);
-    kinds[2] = Some(HeaderKind::System64);
-    kinds[3] = Some(HeaderKind::Compact32);
-    kinds[4] = Some(HeaderKind::Compact64);
-    kinds[10] = Some(HeaderKind::Full32);
-    kinds[11] = Some(HeaderKind::Instance32);
-    kinds[13] = Some(HeaderKind::Error);
-    kinds[16] = Some(HeaderKind::PerfInfo32);
-    kinds[17] = Some(HeaderKind::PerfInfo64);
-    kinds[18] = Some(HeaderKind::Event32);
-    kinds[19] = Some(HeaderKind::Event64);
-    kinds[20] = Some(HeaderKind::Full64);
-    kinds[21] = Some(HeaderKind::Instance64);
-    kinds
+/// What a header type byte says about a record. Zero in `header_size` marks types that are not walked by this table.
+#[derive(Clone, Copy)]
+struct Shape {
+    kind: HeaderKind,
+    header_size: u8,
+    time_offset: u8,
+    /// How far the size field must be shifted out of the first eight bytes.
+    size_shift: u8,
+}
+
+const SHAPES: [Shape; 256] = {
+    let unknown = Shape { kind: HeaderKind::Error, header_size: 0, time_offset: 0, size_shift: 0 };
+    let mut shapes = [unknown; 256];
+    let types = [1, 2, 3, 4, 16, 17, 10, 20, 11, 21, 18, 19];
+    let mut index = 0;
+    while index < types.len() {
+        let kind = HeaderKind::ALL[index];
+        let Some(time_offset) = kind.time_offset() else { panic!("every kind of the table has a timestamp") };
+        shapes[types[index]] = Shape {
+            kind,
+            header_size: kind.header_size() as u8,
+            time_offset: time_offset as u8,
+            size_shift: if kind.has_hook() { 32 } else { 0 },
+        };
+        index += 1;
+    }
+    shapes
 };
+
+/// The header type of ERROR records.
+const ERROR_TYPE: u32 = 13;
 
 const FIXED_HEADER: u32 = 0xc000_0000;
 const WPP_MESSAGE: u32 = 0x9000_0000;
 
-/// The kind that a marker stands for.
+/// The shape that a marker stands for.
 #[inline]
-fn kind_of(marker: u32) -> Option<HeaderKind> {
-    if marker & FIXED_HEADER == FIXED_HEADER {
-        KINDS[(marker >> 16 & 0xff) as usize]
-    } else if marker & (FIXED_HEADER | WPP_MESSAGE) == WPP_MESSAGE {
-        Some(HeaderKind::Message)
-    } else {
-        None
-    }
+fn shape_of(marker: u32) -> &'static Shape {
+    &SHAPES[(marker >> 16 & 0xff) as usize]
+}
+
+fn is_message(marker: u32) -> bool {
+    marker & (FIXED_HEADER | WPP_MESSAGE) == WPP_MESSAGE
 }
 
 /// Whether a buffer's first four bytes of payload can be those of a record or of an empty buffer.
 pub(crate) fn is_plausible_start(marker: u32) -> bool {
-    marker == 0 || marker == u32::MAX || kind_of(marker).is_some()
+    let fixed = marker & FIXED_HEADER == FIXED_HEADER
+        && (shape_of(marker).header_size > 0 || marker >> 16 & 0xff == ERROR_TYPE);
+    marker == 0 || marker == u32::MAX || fixed || is_message(marker)
 }
 
 impl<'a> Records<'a> {
@@ -105,6 +118,7 @@ impl<'a> Records<'a> {
         self.position
     }
 
+    #[cold]
     fn stop(&mut self, error: RecordError) -> Option<Record<'a>> {
         self.error = Some(error);
         self.bytes = &self.bytes[..self.position];
@@ -112,8 +126,7 @@ impl<'a> Records<'a> {
     }
 
     /// An ERROR record does not say its size: take whichever of the two size fields leads to another record.
-    #[cold]
-    fn error_record_size(&self, left: &[u8]) -> Option<usize> {
+    fn error_record_size(left: &[u8]) -> Option<usize> {
         let candidates = [u16::from_le_bytes([left[0], left[1]]), u16::from_le_bytes([left[4], left[5]])];
         candidates.into_iter().map(usize::from).find(|&size| {
             let next = size.next_multiple_of(ALIGNMENT);
@@ -121,31 +134,23 @@ impl<'a> Records<'a> {
             size >= HeaderKind::Error.header_size() && follows.is_some_and(is_plausible_start)
         })
     }
-}
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Record<'a>> {
-        let left = self.bytes.get(self.position..)?;
-        // Fewer than eight bytes hold no record of any kind: padding.
-        let head: &[u8; 8] = left.first_chunk()?;
-        let marker = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    /// Fillers, messages, errors, and what is no record.
+    #[cold]
+    fn next_unusual(&mut self, left: &'a [u8], marker: u32) -> Option<Record<'a>> {
         if marker == 0 || marker == u32::MAX {
             self.bytes = &self.bytes[..self.position];
             return None;
         }
-        let Some(kind) = kind_of(marker) else { return self.stop(RecordError::Marker(marker)) };
-        let size = if kind.has_hook() {
-            usize::from(u16::from_le_bytes([head[4], head[5]]))
-        } else if kind == HeaderKind::Error {
-            match self.error_record_size(left) {
-                Some(size) => size,
+        let (kind, size) = if is_message(marker) {
+            (HeaderKind::Message, (marker & 0xffff) as usize)
+        } else if marker & FIXED_HEADER == FIXED_HEADER && marker >> 16 & 0xff == ERROR_TYPE {
+            match Self::error_record_size(left) {
+                Some(size) => (HeaderKind::Error, size),
                 None => return self.stop(RecordError::UnknownSize),
             }
         } else {
-            (marker & 0xffff) as usize
+            return self.stop(RecordError::Marker(marker));
         };
         if size < kind.header_size() {
             return self.stop(RecordError::TooShort { kind, size });
@@ -153,18 +158,42 @@ impl<'a> Iterator for Records<'a> {
         let Some(bytes) = left.get(..size) else {
             return self.stop(RecordError::TooLong { kind, size, left: left.len() });
         };
-        let mut record = Record { bytes, time: self.time, kind };
-        if let Some(at) = kind.time_offset() {
-            record.time = RawTime(i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")));
-        } else if kind == HeaderKind::Message {
-            let options = MessageOptions(u16::from_le_bytes([head[6], head[7]]));
-            if let Some(time) = options.time(bytes) {
-                record.time = time;
-            }
+        if kind == HeaderKind::Message {
+            let options = MessageOptions(u16::from_le_bytes([bytes[6], bytes[7]]));
+            self.time = options.time(bytes).unwrap_or(self.time);
         }
-        self.time = record.time;
         self.position += size.next_multiple_of(ALIGNMENT);
-        Some(record)
+        Some(Record { bytes, time: self.time, kind })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let left = self.bytes.get(self.position..)?;
+        // Fewer than eight bytes hold no record of any kind: padding.
+        let head = u64::from_le_bytes(*left.first_chunk()?);
+        let marker = head as u32;
+        let shape = shape_of(marker);
+        let header_size = usize::from(shape.header_size);
+        if marker & FIXED_HEADER != FIXED_HEADER || header_size == 0 {
+            return self.next_unusual(left, marker);
+        }
+        // Without a branch: which of the two places the size is in, nobody can predict.
+        let size = usize::from((head >> shape.size_shift) as u16);
+        if size < header_size {
+            return self.stop(RecordError::TooShort { kind: shape.kind, size });
+        }
+        let Some(bytes) = left.get(..size) else {
+            return self.stop(RecordError::TooLong { kind: shape.kind, size, left: left.len() });
+        };
+        let at = usize::from(shape.time_offset);
+        let time = bytes.get(at..at + 8).and_then(|time| time.try_into().ok()).map_or(0, i64::from_le_bytes);
+        self.time = RawTime(time);
+        self.position += size.next_multiple_of(ALIGNMENT);
+        Some(Record { bytes, time: self.time, kind: shape.kind })
     }
 }
 
