@@ -20,7 +20,7 @@
 //! a modern header and its payload. `docs/format/` describes each.
 //!
 //! Knows bytes and where they stand; does not know what an event means, and does no I/O.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod block;
 mod buffer;

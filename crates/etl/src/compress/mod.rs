@@ -1,21 +1,26 @@
-//! Compressed buffers.
+//! Compressed buffer payloads: one chunk of bytes that expands to a length known beforehand.
+//!
+//! Knows the byte streams of MS-XCA and nothing of buffers. The caller owns the output and its size, so no input can
+//! make a decoder allocate. What was decoded before an error is usable: the error says how much that is.
 
-mod xpress;
+pub mod xpress;
 
 /// How the buffers of a recording are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// LZNT1.
+    /// LZNT1, in chunks of 4 KiB.
     Lznt1,
-    /// XPRESS, plain LZ77.
+    /// XPRESS, plain LZ77. The only one seen in recordings.
     Xpress,
-    /// XPRESS with Huffman coding.
+    /// XPRESS with Huffman coding, in chunks of 64 KiB.
     XpressHuffman,
 }
 
 impl Algorithm {
-    /// From the state of the first buffer, whose low half is an NT compression format.
-    pub fn from_state(state: u32) -> Algorithm {
+    /// From the state of the first buffer, whose low half is a `COMPRESSION_FORMAT_*` number.
+    ///
+    /// XPRESS is 3, which is also the ordinary state of a buffer, so it is what every other number is taken for.
+    pub const fn from_state(state: u32) -> Algorithm {
         match state & 0xffff {
             2 => Algorithm::Lznt1,
             4 => Algorithm::XpressHuffman,
@@ -24,7 +29,7 @@ impl Algorithm {
     }
 
     /// Its usual name.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Lznt1 => "LZNT1",
             Algorithm::Xpress => "XPRESS (plain LZ77)",
@@ -33,26 +38,59 @@ impl Algorithm {
     }
 }
 
-/// Why a buffer does not decompress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a chunk does not expand to the expected length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecompressError {
-    /// No decoder.
+    /// The algorithm is known by name only.
     #[error("{} is not supported", .0.name())]
     Unsupported(Algorithm),
-    /// The data is wrong.
-    #[error("the compressed data is damaged at {offset:#x}: {what}")]
+    /// The chunk is damaged, or expands to another length.
+    #[error("{problem}, at {offset:#x} of the compressed data and {written:#x} of the expanded")]
     Damaged {
-        /// Where in the compressed data.
+        /// Where the element begins that cannot be expanded, in bytes of the chunk.
         offset: usize,
-        /// What is wrong.
-        what: &'static str,
+        /// How many bytes at the start of the output are valid.
+        written: usize,
+        /// What is wrong with that element.
+        problem: Problem,
     },
 }
 
-/// Decompresses all of `input` so that it fills `output` exactly.
+/// What can be wrong with an element of a compressed chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// The chunk ends before the expected length is reached.
+    #[error("the data ends too early")]
+    InputEnded,
+    /// A match refers to bytes before the start of the output.
+    #[error("a match reaches back by {distance} bytes, before the start")]
+    DistanceBeforeStart {
+        /// How far back, in bytes.
+        distance: usize,
+    },
+    /// A match is longer than what is left of the expected length.
+    #[error("a match of {length} bytes reaches beyond the expected length")]
+    MatchBeyondEnd {
+        /// The length of the match, in bytes.
+        length: usize,
+    },
+    /// A match length in a wide form is less than what that form starts at.
+    #[error("a wide match length of {encoded}, expected at least {least}")]
+    LengthForm {
+        /// The number that stands there.
+        encoded: u32,
+        /// The least number that is valid there.
+        least: u32,
+    },
+}
+
+/// Fills `output` with what `input` expands to.
+///
+/// On an error the first `written` bytes of `output` are what the input says, the rest is arbitrary.
+/// Linear in the length of the output; does not allocate.
 pub fn decompress(algorithm: Algorithm, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     match algorithm {
         Algorithm::Xpress => xpress::decompress(input, output),
-        other => Err(DecompressError::Unsupported(other)),
+        Algorithm::Lznt1 | Algorithm::XpressHuffman => Err(DecompressError::Unsupported(algorithm)),
     }
 }

@@ -1,65 +1,184 @@
-//! XPRESS, plain LZ77.
+//! Plain XPRESS (MS-XCA "plain LZ77"): a flag word for 32 elements, each a literal byte or a match.
+//!
+//! A match is a 16-bit word, 13 bits of distance and 3 of length; longer lengths continue in a nibble (two matches
+//! share a byte), a byte, a 16-bit and a 32-bit number. The stream does not store its expanded length.
 
-use super::DecompressError;
+mod encode;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
 
-pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
-    let (mut at, mut out) = (0, 0);
-    let (mut flags, mut count) = (0u32, 0);
-    let mut nibble: Option<usize> = None;
-    let damaged = |offset, what| DecompressError::Damaged { offset, what };
-    let byte = |at: usize| input.get(at).copied().ok_or(damaged(at, "input ends"));
-    while out < output.len() {
-        if count == 0 {
-            let word = input.get(at..at + 4).ok_or(damaged(at, "input ends"))?;
-            flags = u32::from_le_bytes(word.try_into().expect("four bytes"));
+pub use encode::compress;
+
+use super::{DecompressError, Problem};
+
+/// The shortest match.
+const MATCH_MIN: usize = 3;
+/// The farthest a match reaches back.
+const DISTANCE_MAX: usize = 1 << 13;
+/// Where the 3-bit length ends and the nibble begins.
+const SHORT_LENGTH_MAX: usize = 7;
+/// Where the nibble ends and the byte begins.
+const NIBBLE_MAX: usize = 15;
+/// Where the byte ends and the 16-bit number begins.
+const BYTE_MAX: usize = 255;
+
+/// Bytes moved at a time. More than most literal runs and matches of event data need.
+const STEP: usize = 16;
+
+/// Marks the end of the flags in the flag register: the bit below the last flag.
+const FLAGS_END: u64 = 1 << 63;
+
+/// Expands `input` to exactly `output.len()` bytes. Input behind that is ignored.
+///
+/// On an error the first `written` bytes of `output` are what the input says, the rest is arbitrary.
+/// Linear in the length of the output; does not allocate.
+pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
+    let mut at = 0;
+    let mut written = 0;
+    let mut high_nibble = None;
+    // Unread flags from bit 63 down, then the end mark.
+    let mut flags = FLAGS_END;
+
+    while written < output.len() {
+        if flags == FLAGS_END {
+            let word = read(input, at).ok_or(damaged(at, written, Problem::InputEnded))?;
             at += 4;
-            count = 32;
+            flags = u64::from(u32::from_le_bytes(word)) << 32 | FLAGS_END >> 32;
         }
-        count -= 1;
-        if flags >> count & 1 == 0 {
-            output[out] = byte(at)?;
-            at += 1;
-            out += 1;
+
+        let literals = flags.leading_zeros() as usize;
+        flags <<= literals;
+        match (read::<STEP>(input, at), output.get_mut(written..written + STEP)) {
+            // Copying too much is cheaper than copying exactly; what follows overwrites the surplus.
+            (Some(source), Some(target)) if literals <= STEP => target.copy_from_slice(&source),
+            _ => {
+                let room = literals.min(output.len() - written);
+                let count = room.min(input.len() - at);
+                output[written..written + count].copy_from_slice(&input[at..at + count]);
+                if count < room {
+                    return Err(damaged(at + count, written + count, Problem::InputEnded));
+                }
+                if room < literals {
+                    return Ok(());
+                }
+            }
+        }
+        at += literals;
+        written += literals;
+        if flags == FLAGS_END || written == output.len() {
             continue;
         }
-        let token = usize::from(u16::from_le_bytes([byte(at)?, byte(at + 1)?]));
-        at += 2;
-        let distance = (token >> 3) + 1;
-        let mut length = token & 7;
-        if length == 7 {
-            length = match nibble.take() {
-                Some(place) => usize::from(byte(place)? >> 4),
-                None => {
-                    nibble = Some(at);
-                    at += 1;
-                    usize::from(byte(at - 1)? & 15)
-                }
-            };
-            if length == 15 {
-                length = usize::from(byte(at)?);
-                at += 1;
-                if length == 255 {
-                    length = usize::from(u16::from_le_bytes([byte(at)?, byte(at + 1)?]));
-                    at += 2;
-                    if length == 0 {
-                        let word = input.get(at..at + 4).ok_or(damaged(at, "input ends"))?;
-                        length = u32::from_le_bytes(word.try_into().expect("four bytes")) as usize;
-                        at += 4;
-                    }
-                    length = length.checked_sub(22).ok_or(damaged(at, "length too small"))?;
-                }
-                length += 15;
-            }
-            length += 7;
+
+        flags <<= 1;
+        let token = Match::read(input, at, high_nibble).map_err(|problem| damaged(at, written, problem))?;
+        if token.distance > written {
+            let problem = Problem::DistanceBeforeStart { distance: token.distance };
+            return Err(damaged(at, written, problem));
         }
-        length += 3;
-        if distance > out || length > output.len() - out {
-            return Err(damaged(at, "match out of bounds"));
+        if token.length > output.len() - written {
+            return Err(damaged(at, written, Problem::MatchBeyondEnd { length: token.length }));
         }
-        for to in out..out + length {
-            output[to] = output[to - distance];
-        }
-        out += length;
+        repeat(output, written, token.distance, token.length);
+        at = token.end;
+        high_nibble = token.high_nibble;
+        written += token.length;
     }
     Ok(())
+}
+
+fn damaged(offset: usize, written: usize, problem: Problem) -> DecompressError {
+    DecompressError::Damaged { offset, written, problem }
+}
+
+/// One decoded match element.
+struct Match {
+    distance: usize,
+    length: usize,
+    /// Where the next element begins.
+    end: usize,
+    /// The unused half of the latest length byte that two matches share.
+    high_nibble: Option<u8>,
+}
+
+impl Match {
+    #[inline]
+    fn read(input: &[u8], at: usize, high_nibble: Option<u8>) -> Result<Match, Problem> {
+        let word = usize::from(read(input, at).map(u16::from_le_bytes).ok_or(Problem::InputEnded)?);
+        let token = Match {
+            distance: (word >> 3) + 1,
+            length: (word & SHORT_LENGTH_MAX) + MATCH_MIN,
+            end: at + 2,
+            high_nibble,
+        };
+        if word & SHORT_LENGTH_MAX == SHORT_LENGTH_MAX { token.lengthen(input) } else { Ok(token) }
+    }
+
+    /// Reads the continuation of the length.
+    #[inline]
+    fn lengthen(mut self, input: &[u8]) -> Result<Match, Problem> {
+        let nibble = match self.high_nibble.take() {
+            Some(nibble) => nibble,
+            None => {
+                let [byte] = self.take(input)?;
+                self.high_nibble = Some(byte >> 4);
+                byte & 0xf
+            }
+        };
+        self.length += usize::from(nibble);
+        if usize::from(nibble) < NIBBLE_MAX {
+            return Ok(self);
+        }
+        let [byte] = self.take(input)?;
+        if usize::from(byte) < BYTE_MAX {
+            self.length += usize::from(byte);
+            return Ok(self);
+        }
+        // The wide forms hold the whole length but for the least match, not what the other forms leave over.
+        let mut encoded = u32::from(u16::from_le_bytes(self.take(input)?));
+        if encoded == 0 {
+            encoded = u32::from_le_bytes(self.take(input)?);
+        }
+        let least = (SHORT_LENGTH_MAX + NIBBLE_MAX) as u32;
+        if encoded < least {
+            return Err(Problem::LengthForm { encoded, least });
+        }
+        self.length = (encoded as usize).saturating_add(MATCH_MIN);
+        Ok(self)
+    }
+
+    fn take<const N: usize>(&mut self, input: &[u8]) -> Result<[u8; N], Problem> {
+        let bytes = read(input, self.end).ok_or(Problem::InputEnded)?;
+        self.end += N;
+        Ok(bytes)
+    }
+}
+
+/// Appends `length` bytes at `written`, each a copy of the one `distance` before it.
+#[inline]
+fn repeat(output: &mut [u8], written: usize, distance: usize, length: usize) {
+    let end = written + length;
+    let mut from = written - distance;
+    let mut to = written;
+    if end + STEP > output.len() {
+        for at in written..end {
+            output[at] = output[at - distance];
+        }
+        return;
+    }
+    // A pattern shorter than a step is doubled in place until a step can be read without what it writes.
+    while to - from < STEP && to < end {
+        output.copy_within(from..from + STEP, to);
+        to += to - from;
+    }
+    while to < end {
+        output.copy_within(from..from + STEP, to);
+        from += STEP;
+        to += STEP;
+    }
+}
+
+fn read<const N: usize>(input: &[u8], at: usize) -> Option<[u8; N]> {
+    input.get(at..)?.first_chunk().copied()
 }
