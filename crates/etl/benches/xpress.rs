@@ -1,5 +1,7 @@
 //! XPRESS on the buffers of a real recording: the decoder, its plain twin and the encoder. Their ratios count.
 
+#[path = "../tests/chunks/mod.rs"]
+mod chunks;
 #[path = "../tests/corpus/mod.rs"]
 mod corpus;
 #[path = "../src/compress/xpress/oracle.rs"]
@@ -10,7 +12,7 @@ use stackhound_etl::compress::{DecompressError, Problem, xpress};
 
 fn bench(criterion: &mut Criterion) {
     let Some(recording) = corpus::recording("perfview-net452-x64.etl") else { return };
-    let chunks = corpus::compressed_chunks(&recording);
+    let chunks = chunks::compressed(&recording);
     let expanded: Vec<Vec<u8>> = chunks
         .iter()
         .map(|&(input, size)| {

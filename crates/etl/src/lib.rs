@@ -19,7 +19,9 @@
 //! buffer whose records were found, [`record::Record`] is one record, [`record::ExtendedItems`] is what stands between
 //! a modern header and its payload. `docs/format/` describes each.
 //!
-//! Knows bytes and where they stand; does not know what an event means, and does no I/O.
+//! [`write`](mod@write) is the other way round: records as plain data become a file.
+//!
+//! Knows bytes and where they stand; does not know what an event means, and opens no files.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -34,6 +36,7 @@ mod recording;
 mod resync;
 mod select;
 mod time;
+pub mod write;
 
 pub use block::{Block, Entry, Origin};
 pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};

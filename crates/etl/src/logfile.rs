@@ -113,9 +113,10 @@ impl LogfileHeader {
             return Err(LogfileHeaderError::NotALogfileHeader);
         }
         let payload = record.payload();
-        // Behind the two pointers at 0x38 stands a time zone of 172 bytes; 64-bit layouts pad it by 4.
+        // Behind the two pointers at 0x38 stands a time zone of 172 bytes. What follows is aligned to 8 bytes, which
+        // pads it by 4 in both layouts.
         let zone = 0x38 + 2 * pointer_size.bytes();
-        let tail = zone + 172 + if pointer_size == PointerSize::Eight { 4 } else { 0 };
+        let tail = (zone + 172).next_multiple_of(8);
         let fixed = tail + 0x20;
         if payload.len() < fixed {
             return Err(LogfileHeaderError::TooShort { found: payload.len(), expected: fixed });

@@ -1,5 +1,6 @@
 //! XPRESS on buffers that Windows compressed, whole and damaged.
 
+mod chunks;
 mod corpus;
 #[path = "../src/compress/xpress/oracle.rs"]
 mod oracle;
@@ -19,7 +20,7 @@ fn buffers_of_windows_are_expanded() {
         ("msbuild-PerfViewData.etl", 29),
     ] {
         let Some(recording) = corpus::recording(name) else { return };
-        let chunks = corpus::compressed_chunks(&recording);
+        let chunks = chunks::compressed(&recording);
         assert_eq!(chunks.len(), count);
         for (input, size) in chunks {
             let (mut fast, mut slow) = (vec![0xee; size], vec![0xdd; size]);
@@ -51,7 +52,7 @@ fn damaged_buffers_give_what_the_oracle_gives() {
         (state >> 33) as usize % below
     };
     let mut failures = 0;
-    for (input, size) in corpus::compressed_chunks(&recording) {
+    for (input, size) in chunks::compressed(&recording) {
         let mut input = input.to_vec();
         for _ in 0..random(4) {
             let at = random(input.len());

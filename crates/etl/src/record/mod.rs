@@ -283,7 +283,7 @@ impl<'a> Record<'a> {
     pub fn processor_times(&self) -> Option<(u32, u32)> {
         match self.kind {
             HeaderKind::System32 | HeaderKind::System64 => Some((self.u32_at(0x18), self.u32_at(0x1c))),
-            HeaderKind::Full32 | HeaderKind::Full64 => Some((self.u32_at(0x28), self.u32_at(0x2c))),
+            kind if kind.is_classic() => Some((self.u32_at(0x28), self.u32_at(0x2c))),
             HeaderKind::Event32 | HeaderKind::Event64 => Some((self.u32_at(0x38), self.u32_at(0x3c))),
             _ => None,
         }

@@ -1,0 +1,209 @@
+//! Buffers that are being filled, and the form in which they reach the file.
+
+use std::fmt;
+
+use zerocopy::IntoBytes;
+
+use super::record::RecordSpec;
+use super::session::{Form, Session};
+use crate::RawTime;
+use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags, BufferHeader};
+use crate::compress::xpress;
+
+/// What the unused end of a buffer is filled with.
+const FILLER: u8 = 0xff;
+/// State of a buffer on its way to the file; also the number of XPRESS, where the state tells the compression.
+const STATE_FLUSH: u32 = 3;
+const TYPE_GENERIC: u16 = 0;
+const TYPE_HEADER: u16 = 4;
+/// Records start at multiples of this.
+const ALIGNMENT: usize = 8;
+
+/// The bytes of one buffer, filled from the front.
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} of {} bytes)", self.used, self.bytes.len())
+    }
+}
+
+impl Buffer {
+    pub(super) fn new(size: usize) -> Buffer {
+        Buffer { bytes: vec![FILLER; size], used: BUFFER_HEADER_SIZE }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.bytes.len() - self.used
+    }
+
+    /// Where the next record will stand.
+    pub(super) fn end(&self) -> usize {
+        self.used
+    }
+
+    /// Appends a record of `size` bytes, which must not be more than there is room for.
+    #[inline]
+    pub(super) fn push(&mut self, record: &RecordSpec<'_>, size: usize) {
+        let end = self.used + size;
+        record.encode(&mut self.bytes[self.used..end]);
+        // Buffer sizes are multiples of the alignment, so there is room for the padding.
+        self.used = end.next_multiple_of(ALIGNMENT);
+        self.bytes[end..self.used].fill(0);
+    }
+
+    /// Replaces bytes that were written before.
+    pub(super) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn clear(&mut self) {
+        self.used = BUFFER_HEADER_SIZE;
+    }
+
+    /// The whole buffer as the header buffer of a file; `saved_offset` is the first of the two ends it states.
+    pub(super) fn seal_as_header(&mut self, session: &Session, saved_offset: usize) -> &[u8] {
+        let (saved_offset, current_offset, state) = match session.form {
+            Form::Live => (saved_offset, saved_offset, STATE_FLUSH),
+            Form::Windows7 => (0, self.used, STATE_FLUSH),
+            Form::Merged { .. } => (saved_offset, 0, if session.compressed { STATE_FLUSH } else { 0 }),
+        };
+        let header = BufferHeader {
+            buffer_size: (self.bytes.len() as u32).into(),
+            saved_offset: (saved_offset as u32).into(),
+            current_offset: (current_offset as u32).into(),
+            reference_count: 0.into(),
+            time_stamp: 0.into(),
+            sequence_number: 0.into(),
+            clock: 0.into(),
+            processor: session.processor_field(0).into(),
+            logger_id: session.file_logger_id().into(),
+            state: state.into(),
+            offset: (self.used as u32).into(),
+            flags: session.header_buffer_flags().into(),
+            buffer_type: TYPE_HEADER.into(),
+            links: [0; 16],
+        };
+        self.overwrite(0, header.as_bytes());
+        &self.bytes
+    }
+}
+
+/// The records of one processor on their way to the file.
+#[derive(Debug)]
+pub(super) struct Stream {
+    processor: u16,
+    buffer: Option<Buffer>,
+    /// The number of the open buffer; `None` between two buffers.
+    sequence: Option<i64>,
+    /// The time of the last record.
+    last: Option<RawTime>,
+    /// Flags of the open buffer.
+    flags: u16,
+    /// Flags that the next buffer will have.
+    next_flags: u16,
+}
+
+impl Stream {
+    pub(super) fn new(processor: u16) -> Stream {
+        Stream { processor, buffer: None, sequence: None, last: None, flags: 0, next_flags: 0 }
+    }
+
+    pub(super) fn last(&self) -> Option<RawTime> {
+        self.last
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.sequence.is_some()
+    }
+
+    /// Takes an empty buffer into use. No other may be open.
+    pub(super) fn open(&mut self, size: usize, sequence: i64) {
+        debug_assert!(!self.is_open());
+        self.sequence = Some(sequence);
+        self.flags = std::mem::take(&mut self.next_flags);
+        self.buffer.get_or_insert_with(|| Buffer::new(size)).clear();
+    }
+
+    /// Appends a record of `size` bytes to the open buffer; `false` if there is none or it has no room.
+    #[inline]
+    pub(super) fn push(&mut self, record: &RecordSpec<'_>, size: usize) -> bool {
+        let Some(buffer) = &mut self.buffer else { return false };
+        if self.sequence.is_none() || size > buffer.room() {
+            return false;
+        }
+        buffer.push(record, size);
+        self.last = record.stored_time().or(self.last);
+        true
+    }
+
+    /// Gives the open buffer up, with all that is in it.
+    pub(super) fn discard(&mut self) {
+        self.sequence = None;
+        self.next_flags |= self.flags | BufferFlags::BUFFER_LOST.0;
+    }
+
+    /// Notes that records were lost before the next buffer.
+    pub(super) fn note_lost_events(&mut self) {
+        self.next_flags |= BufferFlags::EVENTS_LOST.0;
+    }
+
+    /// Closes the open buffer. The parts are what the file gets, in order; `None` if no buffer is open.
+    pub(super) fn seal(&mut self, session: &Session, is_last: bool) -> Option<Sealed<'_>> {
+        let sequence = self.sequence.take()?;
+        let last = self.last.unwrap_or(session.start);
+        let time_stamp = match session.form {
+            Form::Live | Form::Windows7 => last.0,
+            Form::Merged { .. } => session.clock().to_file_time(last).0,
+        };
+        let index = if session.form == Form::Windows7 { 0 } else { BufferFlags::PROCESSOR_INDEX.0 };
+        let marker = if is_last { BufferFlags::FLUSH_MARKER.0 } else { 0 };
+        let processor = session.processor_field(self.processor);
+        let flags = self.flags | index | marker;
+        let buffer = self.buffer.as_mut()?;
+
+        let records = &buffer.bytes[BUFFER_HEADER_SIZE..buffer.used];
+        let chunk = if session.compressed { xpress::compress(records) } else { Vec::new() };
+        // What does not become smaller stays as it is.
+        let compressed = session.compressed && chunk.len() < records.len();
+        let size = if compressed { BUFFER_HEADER_SIZE + chunk.len() } else { buffer.bytes.len() };
+        let header = BufferHeader {
+            buffer_size: (size as u32).into(),
+            saved_offset: (buffer.used as u32).into(),
+            current_offset: (buffer.used as u32).into(),
+            reference_count: 0.into(),
+            time_stamp: time_stamp.into(),
+            sequence_number: sequence.into(),
+            clock: 0.into(),
+            processor: processor.into(),
+            logger_id: session.file_logger_id().into(),
+            state: STATE_FLUSH.into(),
+            offset: (buffer.used as u32).into(),
+            flags: (flags | if compressed { BufferFlags::COMPRESSED.0 } else { 0 }).into(),
+            buffer_type: TYPE_GENERIC.into(),
+            links: [0; 16],
+        };
+        buffer.overwrite(0, header.as_bytes());
+        if compressed {
+            return Some(Sealed { plain: &buffer.bytes[..BUFFER_HEADER_SIZE], chunk });
+        }
+        buffer.bytes[buffer.used..].fill(FILLER);
+        Some(Sealed { plain: &buffer.bytes, chunk: Vec::new() })
+    }
+}
+
+/// A buffer as it stands in the file.
+#[derive(Debug)]
+pub(super) struct Sealed<'a> {
+    /// The whole buffer, or the header of a compressed one.
+    pub(super) plain: &'a [u8],
+    /// What follows the header of a compressed buffer.
+    pub(super) chunk: Vec<u8>,
+}

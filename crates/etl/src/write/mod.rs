@@ -1,0 +1,304 @@
+//! Writes recordings: records as plain data become buffers, and buffers a file.
+//!
+//! ```
+//! use std::io::Cursor;
+//! use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+//! use stackhound_etl::{Pid, PointerSize, RawTime, Recording, Tid};
+//!
+//! let session = Session { processors: 2, ..Session::default() };
+//! let start = session.start.0;
+//! let mut writer = EtlWriter::new(session, Cursor::new(Vec::new()))?;
+//! for tick in 1..=1000 {
+//!     let issuer = Issuer::new(Pid(1234), Tid(5678));
+//!     let record = RecordSpec {
+//!         time: RawTime(start + tick),
+//!         pointer_size: PointerSize::Eight,
+//!         header: HeaderSpec::System { hook: 0x0301, version: 4, issuer },
+//!         payload: Payload::Bytes(b"what happened"),
+//!     };
+//!     writer.write((tick % 2) as u16, &record)?;
+//! }
+//! let (file, totals) = writer.finish()?;
+//! assert_eq!((totals.records, totals.buffers), (1000, 3));
+//! assert_eq!(Recording::open(file.into_inner().into())?.session().processors, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Session`] describes the recording, [`RecordSpec`] a record, [`stack`] makes the records that carry stacks.
+//! Records of one processor must be given in the order of time; those of different processors may come in any order,
+//! as in a real recording, where each processor fills a buffer of its own. Only these open buffers are held in memory,
+//! and no record costs an allocation.
+//!
+//! Knows the container as [`crate::Recording`] reads it; does not know what payloads mean, nor which records make up a
+//! plausible trace.
+
+mod buffer;
+mod error;
+mod extended;
+mod layout;
+mod record;
+mod session;
+pub mod stack;
+
+use std::io::{Read, Seek, SeekFrom, Write};
+
+pub use error::WriteError;
+pub use extended::ItemSpec;
+pub use record::{
+    EventClass, HeaderSpec, InstanceIds, Issuer, MessageSpec, Payload, RECORD_SIZE_MAX, RecordSpec,
+};
+pub use session::{Form, Session};
+
+use self::buffer::{Buffer, Stream};
+use self::session::Closing;
+use crate::buffer::BUFFER_HEADER_SIZE;
+use crate::record::HeaderKind;
+use crate::{ClockKind, RawTime};
+
+/// The hook of the first record, which states the session.
+const LOGFILE_HEADER: u16 = 0x0000;
+const LOGFILE_HEADER_VERSION: u8 = 2;
+
+/// Writes one recording to an output.
+#[derive(Debug)]
+pub struct EtlWriter<W> {
+    session: Session,
+    output: W,
+    header: Buffer,
+    /// The first of the two ends that the header buffer states, if it differs from the second.
+    header_saved_offset: Option<usize>,
+    header_written: bool,
+    streams: Vec<Stream>,
+    next_sequence: i64,
+    /// The data buffers of a circular file, by place.
+    ring: Vec<Vec<u8>>,
+    /// Time of the latest record.
+    latest: RawTime,
+    totals: Totals,
+}
+
+/// What was written, and what was lost on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Records taken, in data buffers and in the header buffer; the logfile header is not counted.
+    pub records: u64,
+    /// Buffers written, header buffer included. A circular file may hold fewer.
+    pub buffers: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Records reported as lost.
+    pub events_lost: u32,
+    /// Buffers given up.
+    pub buffers_lost: u32,
+}
+
+impl<W: Write> EtlWriter<W> {
+    /// Starts a recording at the current position of `output`. Nothing is written before the first buffer is full.
+    pub fn new(session: Session, output: W) -> Result<EtlWriter<W>, WriteError> {
+        session.check()?;
+        let mut header = Buffer::new(session.header_buffer_size());
+        let payload = session.logfile_header(&Closing::RUNNING);
+        let logfile_header = RecordSpec {
+            time: session.start,
+            pointer_size: session.pointer_size,
+            header: HeaderSpec::System {
+                hook: LOGFILE_HEADER,
+                version: LOGFILE_HEADER_VERSION,
+                issuer: Issuer::UNKNOWN,
+            },
+            payload: Payload::Bytes(&payload),
+        };
+        header.push(&logfile_header, fitting_size(&logfile_header, header.room())?);
+        Ok(EtlWriter {
+            streams: (0..session.processors).map(Stream::new).collect(),
+            next_sequence: session.first_sequence_number,
+            latest: session.start,
+            header_saved_offset: None,
+            header_written: false,
+            ring: Vec::new(),
+            totals: Totals::default(),
+            session,
+            output,
+            header,
+        })
+    }
+
+    /// The session that is written.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Appends a record to the header buffer, behind the logfile header. Possible until the first data buffer is
+    /// written.
+    pub fn write_to_header(&mut self, record: &RecordSpec<'_>) -> Result<(), WriteError> {
+        if self.header_written {
+            return Err(WriteError::HeaderBufferWritten);
+        }
+        self.header.push(record, fitting_size(record, self.header.room())?);
+        self.count(record);
+        Ok(())
+    }
+
+    /// Makes the header buffer state two ends of its records: here, and behind all that is written to it after this.
+    /// Some sessions of Windows 11 write such files.
+    pub fn split_header(&mut self) {
+        self.header_saved_offset = Some(self.header.end());
+    }
+
+    /// Appends a record to the stream of a processor. Costs a copy of its bytes, and now and then the writing of a
+    /// buffer.
+    #[inline]
+    pub fn write(&mut self, processor: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
+        let size = record.size()?;
+        // The wall clock may be set back; the other clocks only run forward.
+        let ordered = self.session.clock != ClockKind::SystemTime;
+        let stream = self.stream(processor)?;
+        if let (true, Some(time), Some(last)) = (ordered, record.stored_time(), stream.last())
+            && time < last
+        {
+            return Err(WriteError::OutOfOrder { time, last });
+        }
+        if !stream.push(record, size) {
+            fitting_size(record, self.session.buffer_size as usize - BUFFER_HEADER_SIZE)?;
+            self.seal(processor, false)?;
+            let pushed = self.open(processor).push(record, size);
+            debug_assert!(pushed, "a record of {size} bytes does not fit into an empty buffer");
+        }
+        self.count(record);
+        Ok(())
+    }
+
+    /// Writes the buffer of a processor, full or not, and even if there is nothing in it.
+    pub fn flush(&mut self, processor: u16) -> Result<(), WriteError> {
+        if !self.stream(processor)?.is_open() {
+            self.open(processor);
+        }
+        self.seal(processor, true)
+    }
+
+    /// Loses the buffer of a processor, and what was written to it since it was taken into use. Its sequence number is
+    /// missing then, and the next buffer of the processor says so.
+    pub fn lose_buffer(&mut self, processor: u16) -> Result<(), WriteError> {
+        if !self.stream(processor)?.is_open() {
+            self.open(processor);
+        }
+        self.stream(processor)?.discard();
+        self.totals.buffers_lost += 1;
+        Ok(())
+    }
+
+    /// Reports `count` records as lost on a processor, before its next buffer.
+    pub fn lose_events(&mut self, processor: u16, count: u32) -> Result<(), WriteError> {
+        self.stream(processor)?.note_lost_events();
+        self.totals.events_lost += count;
+        Ok(())
+    }
+
+    /// Ends the recording as a crash would leave it: the logfile header still says that the session runs, and `zeros`
+    /// bytes follow, as in a file that got its size beforehand. All open buffers are written.
+    ///
+    /// With no zeros, this is how to end a recording on an output that cannot seek.
+    pub fn leave_unfinished(mut self, zeros: u64) -> Result<(W, Totals), WriteError> {
+        self.write_open_buffers()?;
+        self.totals.bytes += std::io::copy(&mut std::io::repeat(0).take(zeros), &mut self.output)?;
+        self.output.flush()?;
+        Ok((self.output, self.totals))
+    }
+
+    fn stream(&mut self, processor: u16) -> Result<&mut Stream, WriteError> {
+        let processors = self.session.processors;
+        self.streams.get_mut(usize::from(processor)).ok_or(WriteError::Processor { processor, processors })
+    }
+
+    fn count(&mut self, record: &RecordSpec<'_>) {
+        self.totals.records += 1;
+        if let Some(time) = record.stored_time() {
+            self.latest = self.latest.max(time);
+        }
+    }
+
+    /// Takes a buffer into use for an existing processor that has none open.
+    fn open(&mut self, processor: u16) -> &mut Stream {
+        let stream = &mut self.streams[usize::from(processor)];
+        stream.open(self.session.buffer_size as usize, self.next_sequence);
+        self.next_sequence += 1;
+        stream
+    }
+
+    /// Writes the open buffer of an existing processor, if there is one.
+    fn seal(&mut self, processor: u16, flush_marker: bool) -> Result<(), WriteError> {
+        if !self.header_written {
+            self.write_header_buffer()?;
+        }
+        let Some(sealed) = self.streams[usize::from(processor)].seal(&self.session, flush_marker) else {
+            return Ok(());
+        };
+        let data_buffers = self.totals.buffers - 1;
+        self.totals.buffers += 1;
+        let Some(places) = self.session.circular else {
+            self.output.write_all(sealed.plain)?;
+            self.output.write_all(&sealed.chunk)?;
+            self.totals.bytes += (sealed.plain.len() + sealed.chunk.len()) as u64;
+            return Ok(());
+        };
+        match self.ring.get_mut((data_buffers % places) as usize) {
+            Some(oldest) => oldest.copy_from_slice(sealed.plain),
+            None => self.ring.push(sealed.plain.to_vec()),
+        }
+        Ok(())
+    }
+
+    fn write_header_buffer(&mut self) -> Result<(), WriteError> {
+        let saved_offset = self.header_saved_offset.unwrap_or(self.header.end());
+        let bytes = self.header.seal_as_header(&self.session, saved_offset);
+        self.output.write_all(bytes)?;
+        self.header_written = true;
+        self.totals.bytes += bytes.len() as u64;
+        self.totals.buffers += 1;
+        Ok(())
+    }
+
+    fn write_open_buffers(&mut self) -> Result<(), WriteError> {
+        let open: Vec<u16> =
+            (0..self.session.processors).filter(|&at| self.streams[usize::from(at)].is_open()).collect();
+        for &processor in &open {
+            self.seal(processor, open.last() == Some(&processor))?;
+        }
+        if !self.header_written {
+            self.write_header_buffer()?;
+        }
+        for buffer in &self.ring {
+            self.output.write_all(buffer)?;
+            self.totals.bytes += buffer.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write + Seek> EtlWriter<W> {
+    /// Ends the recording: writes all open buffers, then goes back and completes the logfile header.
+    pub fn finish(mut self) -> Result<(W, Totals), WriteError> {
+        self.write_open_buffers()?;
+        let latest = self.session.clock().to_file_time(self.latest);
+        let closing = Closing {
+            end_time: self.session.end_time.unwrap_or(latest),
+            buffers_written: self.totals.buffers,
+            events_lost: self.totals.events_lost,
+            buffers_lost: self.totals.buffers_lost,
+        };
+        let payload = self.session.logfile_header(&closing);
+        self.header.overwrite(BUFFER_HEADER_SIZE + HeaderKind::System64.header_size(), &payload);
+        let end = self.output.stream_position()?;
+        self.output.seek(SeekFrom::Start(end - self.totals.bytes))?;
+        self.output.write_all(self.header.bytes())?;
+        self.output.seek(SeekFrom::Start(end))?;
+        self.output.flush()?;
+        Ok((self.output, self.totals))
+    }
+}
+
+/// The size of a record, if it is not larger than `room`.
+fn fitting_size(record: &RecordSpec<'_>, room: usize) -> Result<usize, WriteError> {
+    let size = record.size()?;
+    if size > room { Err(WriteError::BufferTooSmall { size, room }) } else { Ok(size) }
+}

@@ -1,0 +1,391 @@
+//! Records as plain data, and the bytes they become.
+
+#[cfg(test)]
+mod tests;
+
+use zerocopy::IntoBytes;
+
+use super::WriteError;
+use super::extended::ItemSpec;
+use super::layout::{self, Cursor, HeaderTypes};
+use super::stack::StackPayload;
+use crate::record::{Descriptor, HeaderKind, MessageOptions};
+use crate::{Guid, Pid, PointerSize, RawTime, Tid};
+
+/// The most bytes a record has, header and items included.
+pub const RECORD_SIZE_MAX: usize = 0xffff;
+
+/// A record to write. Borrows its payload; building one allocates nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordSpec<'a> {
+    /// The raw timestamp. Headers without one (some WPP messages, ERROR) leave it out.
+    pub time: RawTime,
+    /// Pointer size of the payload, which selects the 32 or the 64-bit kind of header.
+    pub pointer_size: PointerSize,
+    /// The header.
+    pub header: HeaderSpec<'a>,
+    /// What follows the header.
+    pub payload: Payload<'a>,
+}
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum HeaderSpec<'a> {
+    /// Kernel event with thread, process and processor times.
+    System {
+        /// Group << 8 | type.
+        hook: u16,
+        /// Version of the payload's layout.
+        version: u8,
+        /// Who logs.
+        issuer: Issuer,
+    },
+    /// Kernel event with thread and process.
+    Compact {
+        /// Group << 8 | type.
+        hook: u16,
+        /// Version of the payload's layout.
+        version: u8,
+        /// Who logs; processor times are left out.
+        issuer: Issuer,
+    },
+    /// Kernel event with a timestamp only.
+    PerfInfo {
+        /// Group << 8 | type.
+        hook: u16,
+        /// Version of the payload's layout.
+        version: u8,
+        /// The number of a precise sample.
+        pebs_index: Option<u64>,
+        /// Values of performance counters, seven at most.
+        counters: &'a [u64],
+    },
+    /// Classic event of a provider.
+    Full {
+        /// What the event is.
+        class: EventClass,
+        /// Who logs.
+        issuer: Issuer,
+    },
+    /// Classic event of one of a provider's instances.
+    Instance {
+        /// What the event is.
+        class: EventClass,
+        /// Who logs.
+        issuer: Issuer,
+        /// Which instance.
+        instance: InstanceIds,
+    },
+    /// Event of a manifest, TraceLogging or EventSource provider.
+    Event {
+        /// The provider.
+        provider: Guid,
+        /// What the event is.
+        descriptor: Descriptor,
+        /// How the event wants to be decoded; mostly 0.
+        property: u16,
+        /// Who logs.
+        issuer: Issuer,
+        /// The activity the event belongs to.
+        activity: Guid,
+        /// Extended items, in the order in which they are to stand.
+        items: &'a [ItemSpec<'a>],
+    },
+    /// WPP message.
+    Message(MessageSpec),
+    /// An error while logging. The layout behind the first word is unpublished; here it is all payload.
+    Error,
+}
+
+/// The thread that logs a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Issuer {
+    /// Its id; `None` is stored as "unknown".
+    pub tid: Option<Tid>,
+    /// Its process; `None` is stored as "unknown".
+    pub pid: Option<Pid>,
+    /// Time it spent in the kernel, in units of the session's timer resolution.
+    pub kernel_time: u32,
+    /// Time it spent in user mode, in the same units.
+    pub user_time: u32,
+}
+
+impl Issuer {
+    /// Neither thread nor process is known.
+    pub const UNKNOWN: Issuer = Issuer { tid: None, pid: None, kernel_time: 0, user_time: 0 };
+
+    /// A thread that has not used the processor yet.
+    pub const fn new(pid: Pid, tid: Tid) -> Issuer {
+        Issuer { tid: Some(tid), pid: Some(pid), kernel_time: 0, user_time: 0 }
+    }
+
+    fn raw_tid(&self) -> u32 {
+        self.tid.map_or(u32::MAX, |tid| tid.0)
+    }
+
+    fn raw_pid(&self) -> u32 {
+        self.pid.map_or(u32::MAX, |pid| pid.0)
+    }
+}
+
+/// What identifies a classic event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventClass {
+    /// The class.
+    pub guid: Guid,
+    /// The type of event within the class, which consumers see as its opcode.
+    pub opcode: u8,
+    /// Level; 1 is critical, 5 verbose.
+    pub level: u8,
+    /// Version of the payload's layout.
+    pub version: u16,
+}
+
+/// What identifies an instance of a classic provider, and the one it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InstanceIds {
+    /// The instance.
+    pub id: u32,
+    /// The instance it comes from.
+    pub parent_id: u32,
+    /// The class of the instance it comes from.
+    pub parent_guid: Guid,
+}
+
+impl InstanceIds {
+    pub(super) fn layout(&self) -> layout::Instance {
+        layout::Instance {
+            id: self.id.into(),
+            parent_id: self.parent_id.into(),
+            parent_guid: self.parent_guid.0,
+        }
+    }
+}
+
+/// The header of a WPP message. Which of the values are stored is up to `options`, as is the timestamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageSpec {
+    /// Number of the message within its GUID.
+    pub number: u16,
+    /// Which parts the header has. A component id takes the place of the GUID.
+    pub options: MessageOptions,
+    /// Sequence number.
+    pub sequence: u32,
+    /// The message GUID.
+    pub guid: Guid,
+    /// Component id.
+    pub component: u32,
+    /// Who logs; processor times are left out.
+    pub issuer: Issuer,
+}
+
+impl MessageSpec {
+    fn has_time(&self) -> bool {
+        self.options.has(MessageOptions::TIMESTAMP) || self.options.has(MessageOptions::PERFORMANCE_TIMESTAMP)
+    }
+
+    fn size(&self) -> usize {
+        let part = |option, size| if self.options.has(option) { size } else { 0 };
+        let identity = if self.options.has(MessageOptions::COMPONENT_ID) {
+            size_of::<u32>()
+        } else {
+            part(MessageOptions::GUID, size_of::<Guid>())
+        };
+        size_of::<layout::MessageHeader>()
+            + part(MessageOptions::SEQUENCE, size_of::<u32>())
+            + identity
+            + if self.has_time() { size_of::<i64>() } else { 0 }
+            + part(MessageOptions::SYSTEM_INFO, 2 * size_of::<u32>())
+    }
+
+    fn encode(&self, size: u16, time: RawTime, out: &mut Cursor<'_>) {
+        let header = layout::MessageHeader {
+            size: size.into(),
+            reserved: 0,
+            flags: layout::WPP_MESSAGE,
+            number: self.number.into(),
+            options: self.options.0.into(),
+        };
+        out.put(header.as_bytes());
+        if self.options.has(MessageOptions::SEQUENCE) {
+            out.put(&self.sequence.to_le_bytes());
+        }
+        if self.options.has(MessageOptions::COMPONENT_ID) {
+            out.put(&self.component.to_le_bytes());
+        } else if self.options.has(MessageOptions::GUID) {
+            out.put(&self.guid.0);
+        }
+        if self.has_time() {
+            out.put(&time.0.to_le_bytes());
+        }
+        if self.options.has(MessageOptions::SYSTEM_INFO) {
+            out.put(&self.issuer.raw_tid().to_le_bytes());
+            out.put(&self.issuer.raw_pid().to_le_bytes());
+        }
+    }
+}
+
+/// What follows the header of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// A stack; see [`super::stack`].
+    Stack(StackPayload<'a>),
+}
+
+impl RecordSpec<'_> {
+    /// Bytes of the whole record, without the padding that follows it in a buffer.
+    pub fn size(&self) -> Result<usize, WriteError> {
+        let header = match &self.header {
+            HeaderSpec::System { .. } => HeaderKind::System64.header_size(),
+            HeaderSpec::Compact { .. } => HeaderKind::Compact64.header_size(),
+            HeaderSpec::PerfInfo { pebs_index, counters, .. } => {
+                if counters.len() > 7 {
+                    return Err(WriteError::TooManyCounters { count: counters.len() });
+                }
+                HeaderKind::PerfInfo64.header_size()
+                    + 8 * (usize::from(pebs_index.is_some()) + counters.len())
+            }
+            HeaderSpec::Full { .. } => HeaderKind::Full64.header_size(),
+            HeaderSpec::Instance { .. } => HeaderKind::Instance64.header_size(),
+            HeaderSpec::Event { items, .. } => {
+                HeaderKind::Event64.header_size() + items.iter().map(ItemSpec::stride).sum::<usize>()
+            }
+            HeaderSpec::Message(message) => message.size(),
+            HeaderSpec::Error => HeaderKind::Error.header_size(),
+        };
+        let payload = match &self.payload {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::Stack(stack) => stack.size(self.pointer_size),
+        };
+        let size = header + payload;
+        if size > RECORD_SIZE_MAX { Err(WriteError::RecordTooLarge { size }) } else { Ok(size) }
+    }
+
+    /// The timestamp, if the header has one.
+    pub(super) fn stored_time(&self) -> Option<RawTime> {
+        let stored = match &self.header {
+            HeaderSpec::Message(message) => message.has_time(),
+            HeaderSpec::Error => false,
+            _ => true,
+        };
+        stored.then_some(self.time)
+    }
+
+    /// Fills `bytes`, whose length is the record's size.
+    pub(super) fn encode(&self, bytes: &mut [u8]) {
+        let size = bytes.len() as u16;
+        let out = &mut Cursor::new(bytes);
+        match self.header {
+            HeaderSpec::System { hook, version, issuer } => {
+                let header = layout::SystemHeader {
+                    compact: self.compact(layout::SYSTEM, hook, version, &issuer, size),
+                    kernel_time: issuer.kernel_time.into(),
+                    user_time: issuer.user_time.into(),
+                };
+                out.put(header.as_bytes());
+            }
+            HeaderSpec::Compact { hook, version, issuer } => {
+                out.put(self.compact(layout::COMPACT, hook, version, &issuer, size).as_bytes());
+            }
+            HeaderSpec::PerfInfo { hook, version, pebs_index, counters } => {
+                let extras = u8::from(pebs_index.is_some()) << 7 | counters.len() as u8;
+                let packet = self.packet(layout::PERF_INFO, hook, version, extras, size);
+                out.put(layout::PerfInfoHeader { packet, time: self.time.0.into() }.as_bytes());
+                out.put_u64s(pebs_index.as_slice());
+                out.put_u64s(counters);
+            }
+            HeaderSpec::Full { class, issuer } => {
+                out.put(self.full(layout::FULL, &class, &issuer, size).as_bytes());
+            }
+            HeaderSpec::Instance { class, issuer, instance } => {
+                let full = self.full(layout::INSTANCE, &class, &issuer, size);
+                out.put(layout::InstanceHeader { full, instance: instance.layout() }.as_bytes());
+            }
+            HeaderSpec::Event { provider, descriptor, property, issuer, activity, items } => {
+                let header = layout::EventHeader {
+                    size: size.into(),
+                    header_type: layout::EVENT.of(self.pointer_size),
+                    marker_flags: layout::FIXED_HEADER,
+                    flags: u16::from(!items.is_empty()).into(),
+                    property: property.into(),
+                    tid: issuer.raw_tid().into(),
+                    pid: issuer.raw_pid().into(),
+                    time: self.time.0.into(),
+                    provider: provider.0,
+                    id: descriptor.id.into(),
+                    version: descriptor.version,
+                    channel: descriptor.channel,
+                    level: descriptor.level,
+                    opcode: descriptor.opcode,
+                    task: descriptor.task.into(),
+                    keyword: descriptor.keyword.into(),
+                    kernel_time: issuer.kernel_time.into(),
+                    user_time: issuer.user_time.into(),
+                    activity: activity.0,
+                };
+                out.put(header.as_bytes());
+                let mut items = items.iter();
+                while let Some(item) = items.next() {
+                    item.encode(!items.as_slice().is_empty(), out);
+                }
+            }
+            HeaderSpec::Message(message) => message.encode(size, self.time, out),
+            HeaderSpec::Error => {
+                let [low, high] = size.to_le_bytes();
+                let header_type = layout::ERROR.of(self.pointer_size);
+                out.put(&[low, high, header_type, layout::FIXED_HEADER, 0, 0, 0, 0]);
+            }
+        }
+        match &self.payload {
+            Payload::Bytes(payload) => out.put(payload),
+            Payload::Stack(stack) => stack.encode(self.pointer_size, out),
+        }
+        out.finish();
+    }
+
+    fn packet(&self, types: HeaderTypes, hook: u16, version: u8, extras: u8, size: u16) -> layout::Packet {
+        layout::Packet {
+            version,
+            extras,
+            header_type: types.of(self.pointer_size),
+            flags: layout::FIXED_HEADER,
+            size: size.into(),
+            hook: hook.into(),
+        }
+    }
+
+    fn compact(
+        &self,
+        types: HeaderTypes,
+        hook: u16,
+        version: u8,
+        issuer: &Issuer,
+        size: u16,
+    ) -> layout::CompactHeader {
+        layout::CompactHeader {
+            packet: self.packet(types, hook, version, 0, size),
+            tid: issuer.raw_tid().into(),
+            pid: issuer.raw_pid().into(),
+            time: self.time.0.into(),
+        }
+    }
+
+    fn full(&self, types: HeaderTypes, class: &EventClass, issuer: &Issuer, size: u16) -> layout::FullHeader {
+        layout::FullHeader {
+            size: size.into(),
+            header_type: types.of(self.pointer_size),
+            flags: layout::FIXED_HEADER,
+            opcode: class.opcode,
+            level: class.level,
+            version: class.version.into(),
+            tid: issuer.raw_tid().into(),
+            pid: issuer.raw_pid().into(),
+            time: self.time.0.into(),
+            guid: class.guid.0,
+            kernel_time: issuer.kernel_time.into(),
+            user_time: issuer.user_time.into(),
+        }
+    }
+}

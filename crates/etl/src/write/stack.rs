@@ -1,0 +1,143 @@
+//! Stacks as records of their own, which name the event they belong to by its timestamp.
+//!
+//! A stack of fewer than four frames, or one of a session without a stack cache, is written out. Any other is a key,
+//! and what the key stands for is defined by a later record: when the cache drops it, or when the session ends.
+
+use super::layout::Cursor;
+use super::record::{HeaderSpec, Payload, RecordSpec};
+use crate::{Address, Pid, PointerSize, RawTime, Tid};
+
+const STACK: u16 = 0x1820;
+const KEY_CREATE: u16 = 0x1822;
+const KEY_DELETE: u16 = 0x1823;
+const KEY_RUNDOWN: u16 = 0x1824;
+const KEY_KERNEL: u16 = 0x1825;
+const KEY_USER: u16 = 0x1826;
+const VERSION: u8 = 2;
+
+/// The event that a stack belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trigger {
+    /// Timestamp of that event, exactly.
+    pub time: RawTime,
+    /// Its process.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: Tid,
+}
+
+/// Which of a thread's two stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackMode {
+    /// The kernel's.
+    Kernel,
+    /// The process's.
+    User,
+}
+
+/// Why a stack key is defined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyDefinition {
+    /// The key was given out. Not seen in recordings.
+    Create,
+    /// The cache dropped the key, which may then be given out again.
+    Delete,
+    /// The session ends.
+    Rundown,
+}
+
+/// The payload of a stack record.
+#[derive(Clone, Copy, Debug)]
+pub enum StackPayload<'a> {
+    /// A part of a stack, written out.
+    Frames(Trigger, &'a [Address]),
+    /// A part of a stack by its key.
+    Key(Trigger, u64),
+    /// What a key stands for.
+    Definition(u64, &'a [Address]),
+}
+
+/// A part of the stack of `trigger`, written out: `frames` are return addresses, innermost first.
+pub fn frames<'a>(
+    time: RawTime,
+    pointer_size: PointerSize,
+    trigger: Trigger,
+    frames: &'a [Address],
+) -> RecordSpec<'a> {
+    record(time, pointer_size, STACK, StackPayload::Frames(trigger, frames))
+}
+
+/// A part of the stack of `trigger` by its key. The same number may be a kernel key and a user key.
+pub fn key(
+    time: RawTime,
+    pointer_size: PointerSize,
+    trigger: Trigger,
+    mode: StackMode,
+    key: u64,
+) -> RecordSpec<'static> {
+    let hook = match mode {
+        StackMode::Kernel => KEY_KERNEL,
+        StackMode::User => KEY_USER,
+    };
+    record(time, pointer_size, hook, StackPayload::Key(trigger, key))
+}
+
+/// What `key` stands for in the uses before this record.
+pub fn definition<'a>(
+    time: RawTime,
+    pointer_size: PointerSize,
+    reason: KeyDefinition,
+    key: u64,
+    frames: &'a [Address],
+) -> RecordSpec<'a> {
+    let hook = match reason {
+        KeyDefinition::Create => KEY_CREATE,
+        KeyDefinition::Delete => KEY_DELETE,
+        KeyDefinition::Rundown => KEY_RUNDOWN,
+    };
+    record(time, pointer_size, hook, StackPayload::Definition(key, frames))
+}
+
+fn record(time: RawTime, pointer_size: PointerSize, hook: u16, payload: StackPayload<'_>) -> RecordSpec<'_> {
+    let header = HeaderSpec::PerfInfo { hook, version: VERSION, pebs_index: None, counters: &[] };
+    RecordSpec { time, pointer_size, header, payload: Payload::Stack(payload) }
+}
+
+impl StackPayload<'_> {
+    pub(super) fn size(&self, pointer_size: PointerSize) -> usize {
+        match self {
+            StackPayload::Frames(_, frames) => 16 + frames.len() * pointer_size.bytes(),
+            StackPayload::Key(..) => 16 + pointer_size.bytes(),
+            StackPayload::Definition(_, frames) => (1 + frames.len()) * pointer_size.bytes(),
+        }
+    }
+
+    pub(super) fn encode(&self, pointer_size: PointerSize, out: &mut Cursor<'_>) {
+        let frames = match *self {
+            StackPayload::Frames(trigger, frames) => {
+                trigger.encode(out);
+                frames
+            }
+            StackPayload::Key(trigger, key) => {
+                trigger.encode(out);
+                out.put_pointer(key, pointer_size);
+                &[]
+            }
+            StackPayload::Definition(key, frames) => {
+                out.put_pointer(key, pointer_size);
+                frames
+            }
+        };
+        for frame in frames {
+            out.put_pointer(frame.0, pointer_size);
+        }
+    }
+}
+
+impl Trigger {
+    fn encode(&self, out: &mut Cursor<'_>) {
+        out.put(&self.time.0.to_le_bytes());
+        out.put(&self.pid.0.to_le_bytes());
+        out.put(&self.tid.0.to_le_bytes());
+    }
+}
