@@ -7,6 +7,16 @@
 //! Does not know where events come from.
 #![forbid(unsafe_code)]
 
+mod decode;
+mod error;
 mod model;
+mod plan;
+mod render;
+mod value;
 
+pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
+pub use error::{Error, Expected};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
+pub use plan::Plan;
+pub use render::{Rfc3339, render};
+pub use value::Sid;
