@@ -231,3 +231,6 @@ impl<'a> Iterator for ArrayElements<'a> {
 }
 
 impl ExactSizeIterator for ArrayElements<'_> {}
+
+#[cfg(test)]
+mod tests;

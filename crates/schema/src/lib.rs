@@ -12,6 +12,8 @@ mod error;
 mod model;
 mod plan;
 mod render;
+#[cfg(test)]
+mod testing;
 mod value;
 
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};

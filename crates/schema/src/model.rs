@@ -105,6 +105,11 @@ impl InType {
             | InType::Struct { .. } => return None,
         })
     }
+
+    /// Whether [`Field::length`] has a meaning for values of this type.
+    pub const fn takes_length(self) -> bool {
+        matches!(self, InType::Utf16 | InType::Ansi | InType::Binary)
+    }
 }
 
 /// How a value wants to be shown; zero in TDH terms is [`OutType::Default`].
@@ -200,6 +205,20 @@ pub struct Field {
     pub length: Length,
     /// Names of values, if there are any.
     pub map: Option<Arc<Map>>,
+}
+
+impl Field {
+    /// A single value of natural length, shown as its storage type suggests.
+    pub fn new(name: impl Into<Box<str>>, in_type: InType) -> Field {
+        Field {
+            name: name.into(),
+            in_type,
+            out_type: OutType::Default,
+            count: Count::One,
+            length: Length::Natural,
+            map: None,
+        }
+    }
 }
 
 /// Names for the values of a field.

@@ -231,3 +231,165 @@ fn system_time(f: &mut fmt::Formatter<'_>, parts: [u16; 8]) -> fmt::Result {
     let [year, month, _, day, hour, minute, second, millisecond] = parts;
     write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}0000Z")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::hex;
+
+    #[track_caller]
+    fn check(value: Value<'_>, out_type: OutType, expected: &str) {
+        assert_eq!(render(value, out_type, None).to_string(), expected, "{value:?} as {out_type:?}");
+    }
+
+    #[test]
+    fn numbers_as_their_fields_ask_for() {
+        for (value, out_type, expected) in [
+            (255, OutType::Default, "255"),
+            (255, OutType::Hex, "0xff"),
+            (0x7ff6_0000_1000, OutType::CodePointer, "0x7ff600001000"),
+            (4, OutType::Pid, "4"),
+            (2, OutType::Boolean, "true"),
+            (0, OutType::Boolean, "false"),
+            (0xbb01, OutType::Port, "443"),
+            (0x1bb_0000, OutType::Port, "29032448"),
+            (0x0100_007f, OutType::Ipv4, "127.0.0.1"),
+            (0xc000_0005, OutType::NtStatus, "0xc0000005"),
+            (0, OutType::NtStatus, "0x00000000"),
+            (5, OutType::Win32Error, "5"),
+            (0x263a, OutType::String, "☺"),
+            (u64::MAX, OutType::Signed, "-1"),
+            (0, OutType::DateTime, "1601-01-01T00:00:00.0000000Z"),
+            (9, OutType::Other(36), "9"),
+        ] {
+            check(Value::Unsigned(value), out_type, expected);
+        }
+        check(Value::Signed(-5), OutType::Default, "-5");
+        check(Value::Signed(5), OutType::Hex, "0x5");
+        check(Value::Signed(i32::from_le_bytes([5, 0, 0, 0xc0]).into()), OutType::NtStatus, "0xc0000005");
+        check(Value::Signed(i64::MIN), OutType::Hex, "0x8000000000000000");
+        check(Value::Float(0.1), OutType::Default, "0.1");
+    }
+
+    #[test]
+    fn bytes_as_their_fields_ask_for() {
+        for (bytes, out_type, expected) in [
+            ("0a0b", OutType::Default, "0x0a0b"),
+            ("7f000001", OutType::Ipv4, "127.0.0.1"),
+            ("20010db8000000000000000000000001", OutType::Ipv6, "2001:db8::1"),
+            ("2001", OutType::Ipv6, "0x2001"),
+            ("0200 0035 0a323232 0000000000000000", OutType::SocketAddress, "10.50.50.50:53"),
+            (
+                "1700 0035 00000000 20010db8000000000000000000000001 00000000",
+                OutType::SocketAddress,
+                "[2001:db8::1]:53",
+            ),
+            ("1700 0035 00000000 20", OutType::SocketAddress, "0x170000350000000020"),
+            ("17", OutType::SocketAddress, "0x17"),
+            ("7b7d", OutType::Json, "{}"),
+        ] {
+            check(Value::Binary(&hex(bytes)), out_type, expected);
+        }
+    }
+
+    #[test]
+    fn maps_name_values_and_bits() {
+        let entries = |entries: &[(u32, &str)]| entries.iter().map(|&(n, name)| (n, name.into())).collect();
+        let values = Map {
+            name: "GCReason".into(),
+            kind: MapKind::Values,
+            entries: entries(&[(0, "AllocSmall"), (1, "Induced")]),
+        };
+        let named = |value, map: &Map| render(value, OutType::Default, Some(map)).to_string();
+        assert_eq!(named(Value::Unsigned(1), &values), "Induced");
+        assert_eq!(named(Value::Hex(2), &values), "0x2");
+        assert_eq!(named(Value::Signed(-1), &values), "-1");
+        assert_eq!(named(Value::Unsigned(1 << 32), &values), "4294967296");
+        assert_eq!(named(Value::Ansi(b"x"), &values), "x");
+        let bits = Map {
+            name: "Access".into(),
+            kind: MapKind::Bits,
+            entries: entries(&[(1, "Read"), (2, "Write"), (0xc, "Both")]),
+        };
+        assert_eq!(named(Value::Unsigned(0), &bits), "0");
+        assert_eq!(named(Value::Unsigned(3), &bits), "Read|Write");
+        assert_eq!(named(Value::Unsigned(0x8e), &bits), "Write|Both|0x80");
+        assert_eq!(named(Value::Unsigned(4), &bits), "0x4");
+        let bits = Map { entries: entries(&[(0, "None"), (1, "Read")]), ..bits };
+        assert_eq!(named(Value::Unsigned(0), &bits), "None");
+        assert_eq!(named(Value::Unsigned(1), &bits), "Read");
+    }
+
+    #[test]
+    fn times() {
+        // Seconds since 1970 and dates, as computed by GNU date.
+        for (unix, expected) in [
+            (-11_644_473_600, "1601-01-01T00:00:00.0000000Z"),
+            (-2_203_891_200, "1900-03-01T00:00:00.0000000Z"),
+            (0, "1970-01-01T00:00:00.0000000Z"),
+            (951_782_399, "2000-02-28T23:59:59.0000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.0000000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.0000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.0000000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.0000000Z"),
+        ] {
+            let time = FileTime((unix + 11_644_473_600_i64) * 10_000_000);
+            check(Value::FileTime(time), OutType::Default, expected);
+        }
+        check(Value::FileTime(FileTime(12_345_678)), OutType::Default, "1601-01-01T00:00:01.2345678Z");
+        check(Value::FileTime(FileTime(-1)), OutType::Default, "1600-12-31T23:59:59.9999999Z");
+    }
+
+    /// Days of the months of a year.
+    fn month_lengths(year: i64) -> [i64; 12] {
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    }
+
+    #[test]
+    fn every_day_of_eight_centuries() {
+        let mut day = 0;
+        for year in 1601..2401 {
+            for (month, length) in (1..).zip(month_lengths(year)) {
+                for day_of_month in 1..=length {
+                    assert_eq!(civil_date(day), (year, month, day_of_month));
+                    day += 1;
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_can_be_shown(number: i64, bytes in prop::collection::vec(any::<u8>(), 0..40), other: u8) {
+            for value in [
+                Value::Signed(number),
+                Value::Unsigned(number as u64),
+                Value::FileTime(FileTime(number)),
+                Value::Utf16(&bytes),
+                Value::Ansi(&bytes),
+                Value::Binary(&bytes),
+                Value::Sid(&bytes),
+            ] {
+                for out_type in [
+                    OutType::Default,
+                    OutType::String,
+                    OutType::Boolean,
+                    OutType::Hex,
+                    OutType::Port,
+                    OutType::Ipv4,
+                    OutType::Ipv6,
+                    OutType::SocketAddress,
+                    OutType::NtStatus,
+                    OutType::DateTime,
+                    OutType::Signed,
+                    OutType::Other(other),
+                ] {
+                    let _ = render(value, out_type, None).to_string();
+                }
+            }
+        }
+    }
+}

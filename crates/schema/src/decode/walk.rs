@@ -172,20 +172,17 @@ impl<'a> Walk<'a> {
         size: usize,
     ) -> (usize, Option<Error>) {
         let fitting = self.cursor.rest().len().checked_div(size);
-        let (count, error) = match (elements, fitting) {
-            (Elements::Rest, fitting) => (fitting.unwrap_or(0), None),
-            (Elements::Exactly(count), Some(fitting)) if count > fitting => {
-                (fitting, Some(Expected::Bytes(count.saturating_mul(size))))
-            }
-            (Elements::Exactly(count), _) => (count, None),
+        let (count, cut_off) = match (elements, fitting) {
+            (Elements::Rest, fitting) => (fitting.unwrap_or(0), false),
+            (Elements::Exactly(count), Some(fitting)) => (count.min(fitting), count > fitting),
+            (Elements::Exactly(count), None) => (count, false),
         };
-        let error = error.map(|expected| self.error(index, expected));
         let empty = if size == 0 { count } else { usize::from(count == 0) };
         if let Err(error) = self.spend_empty(index, empty) {
             return (0, Some(error));
         }
         self.cursor.offset += count * size;
-        (count, error)
+        (count, cut_off.then(|| self.error(index, Expected::Bytes(size))))
     }
 
     fn spend_empty(&mut self, index: usize, elements: usize) -> Result<(), Error> {
@@ -209,7 +206,11 @@ impl<'a> Walk<'a> {
     }
 
     fn extent(&self, index: usize) -> Result<Extent, Error> {
-        Ok(match self.schema.fields[index].length {
+        let field = &self.schema.fields[index];
+        if !field.in_type.takes_length() {
+            return Ok(Extent::Natural);
+        }
+        Ok(match field.length {
             Length::Natural => Extent::Natural,
             Length::Fixed(length) => Extent::Padded(length.into()),
             Length::Field(field) => Extent::Counted(self.referenced(index, field.into())?),
