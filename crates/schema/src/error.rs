@@ -13,6 +13,14 @@ pub enum Error {
         /// What should have been there.
         expected: Expected,
     },
+    /// A description of events cannot be read.
+    #[error("metadata offset {offset:#x}: expected {expected}")]
+    Metadata {
+        /// Bytes from the start of the description to where reading stopped.
+        offset: usize,
+        /// What should have been there.
+        expected: &'static str,
+    },
 }
 
 /// What a decoder needed and did not find.

@@ -298,7 +298,7 @@ fn check_plan(schema: Schema, payload: &[u8], pointer: PointerSize) {
     let all: Vec<_> = plan.decode(payload, pointer).collect();
     let failed = all.iter().find_map(|decoded| match decoded {
         Err(Error::Payload { field, .. }) => Some(*field),
-        Ok(_) => None,
+        _ => None,
     });
     for decoded in all.iter().flatten() {
         let item = plan.item(payload, pointer, decoded.index);
