@@ -7,6 +7,24 @@
 //! Does not know where events come from.
 #![forbid(unsafe_code)]
 
+mod decode;
+mod embedded;
+mod error;
 mod model;
+mod naming;
+mod plan;
+mod render;
+mod tdh;
+#[cfg(test)]
+mod testing;
+mod tracelogging;
+mod value;
 
+pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
+pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
+pub use error::{Error, Expected};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
+pub use plan::Plan;
+pub use render::{Rfc3339, render};
+pub use tracelogging::{EventMetadata, ProviderTraits};
+pub use value::Sid;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::Guid;
+use stackhound_etl::{Guid, PointerSize};
 
 /// How a field is stored in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub enum InType {
     Bool32,
     /// A truth value in one byte.
     Bool8,
-    /// Raw bytes; the length comes from the field.
+    /// Raw bytes; the length comes from the field, or is all that remains.
     Binary,
     /// A u16 byte length, then raw bytes.
     CountedBinary,
@@ -76,6 +76,40 @@ pub enum InType {
     },
     /// A raw timestamp of the session's clock.
     RawTime,
+}
+
+impl InType {
+    /// How many bytes a single value takes, where that depends on nothing but the pointer size.
+    pub const fn size(self, pointer: PointerSize) -> Option<usize> {
+        Some(match self {
+            InType::Null => 0,
+            InType::I8 | InType::U8 | InType::Bool8 | InType::AnsiChar => 1,
+            InType::I16 | InType::U16 | InType::Utf16Char => 2,
+            InType::I32 | InType::U32 | InType::F32 | InType::Bool32 | InType::HexInt32 => 4,
+            InType::I64
+            | InType::U64
+            | InType::F64
+            | InType::HexInt64
+            | InType::FileTime
+            | InType::RawTime => 8,
+            InType::Pointer => pointer.bytes(),
+            InType::Guid | InType::SystemTime => 16,
+            InType::Utf16
+            | InType::Ansi
+            | InType::Binary
+            | InType::CountedBinary
+            | InType::CountedUtf16
+            | InType::CountedAnsi
+            | InType::Sid
+            | InType::WbemSid
+            | InType::Struct { .. } => return None,
+        })
+    }
+
+    /// Whether [`Field::length`] has a meaning for values of this type.
+    pub const fn takes_length(self) -> bool {
+        matches!(self, InType::Utf16 | InType::Ansi | InType::Binary)
+    }
 }
 
 /// How a value wants to be shown; zero in TDH terms is [`OutType::Default`].
@@ -171,6 +205,20 @@ pub struct Field {
     pub length: Length,
     /// Names of values, if there are any.
     pub map: Option<Arc<Map>>,
+}
+
+impl Field {
+    /// A single value of natural length, shown as its storage type suggests.
+    pub fn new(name: impl Into<Box<str>>, in_type: InType) -> Field {
+        Field {
+            name: name.into(),
+            in_type,
+            out_type: OutType::Default,
+            count: Count::One,
+            length: Length::Natural,
+            map: None,
+        }
+    }
 }
 
 /// Names for the values of a field.

@@ -1,0 +1,236 @@
+//! The one decoder: walks a payload along a [`Schema`] and yields a field at a time.
+//!
+//! Reads what fits and ignores the rest, because newer systems append fields without a new version and older ones
+//! write fewer. Every step is checked against the payload's end; nothing is allocated.
+//!
+//! Hostile schemas cost little more than honest ones: structures nest at most [`MAX_NESTING`] deep, and every element
+//! either uses up payload bytes or is taken from a budget of [`MAX_EMPTY_ELEMENTS`].
+
+mod read;
+mod references;
+mod walk;
+
+use stackhound_etl::PointerSize;
+
+use crate::error::Error;
+use crate::model::{Field, InType, Schema, Value};
+pub(crate) use references::References;
+pub(crate) use walk::Walk;
+
+/// How deep structures may stand in structures.
+pub const MAX_NESTING: usize = 8;
+
+/// How many elements of one payload may take no bytes at all.
+pub const MAX_EMPTY_ELEMENTS: usize = 1024;
+
+/// One field with what the payload holds for it.
+#[derive(Clone, Debug)]
+pub struct Decoded<'a> {
+    /// Index into [`Schema::fields`].
+    pub index: usize,
+    /// The field's description.
+    pub field: &'a Field,
+    /// Its content.
+    pub item: Item<'a>,
+}
+
+/// The content of a field.
+#[derive(Clone, Debug)]
+pub enum Item<'a> {
+    /// A single value.
+    Value(Value<'a>),
+    /// Any number of values or of structures.
+    Array(Array<'a>),
+    /// A structure: iterate to get its members.
+    Struct(Decoder<'a>),
+}
+
+impl<'a> Item<'a> {
+    /// The value, if it is a single one.
+    pub fn value(&self) -> Option<Value<'a>> {
+        match self {
+            Item::Value(value) => Some(*value),
+            Item::Array(_) | Item::Struct(_) => None,
+        }
+    }
+}
+
+impl Schema {
+    /// Starts to decode a payload. Lazy; costs one look at each field for references between fields.
+    ///
+    /// `pointer` is the pointer size of the record, which decides the size of pointers in the payload.
+    pub fn decode<'a>(&'a self, payload: &'a [u8], pointer: PointerSize) -> Decoder<'a> {
+        Decoder::new(Walk::new(self, payload, pointer, References::of(self)))
+    }
+
+    /// Where the first top-level field of this name stands in [`Schema::fields`].
+    pub fn field_index(&self, name: &str) -> Option<usize> {
+        self.top_level().find(|&index| *self.fields[index].name == *name)
+    }
+
+    /// The indices of all fields that are not members of a structure, in order.
+    pub fn top_level(&self) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(0), |&index| Some(self.after(index)))
+            .take_while(|&index| index < self.fields.len())
+    }
+
+    /// The index behind a field and, if it is a structure, behind all of its members.
+    pub(crate) fn after(&self, index: usize) -> usize {
+        let mut next = index;
+        let mut open = 1_usize;
+        while open > 0 && next < self.fields.len() {
+            if let InType::Struct { members } = self.fields[next].in_type {
+                open += usize::from(members);
+            }
+            open -= 1;
+            next += 1;
+        }
+        next
+    }
+}
+
+/// Yields the fields of a payload, or the members of a structure, in the order of the schema.
+///
+/// If the payload ends early, the fields that fit are followed by one [`Error::Payload`], and then by nothing. An
+/// array or structure that is cut off is yielded before that error, with the whole elements and members that it has.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    walk: Walk<'a>,
+    next: usize,
+    /// How many more fields on this level; `usize::MAX` on the top level, where the schema's end decides.
+    remaining: usize,
+    depth: usize,
+    /// Follows the item that has just been yielded.
+    error: Option<Error>,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(walk: Walk<'a>) -> Decoder<'a> {
+        Decoder { walk, next: 0, remaining: usize::MAX, depth: 0, error: None }
+    }
+
+    fn members(walk: Walk<'a>, index: usize, depth: usize) -> Decoder<'a> {
+        let remaining = match walk.schema.fields[index].in_type {
+            InType::Struct { members } => members.into(),
+            _ => 0,
+        };
+        Decoder { walk, next: index + 1, remaining, depth, error: None }
+    }
+
+    /// The bytes that no yielded field has used. On the top level and after the last field these are trailing bytes,
+    /// or what is left of a field that did not fit.
+    pub fn rest(&self) -> &'a [u8] {
+        self.walk.cursor.rest()
+    }
+
+    /// Bytes from the start of the payload to the next field.
+    pub fn offset(&self) -> usize {
+        self.walk.cursor.offset
+    }
+}
+
+impl<'a> Iterator for Decoder<'a> {
+    type Item = Result<Decoded<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.error.take() {
+            self.remaining = 0;
+            return Some(Err(error));
+        }
+        let schema = self.walk.schema;
+        let index = self.next;
+        let field = schema.fields.get(index).filter(|_| self.remaining > 0)?;
+        match self.walk.item(index, self.depth) {
+            Ok((item, error)) => {
+                self.error = error;
+                self.next = schema.after(index);
+                self.remaining -= 1;
+                Some(Ok(Decoded { index, field, item }))
+            }
+            Err(error) => {
+                self.remaining = 0;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Decoder<'_> {}
+
+/// An array in a payload. Its elements are values or structures.
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'a> {
+    /// Stands at the first element.
+    start: Walk<'a>,
+    /// Bytes from the start of the payload to behind the last element.
+    end: usize,
+    index: usize,
+    depth: usize,
+    count: usize,
+}
+
+impl<'a> Array<'a> {
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What describes each of the elements.
+    pub fn field(&self) -> &'a Field {
+        &self.start.schema.fields[self.index]
+    }
+
+    /// All elements as they are stored, without the count that may precede them.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.start.cursor.payload.get(self.start.cursor.offset..self.end).unwrap_or_default()
+    }
+
+    /// The elements in order: [`Item::Value`] or [`Item::Struct`].
+    pub fn iter(&self) -> ArrayElements<'a> {
+        ArrayElements { walk: self.start, index: self.index, depth: self.depth, remaining: self.count }
+    }
+}
+
+impl<'a> IntoIterator for Array<'a> {
+    type Item = Item<'a>;
+    type IntoIter = ArrayElements<'a>;
+
+    fn into_iter(self) -> ArrayElements<'a> {
+        self.iter()
+    }
+}
+
+/// Yields the elements of an [`Array`].
+#[derive(Clone, Debug)]
+pub struct ArrayElements<'a> {
+    walk: Walk<'a>,
+    index: usize,
+    depth: usize,
+    remaining: usize,
+}
+
+impl<'a> Iterator for ArrayElements<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        // The array was passed over once to find its end, so all elements that it counts can be read.
+        let element = self.walk.element(self.index, self.depth);
+        debug_assert!(element.is_ok(), "{element:?}");
+        element.ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl ExactSizeIterator for ArrayElements<'_> {}
+
+#[cfg(test)]
+mod tests;

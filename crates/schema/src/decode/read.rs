@@ -1,0 +1,186 @@
+//! Reads single values from payload bytes, one storage type after the other.
+//!
+//! Knows how each [`InType`] is stored; does not know fields, arrays or structures.
+
+use stackhound_etl::{FileTime, Guid, PointerSize, RawTime};
+
+use crate::error::Expected;
+use crate::model::{InType, Value};
+
+/// Windows never writes more sub-authorities than this.
+const MAX_SUB_AUTHORITIES: u8 = 15;
+
+/// The length of a text or binary value, once references are resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// As the storage type says.
+    Natural,
+    /// A number of UTF-16 units for [`InType::Utf16`], of bytes otherwise; text may end earlier with a zero.
+    Padded(usize),
+    /// As `Padded`, but zeros inside the text belong to it.
+    Counted(usize),
+    /// Everything to the end of the payload.
+    Rest,
+}
+
+/// A position in a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    pub payload: &'a [u8],
+    /// Never beyond the payload's end.
+    pub offset: usize,
+    pub pointer: PointerSize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn rest(&self) -> &'a [u8] {
+        self.payload.get(self.offset..).unwrap_or_default()
+    }
+
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Expected> {
+        let bytes = self.rest().get(..length).ok_or(Expected::Bytes(length))?;
+        self.offset += length;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Expected> {
+        let bytes = *self.rest().first_chunk::<N>().ok_or(Expected::Bytes(N))?;
+        self.offset += N;
+        Ok(bytes)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Expected> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// Reads one value. On an error the position is that of the missing or wrong bytes.
+    pub fn value(&mut self, in_type: InType, extent: Extent) -> Result<Value<'a>, Expected> {
+        Ok(match in_type {
+            InType::Null | InType::Struct { .. } => Value::Null,
+            InType::I8 => Value::Signed(i8::from_le_bytes(self.array()?).into()),
+            InType::U8 => Value::Unsigned(u8::from_le_bytes(self.array()?).into()),
+            InType::I16 => Value::Signed(i16::from_le_bytes(self.array()?).into()),
+            InType::U16 => Value::Unsigned(self.u16()?.into()),
+            InType::I32 => Value::Signed(i32::from_le_bytes(self.array()?).into()),
+            InType::U32 => Value::Unsigned(u32::from_le_bytes(self.array()?).into()),
+            InType::I64 => Value::Signed(i64::from_le_bytes(self.array()?)),
+            InType::U64 => Value::Unsigned(u64::from_le_bytes(self.array()?)),
+            InType::F32 => Value::Float(f32::from_le_bytes(self.array()?).into()),
+            InType::F64 => Value::Float(f64::from_le_bytes(self.array()?)),
+            InType::Bool32 => Value::Bool(self.array()? != [0; 4]),
+            InType::Bool8 => Value::Bool(self.array()? != [0; 1]),
+            InType::HexInt32 => Value::Hex(u32::from_le_bytes(self.array()?).into()),
+            InType::HexInt64 => Value::Hex(u64::from_le_bytes(self.array()?)),
+            InType::Pointer => Value::Pointer(match self.pointer {
+                PointerSize::Four => u32::from_le_bytes(self.array()?).into(),
+                PointerSize::Eight => u64::from_le_bytes(self.array()?),
+            }),
+            InType::Guid => Value::Guid(Guid(self.array()?)),
+            InType::FileTime => Value::FileTime(FileTime(i64::from_le_bytes(self.array()?))),
+            InType::RawTime => Value::RawTime(RawTime(i64::from_le_bytes(self.array()?))),
+            InType::SystemTime => {
+                let bytes: [u8; 16] = self.array()?;
+                Value::SystemTime(std::array::from_fn(|i| {
+                    u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])
+                }))
+            }
+            InType::Utf16Char => Value::Utf16(self.take(2)?),
+            InType::AnsiChar => Value::Ansi(self.take(1)?),
+            InType::Utf16 => Value::Utf16(self.utf16(extent)?),
+            InType::Ansi => Value::Ansi(self.ansi(extent)?),
+            InType::Binary => Value::Binary(match extent {
+                Extent::Padded(length) | Extent::Counted(length) => self.take(length)?,
+                Extent::Natural | Extent::Rest => self.take(self.rest().len())?,
+            }),
+            InType::CountedBinary => Value::Binary(self.counted()?),
+            InType::CountedUtf16 => Value::Utf16(self.counted()?),
+            InType::CountedAnsi => Value::Ansi(self.counted()?),
+            InType::Sid => Value::Sid(self.sid()?),
+            InType::WbemSid => self.wbem_sid()?,
+        })
+    }
+
+    fn counted(&mut self) -> Result<&'a [u8], Expected> {
+        let length = self.u16()?;
+        self.take(length.into())
+    }
+
+    fn utf16(&mut self, extent: Extent) -> Result<&'a [u8], Expected> {
+        match extent {
+            Extent::Natural => {
+                let rest = self.rest();
+                // A text that the payload cuts off still counts; one of which nothing is there does not.
+                let (units, _) = rest.as_chunks::<2>();
+                if units.is_empty() {
+                    return Err(Expected::Bytes(2));
+                }
+                let text = utf16_to_zero(rest);
+                self.offset += text.len() + if text.len() / 2 < units.len() { 2 } else { 0 };
+                Ok(text)
+            }
+            Extent::Padded(units) => Ok(utf16_to_zero(self.take(units.saturating_mul(2))?)),
+            Extent::Counted(units) => Ok(without_trailing_zero_units(self.take(units.saturating_mul(2))?)),
+            Extent::Rest => Ok(without_trailing_zero_units(self.take(self.rest().len() & !1)?)),
+        }
+    }
+
+    fn ansi(&mut self, extent: Extent) -> Result<&'a [u8], Expected> {
+        match extent {
+            Extent::Natural => {
+                let rest = self.rest();
+                if rest.is_empty() {
+                    return Err(Expected::Bytes(1));
+                }
+                let text = ansi_to_zero(rest);
+                self.offset += (text.len() + 1).min(rest.len());
+                Ok(text)
+            }
+            Extent::Padded(length) => Ok(ansi_to_zero(self.take(length)?)),
+            Extent::Counted(length) => Ok(without_trailing_zeros(self.take(length)?)),
+            Extent::Rest => Ok(without_trailing_zeros(self.take(self.rest().len())?)),
+        }
+    }
+
+    fn sid(&mut self) -> Result<&'a [u8], Expected> {
+        let sub_authorities = *self.rest().get(1).ok_or(Expected::Bytes(8))?;
+        if sub_authorities > MAX_SUB_AUTHORITIES {
+            return Err(Expected::Sid);
+        }
+        self.take(8 + 4 * usize::from(sub_authorities))
+    }
+
+    fn wbem_sid(&mut self) -> Result<Value<'a>, Expected> {
+        let first: [u8; 4] = *self.rest().first_chunk().ok_or(Expected::Bytes(4))?;
+        if first == [0; 4] {
+            self.offset += 4;
+            return Ok(Value::Null);
+        }
+        // A pointer and a pointer-sized attributes field, neither of which means anything outside its process.
+        self.take(2 * self.pointer.bytes())?;
+        self.sid().map(Value::Sid)
+    }
+}
+
+fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
+    let (units, _) = bytes.as_chunks::<2>();
+    let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
+    &bytes[..2 * length]
+}
+
+fn ansi_to_zero(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
+}
+
+fn without_trailing_zero_units(mut bytes: &[u8]) -> &[u8] {
+    while let Some(shorter) = bytes.strip_suffix(&[0, 0]) {
+        bytes = shorter;
+    }
+    bytes
+}
+
+fn without_trailing_zeros(mut bytes: &[u8]) -> &[u8] {
+    while let Some(shorter) = bytes.strip_suffix(&[0]) {
+        bytes = shorter;
+    }
+    bytes
+}

@@ -1,0 +1,160 @@
+//! A schema with the offsets of its first fields worked out, for reading single fields of many payloads.
+//!
+//! Most events start with fields of fixed size. Those are read in constant time; what stands behind the first field of
+//! variable size is found by walking from there.
+
+use std::sync::Arc;
+
+use stackhound_etl::PointerSize;
+
+use crate::decode::{Decoder, Item, References, Walk};
+use crate::error::{Error, Expected};
+use crate::model::{Count, InType, Length, Schema, Value};
+
+/// A schema compiled for random access to its top-level fields. Made once per schema, used for each of its events.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    schema: Arc<Schema>,
+    references: References,
+    /// One layout per pointer size.
+    four: Layout,
+    eight: Layout,
+}
+
+/// What is known of the fields' places before a payload is seen.
+#[derive(Clone, Debug)]
+struct Layout {
+    /// The byte offset of each field, by index; `None` for structure members and behind the first variable field.
+    offsets: Box<[Option<u32>]>,
+    /// The last field with a known offset, where a walk starts, and that offset.
+    walk_from: (usize, usize),
+}
+
+impl Plan {
+    /// Works out the fixed offsets. Costs one look at each field.
+    pub fn new(schema: Arc<Schema>) -> Plan {
+        Plan {
+            references: References::of(&schema),
+            four: Layout::of(&schema, PointerSize::Four),
+            eight: Layout::of(&schema, PointerSize::Eight),
+            schema,
+        }
+    }
+
+    /// The schema that this plan reads by.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// As [`Schema::decode`], without looking for references again.
+    pub fn decode<'a>(&'a self, payload: &'a [u8], pointer: PointerSize) -> Decoder<'a> {
+        Decoder::new(self.walk(payload, pointer))
+    }
+
+    /// Reads the single value of a top-level field, named by its index in [`Schema::fields`].
+    ///
+    /// # Errors
+    /// [`Error::Payload`] if the payload does not reach to the end of the field, if the index names no top-level
+    /// field, or if the field is an array or a structure.
+    pub fn value<'a>(
+        &'a self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Result<Value<'a>, Error> {
+        let mut walk = self.walk_to(payload, pointer, index)?;
+        match self.schema.fields[index] {
+            ref field if field.count == Count::One && !matches!(field.in_type, InType::Struct { .. }) => {
+                walk.single(index)
+            }
+            _ => Err(walk.error(index, Expected::SingleValue)),
+        }
+    }
+
+    /// Reads a top-level field, which may be an array or a structure.
+    ///
+    /// # Errors
+    /// As [`Plan::value`], but for a field that is cut off nothing of it is given.
+    pub fn item<'a>(
+        &'a self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Result<Item<'a>, Error> {
+        let (item, error) = self.walk_to(payload, pointer, index)?.item(index, 0)?;
+        error.map_or(Ok(item), Err)
+    }
+
+    fn layout(&self, pointer: PointerSize) -> &Layout {
+        match pointer {
+            PointerSize::Four => &self.four,
+            PointerSize::Eight => &self.eight,
+        }
+    }
+
+    fn walk<'a>(&'a self, payload: &'a [u8], pointer: PointerSize) -> Walk<'a> {
+        Walk::new(&self.schema, payload, pointer, self.references)
+    }
+
+    /// Moves to the first byte of a field, with all values known that it may refer to.
+    fn walk_to<'a>(
+        &'a self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Result<Walk<'a>, Error> {
+        let mut walk = self.walk(payload, pointer);
+        if index >= self.schema.fields.len() {
+            return Err(walk.error(index, Expected::TopLevelField));
+        }
+        let layout = self.layout(pointer);
+        let known = layout.offsets.get(index).copied().flatten();
+        let (mut next, start) = known.map_or(layout.walk_from, |offset| (index, offset as usize));
+        // The fields that are jumped over include those that hold counts and lengths.
+        for referenced in self.references.indices().filter(|&referenced| referenced < next) {
+            if let Some(offset) = layout.offsets[referenced] {
+                walk.seek(offset as usize).map_err(|expected| walk.error(referenced, expected))?;
+                walk.skip(referenced, 0)?;
+            }
+        }
+        walk.seek(start).map_err(|expected| walk.error(next, expected))?;
+        while next < index {
+            next = walk.skip(next, 0)?;
+        }
+        if next == index { Ok(walk) } else { Err(walk.error(index, Expected::TopLevelField)) }
+    }
+}
+
+impl Layout {
+    fn of(schema: &Schema, pointer: PointerSize) -> Layout {
+        let mut offsets = vec![None; schema.fields.len()].into_boxed_slice();
+        let mut walk_from = (0, 0);
+        let mut offset = 0_u32;
+        for index in schema.top_level() {
+            offsets[index] = Some(offset);
+            walk_from = (index, offset as usize);
+            let after = fixed_size(schema, index, pointer).and_then(|size| offset.checked_add(size));
+            match after {
+                Some(after) => offset = after,
+                None => break,
+            }
+        }
+        Layout { offsets, walk_from }
+    }
+}
+
+/// The size of a field that has the same size in every payload. Structures count as variable.
+fn fixed_size(schema: &Schema, index: usize, pointer: PointerSize) -> Option<u32> {
+    let field = &schema.fields[index];
+    let count: u32 = match field.count {
+        Count::One => 1,
+        Count::Fixed(count) => count.into(),
+        Count::Field(_) | Count::Prefixed | Count::Rest => return None,
+    };
+    let size = match (field.in_type, field.length) {
+        (InType::Utf16, Length::Fixed(units)) => 2 * u32::from(units),
+        (InType::Ansi | InType::Binary, Length::Fixed(length)) => length.into(),
+        (in_type, _) => u32::try_from(in_type.size(pointer)?).ok()?,
+    };
+    size.checked_mul(count)
+}

@@ -1,0 +1,395 @@
+//! Values as people want to read them: addresses, times, error codes, names instead of numbers.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use stackhound_etl::FileTime;
+
+use crate::model::{Field, Map, MapKind, OutType, Value};
+use crate::value::{Sid, utf16_chars};
+
+/// Shows a value the way its field asks for. Allocates nothing.
+///
+/// A map's name wins over the out type. Numbers that a map does not know, and values that do not suit the out type,
+/// are shown as their storage type suggests.
+pub fn render<'a>(value: Value<'a>, out_type: OutType, map: Option<&'a Map>) -> impl fmt::Display + 'a {
+    Rendered { value, out_type, map }
+}
+
+impl Field {
+    /// Shows one of this field's values, see [`render`].
+    pub fn render<'a>(&'a self, value: Value<'a>) -> impl fmt::Display + 'a {
+        render(value, self.out_type, self.map.as_deref())
+    }
+}
+
+struct Rendered<'a> {
+    value: Value<'a>,
+    out_type: OutType,
+    map: Option<&'a Map>,
+}
+
+impl fmt::Display for Rendered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(map), Some(number)) = (self.map, self.value.as_u64()) {
+            match map.kind {
+                MapKind::Values => {
+                    if let Some(name) = map.value_name(number) {
+                        return f.write_str(name);
+                    }
+                }
+                MapKind::Bits => return bits(f, map, number),
+            }
+        }
+        match self.value {
+            Value::Null => Ok(()),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Signed(value) => signed(f, value, self.out_type),
+            Value::Unsigned(value) => unsigned(f, value, self.out_type),
+            Value::Hex(value) | Value::Pointer(value) => write!(f, "{value:#x}"),
+            Value::Float(value) => write!(f, "{value}"),
+            Value::Utf16(bytes) => utf16_chars(bytes).try_for_each(|char| write!(f, "{char}")),
+            Value::Ansi(bytes) => ansi(f, bytes),
+            Value::Binary(bytes) => binary(f, bytes, self.out_type),
+            Value::Guid(guid) => write!(f, "{guid}"),
+            Value::Sid(bytes) => write!(f, "{}", Sid(bytes)),
+            Value::FileTime(time) => write!(f, "{}", Rfc3339(time)),
+            Value::SystemTime(parts) => system_time(f, parts),
+            Value::RawTime(ticks) => write!(f, "{}", ticks.0),
+        }
+    }
+}
+
+impl Map {
+    /// The name of a whole value.
+    pub fn value_name(&self, value: u64) -> Option<&str> {
+        let entry = self.entries.iter().find(|(number, _)| u64::from(*number) == value);
+        entry.map(|(_, name)| &**name)
+    }
+}
+
+/// Names of all bits that are set, in the map's order, then the bits that have no name.
+fn bits(f: &mut fmt::Formatter<'_>, map: &Map, value: u64) -> fmt::Result {
+    if value == 0 {
+        return f.write_str(map.value_name(0).unwrap_or("0"));
+    }
+    let mut unnamed = value;
+    let mut separator = "";
+    for (mask, name) in &map.entries {
+        let mask = u64::from(*mask);
+        if mask != 0 && value & mask == mask {
+            write!(f, "{separator}{name}")?;
+            separator = "|";
+            unnamed &= !mask;
+        }
+    }
+    if unnamed != 0 {
+        write!(f, "{separator}{unnamed:#x}")?;
+    }
+    Ok(())
+}
+
+fn signed(f: &mut fmt::Formatter<'_>, value: i64, out_type: OutType) -> fmt::Result {
+    match (u64::try_from(value), out_type) {
+        (Err(_), OutType::Hex | OutType::NtStatus | OutType::HResult) => {
+            // The storage width is gone; codes have 32 bits, and so have nearly all negative numbers.
+            match i32::try_from(value) {
+                Ok(value) => write!(f, "{value:#x}"),
+                Err(_) => write!(f, "{value:#x}"),
+            }
+        }
+        (Ok(number), out_type) if out_type != OutType::Signed => unsigned(f, number, out_type),
+        _ => write!(f, "{value}"),
+    }
+}
+
+fn unsigned(f: &mut fmt::Formatter<'_>, value: u64, out_type: OutType) -> fmt::Result {
+    match out_type {
+        OutType::Boolean => write!(f, "{}", value != 0),
+        OutType::Hex | OutType::CodePointer => write!(f, "{value:#x}"),
+        OutType::NtStatus | OutType::HResult => write!(f, "{value:#010x}"),
+        OutType::Port => match u16::try_from(value) {
+            Ok(port) => write!(f, "{}", port.swap_bytes()),
+            Err(_) => write!(f, "{value}"),
+        },
+        OutType::Ipv4 => match u32::try_from(value) {
+            Ok(address) => write!(f, "{}", Ipv4Addr::from(address.to_le_bytes())),
+            Err(_) => write!(f, "{value}"),
+        },
+        OutType::String => match u16::try_from(value) {
+            Ok(unit) => utf16_chars(&unit.to_le_bytes()).try_for_each(|char| write!(f, "{char}")),
+            Err(_) => write!(f, "{value}"),
+        },
+        OutType::DateTime => match i64::try_from(value) {
+            Ok(time) => write!(f, "{}", Rfc3339(FileTime(time))),
+            Err(_) => write!(f, "{value}"),
+        },
+        OutType::Signed => write!(f, "{}", value.cast_signed()),
+        OutType::Default
+        | OutType::Pid
+        | OutType::Tid
+        | OutType::Ipv6
+        | OutType::SocketAddress
+        | OutType::Xml
+        | OutType::Json
+        | OutType::Win32Error
+        | OutType::Unsigned
+        | OutType::Utf8
+        | OutType::Other(_) => write!(f, "{value}"),
+    }
+}
+
+fn ansi(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => f.write_str(text),
+        Err(_) => bytes.iter().try_for_each(|&byte| write!(f, "{}", char::from(byte))),
+    }
+}
+
+fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8], out_type: OutType) -> fmt::Result {
+    match out_type {
+        OutType::Ipv6 if let Ok(octets) = <[u8; 16]>::try_from(bytes) => {
+            write!(f, "{}", Ipv6Addr::from(octets))
+        }
+        OutType::Ipv4 if let Ok(octets) = <[u8; 4]>::try_from(bytes) => {
+            write!(f, "{}", Ipv4Addr::from(octets))
+        }
+        OutType::SocketAddress => socket_address(f, bytes),
+        OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json => ansi(f, bytes),
+        _ => hex_bytes(f, bytes),
+    }
+}
+
+fn hex_bytes(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    f.write_str("0x")?;
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// A `SOCKADDR`: family in the machine's order, port and address in network order.
+fn socket_address(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    const AF_INET: u16 = 2;
+    const AF_INET6: u16 = 23;
+    let Some(([f0, f1, p0, p1], rest)) = bytes.split_first_chunk::<4>() else {
+        return hex_bytes(f, bytes);
+    };
+    let port = u16::from_be_bytes([*p0, *p1]);
+    match u16::from_le_bytes([*f0, *f1]) {
+        AF_INET if let Some(octets) = rest.first_chunk::<4>() => {
+            write!(f, "{}:{port}", Ipv4Addr::from(*octets))
+        }
+        // Four bytes of flow information stand before the address.
+        AF_INET6 if let Some(octets) = rest.get(4..20).and_then(|octets| octets.first_chunk::<16>()) => {
+            write!(f, "[{}]:{port}", Ipv6Addr::from(*octets))
+        }
+        _ => hex_bytes(f, bytes),
+    }
+}
+
+/// A time as RFC 3339 text in UTC with seven fractional digits, such as `2012-10-29T16:13:09.0312500Z`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rfc3339(pub FileTime);
+
+impl fmt::Display for Rfc3339 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const TICKS_PER_SECOND: i64 = 10_000_000;
+        const SECONDS_PER_DAY: i64 = 86_400;
+        let seconds = self.0.0.div_euclid(TICKS_PER_SECOND);
+        let (year, month, day) = civil_date(seconds.div_euclid(SECONDS_PER_DAY));
+        let second = seconds.rem_euclid(SECONDS_PER_DAY);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:07}Z",
+            second / 3600,
+            second / 60 % 60,
+            second % 60,
+            self.0.0.rem_euclid(TICKS_PER_SECOND)
+        )
+    }
+}
+
+/// Year, month and day of a day counted from 1601-01-01 in the Gregorian calendar.
+///
+/// Reckons in years that begin on 1 March, so that the leap day is the last of its year.
+fn civil_date(days_since_1601: i64) -> (i64, i64, i64) {
+    const DAYS_PER_ERA: i64 = 146_097;
+    /// From 1600-03-01, where an era of 400 years begins, to 1601-01-01.
+    const DAYS_TO_1601: i64 = 306;
+    let days = days_since_1601 + DAYS_TO_1601;
+    let era = days.div_euclid(DAYS_PER_ERA);
+    let day_of_era = days.rem_euclid(DAYS_PER_ERA);
+    // Every 4 years have a leap day (1,460 days and one), every 100 years lack one, every 400 years do not.
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on, months of 31 and 30 days repeat after five months of 153 days.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (1600 + 400 * era + year_of_era + i64::from(month <= 2), month, day)
+}
+
+fn system_time(f: &mut fmt::Formatter<'_>, parts: [u16; 8]) -> fmt::Result {
+    let [year, month, _, day, hour, minute, second, millisecond] = parts;
+    write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}0000Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::hex;
+
+    #[track_caller]
+    fn check(value: Value<'_>, out_type: OutType, expected: &str) {
+        assert_eq!(render(value, out_type, None).to_string(), expected, "{value:?} as {out_type:?}");
+    }
+
+    #[test]
+    fn numbers_as_their_fields_ask_for() {
+        for (value, out_type, expected) in [
+            (255, OutType::Default, "255"),
+            (255, OutType::Hex, "0xff"),
+            (0x7ff6_0000_1000, OutType::CodePointer, "0x7ff600001000"),
+            (4, OutType::Pid, "4"),
+            (2, OutType::Boolean, "true"),
+            (0, OutType::Boolean, "false"),
+            (0xbb01, OutType::Port, "443"),
+            (0x1bb_0000, OutType::Port, "29032448"),
+            (0x0100_007f, OutType::Ipv4, "127.0.0.1"),
+            (0xc000_0005, OutType::NtStatus, "0xc0000005"),
+            (0, OutType::NtStatus, "0x00000000"),
+            (5, OutType::Win32Error, "5"),
+            (0x263a, OutType::String, "☺"),
+            (u64::MAX, OutType::Signed, "-1"),
+            (0, OutType::DateTime, "1601-01-01T00:00:00.0000000Z"),
+            (9, OutType::Other(36), "9"),
+        ] {
+            check(Value::Unsigned(value), out_type, expected);
+        }
+        check(Value::Signed(-5), OutType::Default, "-5");
+        check(Value::Signed(5), OutType::Hex, "0x5");
+        check(Value::Signed(i32::from_le_bytes([5, 0, 0, 0xc0]).into()), OutType::NtStatus, "0xc0000005");
+        check(Value::Signed(i64::MIN), OutType::Hex, "0x8000000000000000");
+        check(Value::Float(0.1), OutType::Default, "0.1");
+    }
+
+    #[test]
+    fn bytes_as_their_fields_ask_for() {
+        for (bytes, out_type, expected) in [
+            ("0a0b", OutType::Default, "0x0a0b"),
+            ("7f000001", OutType::Ipv4, "127.0.0.1"),
+            ("20010db8000000000000000000000001", OutType::Ipv6, "2001:db8::1"),
+            ("2001", OutType::Ipv6, "0x2001"),
+            ("0200 0035 0a323232 0000000000000000", OutType::SocketAddress, "10.50.50.50:53"),
+            (
+                "1700 0035 00000000 20010db8000000000000000000000001 00000000",
+                OutType::SocketAddress,
+                "[2001:db8::1]:53",
+            ),
+            ("1700 0035 00000000 20", OutType::SocketAddress, "0x170000350000000020"),
+            ("17", OutType::SocketAddress, "0x17"),
+            ("7b7d", OutType::Json, "{}"),
+        ] {
+            check(Value::Binary(&hex(bytes)), out_type, expected);
+        }
+    }
+
+    #[test]
+    fn maps_name_values_and_bits() {
+        let entries = |entries: &[(u32, &str)]| entries.iter().map(|&(n, name)| (n, name.into())).collect();
+        let values = Map {
+            name: "GCReason".into(),
+            kind: MapKind::Values,
+            entries: entries(&[(0, "AllocSmall"), (1, "Induced")]),
+        };
+        let named = |value, map: &Map| render(value, OutType::Default, Some(map)).to_string();
+        assert_eq!(named(Value::Unsigned(1), &values), "Induced");
+        assert_eq!(named(Value::Hex(2), &values), "0x2");
+        assert_eq!(named(Value::Signed(-1), &values), "-1");
+        assert_eq!(named(Value::Unsigned(1 << 32), &values), "4294967296");
+        assert_eq!(named(Value::Ansi(b"x"), &values), "x");
+        let bits = Map {
+            name: "Access".into(),
+            kind: MapKind::Bits,
+            entries: entries(&[(1, "Read"), (2, "Write"), (0xc, "Both")]),
+        };
+        assert_eq!(named(Value::Unsigned(0), &bits), "0");
+        assert_eq!(named(Value::Unsigned(3), &bits), "Read|Write");
+        assert_eq!(named(Value::Unsigned(0x8e), &bits), "Write|Both|0x80");
+        assert_eq!(named(Value::Unsigned(4), &bits), "0x4");
+        let bits = Map { entries: entries(&[(0, "None"), (1, "Read")]), ..bits };
+        assert_eq!(named(Value::Unsigned(0), &bits), "None");
+        assert_eq!(named(Value::Unsigned(1), &bits), "Read");
+    }
+
+    #[test]
+    fn times() {
+        // Seconds since 1970 and dates, as computed by GNU date.
+        for (unix, expected) in [
+            (-11_644_473_600, "1601-01-01T00:00:00.0000000Z"),
+            (-2_203_891_200, "1900-03-01T00:00:00.0000000Z"),
+            (0, "1970-01-01T00:00:00.0000000Z"),
+            (951_782_399, "2000-02-28T23:59:59.0000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.0000000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.0000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.0000000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.0000000Z"),
+        ] {
+            let time = FileTime((unix + 11_644_473_600_i64) * 10_000_000);
+            check(Value::FileTime(time), OutType::Default, expected);
+        }
+        check(Value::FileTime(FileTime(12_345_678)), OutType::Default, "1601-01-01T00:00:01.2345678Z");
+        check(Value::FileTime(FileTime(-1)), OutType::Default, "1600-12-31T23:59:59.9999999Z");
+    }
+
+    /// Days of the months of a year.
+    fn month_lengths(year: i64) -> [i64; 12] {
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    }
+
+    #[test]
+    fn every_day_of_eight_centuries() {
+        let mut day = 0;
+        for year in 1601..2401 {
+            for (month, length) in (1..).zip(month_lengths(year)) {
+                for day_of_month in 1..=length {
+                    assert_eq!(civil_date(day), (year, month, day_of_month));
+                    day += 1;
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_can_be_shown(number: i64, bytes in prop::collection::vec(any::<u8>(), 0..40), other: u8) {
+            for value in [
+                Value::Signed(number),
+                Value::Unsigned(number as u64),
+                Value::FileTime(FileTime(number)),
+                Value::Utf16(&bytes),
+                Value::Ansi(&bytes),
+                Value::Binary(&bytes),
+                Value::Sid(&bytes),
+            ] {
+                for out_type in [
+                    OutType::Default,
+                    OutType::String,
+                    OutType::Boolean,
+                    OutType::Hex,
+                    OutType::Port,
+                    OutType::Ipv4,
+                    OutType::Ipv6,
+                    OutType::SocketAddress,
+                    OutType::NtStatus,
+                    OutType::DateTime,
+                    OutType::Signed,
+                    OutType::Other(other),
+                ] {
+                    let _ = render(value, out_type, None).to_string();
+                }
+            }
+        }
+    }
+}

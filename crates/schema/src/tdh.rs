@@ -1,0 +1,100 @@
+//! The numbers by which metadata names storage types and out types.
+
+use crate::model::{InType, OutType};
+
+impl InType {
+    /// The type with this `TDH_INTYPE_*` number. Small integers that are shown as text are characters.
+    ///
+    /// `None` for structures, which metadata marks in other ways, and for counts in reversed byte order.
+    pub(crate) fn from_tdh(number: u16, out_type: OutType) -> Option<InType> {
+        Some(match (number, out_type) {
+            (3 | 4, OutType::String) => InType::AnsiChar,
+            (5 | 6, OutType::String) => InType::Utf16Char,
+            (0, _) => InType::Null,
+            (1 | 304, _) => InType::Utf16,
+            (2 | 305, _) => InType::Ansi,
+            (3, _) => InType::I8,
+            (4, OutType::Boolean) => InType::Bool8,
+            (4, _) => InType::U8,
+            (5, _) => InType::I16,
+            (6, _) => InType::U16,
+            (7, _) => InType::I32,
+            (8, _) => InType::U32,
+            (9, _) => InType::I64,
+            (10, _) => InType::U64,
+            (11, _) => InType::F32,
+            (12, _) => InType::F64,
+            (13, _) => InType::Bool32,
+            (14, _) => InType::Binary,
+            (15, _) => InType::Guid,
+            (16 | 308, _) => InType::Pointer,
+            (17, _) => InType::FileTime,
+            (18, _) => InType::SystemTime,
+            (19, _) => InType::Sid,
+            (20, _) => InType::HexInt32,
+            (21, _) => InType::HexInt64,
+            (22 | 300, _) => InType::CountedUtf16,
+            (23 | 301, _) => InType::CountedAnsi,
+            (25 | 309, _) => InType::CountedBinary,
+            (306, _) => InType::Utf16Char,
+            (307, _) => InType::AnsiChar,
+            (310, _) => InType::WbemSid,
+            _ => return None,
+        })
+    }
+}
+
+impl OutType {
+    /// The type with this `TDH_OUTTYPE_*` number. Those that only repeat the storage type count as default.
+    pub(crate) fn from_tdh(number: u16) -> OutType {
+        match number {
+            0 | 3..=12 | 14 => OutType::Default,
+            1 => OutType::String,
+            2 | 33 | 38 => OutType::DateTime,
+            13 => OutType::Boolean,
+            15..=19 => OutType::Hex,
+            20 => OutType::Pid,
+            21 => OutType::Tid,
+            22 => OutType::Port,
+            23 => OutType::Ipv4,
+            24 => OutType::Ipv6,
+            25 => OutType::SocketAddress,
+            28 => OutType::Xml,
+            29 | 30 => OutType::Win32Error,
+            31 => OutType::NtStatus,
+            32 => OutType::HResult,
+            34 => OutType::Json,
+            35 => OutType::Utf8,
+            37 => OutType::CodePointer,
+            300 => OutType::String,
+            other => OutType::Other(u8::try_from(other).unwrap_or(u8::MAX)),
+        }
+    }
+
+    /// The type with this number in TraceLogging metadata, which has an order of its own up to 18.
+    pub(crate) fn from_tracelogging(number: u8) -> OutType {
+        match number {
+            0 => OutType::Default,
+            2 => OutType::String,
+            3 => OutType::Boolean,
+            4 => OutType::Hex,
+            5 => OutType::Pid,
+            6 => OutType::Tid,
+            7 => OutType::Port,
+            8 => OutType::Ipv4,
+            9 => OutType::Ipv6,
+            10 => OutType::SocketAddress,
+            11 => OutType::Xml,
+            12 => OutType::Json,
+            13 => OutType::Win32Error,
+            14 => OutType::NtStatus,
+            15 => OutType::HResult,
+            16 | 33 | 38 => OutType::DateTime,
+            17 => OutType::Signed,
+            18 => OutType::Unsigned,
+            35 => OutType::Utf8,
+            37 => OutType::CodePointer,
+            other => OutType::Other(other),
+        }
+    }
+}

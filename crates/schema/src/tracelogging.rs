@@ -1,0 +1,212 @@
+//! TraceLogging: events that carry their own description, and the traits of their providers.
+//!
+//! The description of an event is a block of bytes in an extended item: tags, name, then one descriptor per field. Names
+//! are read without looking at the fields; the whole becomes a [`Schema`] only when somebody wants to decode. The
+//! traits of a provider, in another item, are the only place where its name is stored.
+
+use std::borrow::Cow;
+
+use stackhound_etl::Guid;
+
+use crate::error::Error;
+use crate::model::{Count, Field, InType, OutType, Schema, SchemaSource};
+use crate::naming::{event_name, standard_opcode};
+
+/// Five low bits of an in-type byte.
+const TYPE_MASK: u8 = 0x1f;
+/// How a field repeats.
+const COUNT_MASK: u8 = 0x60;
+const CONSTANT_COUNT: u8 = 0x20;
+const VARIABLE_COUNT: u8 = 0x40;
+const CUSTOM: u8 = 0x60;
+/// Another byte of the same kind follows: an out type after an in-type, tags after an out type, more tags after tags.
+const CHAIN: u8 = 0x80;
+const STRUCT: u8 = 24;
+
+/// The description of one kind of event, with its name already found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventMetadata<'a> {
+    /// Up to 28 bits without a common meaning.
+    pub tags: u32,
+    name: &'a [u8],
+    /// The field descriptors.
+    fields: Reader<'a>,
+}
+
+impl<'a> EventMetadata<'a> {
+    /// Reads tags and name of an `EVENT_SCHEMA_TL` item. Does not look at the fields and does not allocate.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the block ends before its own size or before the end of the name.
+    pub fn parse(item: &'a [u8]) -> Result<EventMetadata<'a>, Error> {
+        let mut reader = Reader::sized(item)?;
+        let tags = reader.tags()?;
+        let name = reader.text()?;
+        Ok(EventMetadata { tags, name, fields: reader })
+    }
+
+    /// The event's name; borrowed unless it is not UTF-8.
+    pub fn name(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.name)
+    }
+
+    /// Reads the field descriptors. `opcode` is that of the event, whose name it completes.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] at the first descriptor that is cut off or has an unknown type.
+    pub fn schema(&self, provider: Guid, provider_name: &str, opcode: u8) -> Result<Schema, Error> {
+        let mut fields = Vec::new();
+        let mut reader = self.fields;
+        while !reader.rest().is_empty() {
+            fields.push(reader.field()?);
+        }
+        Ok(Schema {
+            source: SchemaSource::TraceLogging,
+            provider,
+            provider_name: provider_name.into(),
+            event_name: event_name(&self.name(), standard_opcode(opcode).unwrap_or_default()).into(),
+            message: None,
+            fields,
+        })
+    }
+}
+
+/// What a provider says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderTraits<'a> {
+    name: &'a [u8],
+    /// The group that the provider belongs to.
+    pub group: Option<Guid>,
+}
+
+impl<'a> ProviderTraits<'a> {
+    /// Reads a `PROV_TRAITS` item. Unknown traits are skipped, and so is what stands behind a damaged one.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the block ends before its own size or before the end of the name.
+    pub fn parse(item: &'a [u8]) -> Result<ProviderTraits<'a>, Error> {
+        const GROUP: u8 = 1;
+        let mut reader = Reader::sized(item)?;
+        let name = reader.text()?;
+        let mut group = None;
+        while let Ok((kind, data)) = reader.provider_trait() {
+            if let (GROUP, Ok(guid)) = (kind, data.try_into()) {
+                group = Some(Guid(guid));
+            }
+        }
+        Ok(ProviderTraits { name, group })
+    }
+
+    /// The provider's name; borrowed unless it is not UTF-8.
+    pub fn name(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.name)
+    }
+}
+
+/// A position in a metadata block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reader<'a> {
+    block: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Both kinds of blocks start with their own size as u16. Bytes behind that size are ignored.
+    fn sized(item: &'a [u8]) -> Result<Reader<'a>, Error> {
+        let mut reader = Reader { block: item, offset: 0 };
+        let size = reader.u16()?;
+        match item.get(..size.into()) {
+            Some(block) if block.len() >= 2 => Ok(Reader { block, offset: 2 }),
+            _ => Err(Error::Metadata { offset: 0, expected: "a block of the size that it says" }),
+        }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.block.get(self.offset..).unwrap_or_default()
+    }
+
+    fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], Error> {
+        let bytes = self.rest().get(..length).ok_or(Error::Metadata { offset: self.offset, expected })?;
+        self.offset += length;
+        Ok(bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, Error> {
+        self.take(1, "a byte").map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Result<u16, Error> {
+        self.take(2, "a u16").map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// Text up to a zero byte, without it.
+    fn text(&mut self) -> Result<&'a [u8], Error> {
+        let length = self.rest().iter().position(|&byte| byte == 0);
+        let length = length.ok_or(Error::Metadata { offset: self.offset, expected: "the end of a name" })?;
+        let text = self.take(length, "a name")?;
+        self.offset += 1;
+        Ok(text)
+    }
+
+    /// Seven bits a byte, most significant first.
+    fn tags(&mut self) -> Result<u32, Error> {
+        let mut tags = 0;
+        for _ in 0..4 {
+            let byte = self.u8()?;
+            tags = tags << 7 | u32::from(byte & !CHAIN);
+            if byte & CHAIN == 0 {
+                return Ok(tags);
+            }
+        }
+        Err(Error::Metadata { offset: self.offset, expected: "at most four bytes of tags" })
+    }
+
+    fn field(&mut self) -> Result<Field, Error> {
+        let name = String::from_utf8_lossy(self.text()?);
+        let at = self.offset;
+        let in_byte = self.u8()?;
+        let out_byte = if in_byte & CHAIN != 0 { self.u8()? } else { 0 };
+        if out_byte & CHAIN != 0 {
+            self.tags()?;
+        }
+        let out_number = out_byte & !CHAIN;
+        let (count, in_type) = match in_byte & COUNT_MASK {
+            CUSTOM => {
+                let length = self.u16()?;
+                self.take(length.into(), "the type information of a custom field")?;
+                // Only its writer knows what the bytes mean; they have a length before them.
+                (Count::One, Some(InType::CountedBinary))
+            }
+            CONSTANT_COUNT => (Count::Fixed(self.u16()?), in_type(in_byte & TYPE_MASK, out_number)),
+            VARIABLE_COUNT => (Count::Prefixed, in_type(in_byte & TYPE_MASK, out_number)),
+            _ => (Count::One, in_type(in_byte & TYPE_MASK, out_number)),
+        };
+        let in_type = in_type.ok_or(Error::Metadata { offset: at, expected: "a known type" })?;
+        let out_type = match in_type {
+            InType::Struct { .. } => OutType::Default,
+            _ => OutType::from_tracelogging(out_number),
+        };
+        Ok(Field { out_type, count, ..Field::new(name, in_type) })
+    }
+
+    fn provider_trait(&mut self) -> Result<(u8, &'a [u8]), Error> {
+        let size = self.u16()?;
+        let kind = self.u8()?;
+        let length = usize::from(size).checked_sub(3);
+        let length =
+            length.ok_or(Error::Metadata { offset: self.offset, expected: "a trait with a type" })?;
+        Ok((kind, self.take(length, "a trait of the size that it says")?))
+    }
+}
+
+fn in_type(number: u8, out_number: u8) -> Option<InType> {
+    match number {
+        STRUCT => Some(InType::Struct { members: out_number.into() }),
+        // Binary data always has its length before it here.
+        14 => Some(InType::CountedBinary),
+        _ => InType::from_tdh(number.into(), OutType::from_tracelogging(out_number)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Values as numbers and as text.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::model::Value;
+
+impl<'a> Value<'a> {
+    /// The value as an unsigned number, if it is a number or truth value and not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        match *self {
+            Value::Bool(value) => Some(value.into()),
+            Value::Signed(value) => value.try_into().ok(),
+            Value::Unsigned(value) | Value::Hex(value) | Value::Pointer(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value as a signed number, if it is a number or truth value and fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Value::Signed(value) => Some(value),
+            _ => self.as_u64().and_then(|value| value.try_into().ok()),
+        }
+    }
+
+    /// The text, if it is one. Borrows where 8-bit text is UTF-8, allocates otherwise.
+    ///
+    /// UTF-16 that is not well-formed has its bad units replaced by U+FFFD. 8-bit text that is not UTF-8 is read as
+    /// Latin-1, since recordings do not say which code page it was written in.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match *self {
+            Value::Utf16(bytes) => Some(Cow::Owned(utf16_chars(bytes).collect())),
+            Value::Ansi(bytes) => Some(match std::str::from_utf8(bytes) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(bytes.iter().map(|&byte| char::from(byte)).collect()),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The characters of UTF-16LE text; an odd last byte is ignored.
+pub(crate) fn utf16_chars(bytes: &[u8]) -> impl Iterator<Item = char> {
+    let (units, _) = bytes.as_chunks::<2>();
+    char::decode_utf16(units.iter().map(|&unit| u16::from_le_bytes(unit)))
+        .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+}
+
+/// The bytes of a security identifier. Prints as `S-1-5-…`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sid<'a>(pub &'a [u8]);
+
+impl fmt::Display for Sid<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(([revision, _, authority @ ..], rest)) = self.0.split_first_chunk::<8>() else {
+            return Ok(());
+        };
+        let authority = authority.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+        // Windows writes authorities that need more than 32 bits in hexadecimal.
+        if authority <= u32::MAX.into() {
+            write!(f, "S-{revision}-{authority}")?;
+        } else {
+            write!(f, "S-{revision}-{authority:#014x}")?;
+        }
+        let (sub_authorities, _) = rest.as_chunks::<4>();
+        sub_authorities.iter().try_for_each(|&number| write!(f, "-{}", u32::from_le_bytes(number)))
+    }
+}
