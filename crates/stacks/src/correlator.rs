@@ -455,17 +455,20 @@ impl Correlator {
             let partial = self.partials.get(held.partial as usize);
             let tid = partial.and_then(|p| p.ids).map(|ids| Tid(ids.tid)).or_else(|| thread_of(&event));
             let taken = partial.is_some_and(|partial| partial.has(half));
+            let awaited = half == Half::User && partial.is_some_and(|p| p.has_kernel() && !p.has_user());
             if partial.is_some_and(|p| p.from_records) && tid == Some(Tid(owner.tid)) {
                 first_of_group = false;
             }
             let same_processor = event.processor() == record.processor();
-            let Some(rank) = Rank::of(tid, owner.tid, same_processor, taken, half) else { continue };
+            let Some(rank) = Rank::of(tid, owner.tid, same_processor, half) else { continue };
+            let rank = Rank { awaited, lacks: !taken, ..rank };
             match best {
                 Some((known, _)) if known > rank => {}
                 // A later part of the same half goes to the first event if all have one.
                 Some((known, _)) if known == rank && taken => {}
                 Some((known, _)) => {
-                    rivals = if known == rank { rivals + 1 } else { 0 };
+                    // Events that await the same user part all get it: no doubt there.
+                    rivals = if known == rank && !awaited { rivals + 1 } else { 0 };
                     best = Some((rank, position));
                 }
                 None => best = Some((rank, position)),
@@ -580,15 +583,17 @@ fn half_of(frames: &Frames<'_>, session: PointerSize) -> Option<Half> {
     })
 }
 
-/// How well an event fits a part: first by thread and processor, then by whether it still lacks this half.
+/// How well an event fits a part: first by thread and processor, then by whether it is waiting for it, and by whether
+/// it still lacks this half.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank {
     fit: u8,
+    awaited: bool,
     lacks: bool,
 }
 
 impl Rank {
-    fn of(tid: Option<Tid>, part_tid: u32, same_processor: bool, taken: bool, half: Half) -> Option<Rank> {
+    fn of(tid: Option<Tid>, part_tid: u32, same_processor: bool, half: Half) -> Option<Rank> {
         let fit = match tid {
             Some(tid) if tid.0 == part_tid => 3,
             Some(_) => return None,
@@ -599,7 +604,7 @@ impl Rank {
         };
         // Where several events fit by thread, a kernel part tells its own by the processor.
         let on_processor = u8::from(same_processor && half != Half::User && fit == 3);
-        Some(Rank { fit: fit + on_processor, lacks: !taken })
+        Some(Rank { fit: fit + on_processor, awaited: false, lacks: false })
     }
 }
 

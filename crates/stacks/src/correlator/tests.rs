@@ -1,1 +1,454 @@
 //! The rules of attribution, one row a rule.
+//!
+//! Each case is a small recording in a notation of its own, one record a line:
+//!
+//! ```text
+//! CPU @TIME event HOOK pid=P tid=T           a kernel event with ids in its header
+//! CPU @TIME bare HOOK                        a kernel event without ids
+//! CPU @TIME sample tid=T IP                  a sample; its thread is in the payload
+//! CPU @TIME provider pid=P tid=T [match=M] [FRAME…]   a provider's event, with a stack inside
+//! CPU @TIME half pid=P tid=T [match=M] FRAME…         the event that carries a user half
+//! CPU @TIME stack @EVENT pid=P tid=T FRAME…  a part with its frames
+//! CPU @TIME kernel|user @EVENT pid=P tid=T KEY        a part by key
+//! CPU @TIME define KEY FRAME…                what a key stands for
+//! CPU @TIME lose                             the processor's buffer is lost
+//! ```
+//!
+//! Frames are `k1`, `k2`, … in the kernel and `u1`, `u2`, … in user mode, innermost first.
+
+use std::io::Cursor;
+
+use stackhound_etl::record::Descriptor;
+use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
+use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
+use stackhound_etl::{Recording, Selection};
+use stackhound_trace::{OpenTrace, Source};
+
+use super::*;
+
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+const START: i64 = 1_000;
+
+fn address(text: &str) -> Address {
+    let number: u64 = text[1..].parse().unwrap();
+    match &text[..1] {
+        "k" => Address(KERNEL + number),
+        "u" => Address(number),
+        _ => panic!("{text} is no frame"),
+    }
+}
+
+fn shown(address: Address) -> String {
+    if address.0 >= KERNEL { format!("k{}", address.0 - KERNEL) } else { format!("u{}", address.0) }
+}
+
+/// A line's words behind the record's kind.
+struct Words<'a>(Vec<&'a str>);
+
+impl Words<'_> {
+    fn get(&self, name: &str) -> Option<u32> {
+        let value = self.0.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+        Some(value.parse().unwrap())
+    }
+
+    fn issuer(&self) -> Issuer {
+        Issuer::new(Pid(self.get("pid").unwrap()), Tid(self.get("tid").unwrap()))
+    }
+
+    fn trigger(&self) -> Trigger {
+        let time: i64 = self.0.iter().find_map(|word| word.strip_prefix('@')).unwrap().parse().unwrap();
+        let (pid, tid) = (self.get("pid").unwrap(), self.get("tid").unwrap());
+        Trigger { time: RawTime(START + time), pid: Pid(pid), tid: Tid(tid) }
+    }
+
+    fn frames(&self) -> Vec<Address> {
+        let frame = |word: &&&str| word.starts_with(['k', 'u']) && word[1..].parse::<u64>().is_ok();
+        self.0.iter().filter(frame).map(|word| address(word)).collect()
+    }
+
+    fn key(&self) -> u64 {
+        self.0.iter().find_map(|word| word.strip_prefix('#')?.parse().ok()).unwrap()
+    }
+}
+
+fn recording(lines: &str) -> Recording {
+    // Small buffers, so that a lost one takes little with it.
+    let session = Session { processors: 4, start: RawTime(START), buffer_size: 1024, ..Session::default() };
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let mut words = line.split_whitespace();
+        let processor: u16 = words.next().unwrap().parse().unwrap();
+        let time: i64 = words.next().unwrap().strip_prefix('@').unwrap().parse().unwrap();
+        let time = RawTime(START + time);
+        let kind = words.next().unwrap();
+        let words = Words(words.collect());
+        let frames = words.frames();
+        let mut payload = Vec::new();
+        let mut items = Vec::new();
+        let pointer_size = PointerSize::Eight;
+        let hook = || u16::from_str_radix(words.0[0], 16).unwrap();
+        let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
+        let header = match kind {
+            "lose" => {
+                writer.lose_buffer(processor).unwrap();
+                continue;
+            }
+            "event" => HeaderSpec::System { hook: hook(), version: 2, issuer: words.issuer() },
+            "bare" => perf_info(hook()),
+            "sample" => {
+                payload.extend(frames[0].0.to_le_bytes());
+                payload.extend(words.get("tid").unwrap().to_le_bytes());
+                payload.extend([0; 4]);
+                perf_info(0x0f2e)
+            }
+            "provider" | "half" => {
+                if !frames.is_empty() {
+                    let match_id = words.get("match").unwrap_or(0).into();
+                    items.push(ItemSpec::StackTrace { pointer_size, match_id, frames: &frames });
+                }
+                let half = kind == "half";
+                let id = if half { USER_HALF } else { 1 };
+                let provider = if half { KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
+                HeaderSpec::Event {
+                    provider,
+                    descriptor: Descriptor {
+                        id,
+                        version: 0,
+                        channel: 0,
+                        level: 0,
+                        opcode: 0,
+                        task: 0,
+                        keyword: 0,
+                    },
+                    property: 0,
+                    issuer: words.issuer(),
+                    activity: Guid::ZERO,
+                    items: &items,
+                }
+            }
+            _ => {
+                let record = match kind {
+                    "stack" => stack::frames(time, pointer_size, words.trigger(), &frames),
+                    "kernel" => {
+                        stack::key(time, pointer_size, words.trigger(), StackMode::Kernel, words.key())
+                    }
+                    "user" => stack::key(time, pointer_size, words.trigger(), StackMode::User, words.key()),
+                    "define" => {
+                        stack::definition(time, pointer_size, KeyDefinition::Delete, words.key(), &frames)
+                    }
+                    _ => panic!("{kind} is no kind of record"),
+                };
+                writer.write(processor, &record).unwrap();
+                continue;
+            }
+        };
+        let record = RecordSpec { time, pointer_size, header, payload: Payload::Bytes(&payload) };
+        writer.write(processor, &record).unwrap();
+    }
+    let (file, _) = writer.finish().unwrap();
+    Recording::open(file.into_inner().into()).unwrap()
+}
+
+/// What comes out: time, state and frames of each event, the logfile header left out.
+fn correlate(lines: &str, passes: u32, window: Window) -> (Vec<String>, StackStats) {
+    let source = Source { name: String::new(), recording: recording(lines) };
+    let trace = OpenTrace::new(vec![source], 1).unwrap();
+    let mut correlator = if passes == 2 {
+        let mut definitions = KeyDefinitions::default();
+        let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
+        while let Some(event) = events.next() {
+            definitions.observe(&event);
+        }
+        Correlator::two_pass(window, trace.time_bases(), definitions)
+    } else {
+        Correlator::one_pass(window, trace.time_bases())
+    };
+    let mut out = Vec::new();
+    let mut events = trace.ordered();
+    loop {
+        let more = events.next().map(|event| correlator.push(&event)).is_some();
+        if !more {
+            correlator.end();
+        }
+        while let Some(delivered) = correlator.pop() {
+            if delivered.event.hook() == Some(0) {
+                continue;
+            }
+            let time = delivered.event.raw_time().0 - START;
+            let tid = delivered.tid().map_or("-".to_owned(), |tid| tid.to_string());
+            let mut line = format!("@{time} tid={tid} {}", delivered.state.name());
+            for frame in delivered.frames() {
+                line += " ";
+                line += &shown(frame);
+            }
+            out.push(line);
+        }
+        if !more {
+            break;
+        }
+    }
+    (out, correlator.stats().clone())
+}
+
+const WIDE: Window = Window { max_hold: 1_000_000, max_pending: 1 << 17 };
+
+/// Both ways of reading give the same.
+#[track_caller]
+fn check(lines: &str, expected: &[&str]) -> StackStats {
+    let (two, stats) = correlate(lines, 2, WIDE);
+    assert_eq!(two, expected);
+    let (one, _) = correlate(lines, 1, WIDE);
+    assert_eq!(one, expected, "in one pass");
+    stats
+}
+
+#[test]
+fn kernel_and_user_part_are_joined() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @12 stack @10 pid=5 tid=7 k1 k2
+         2 @30 stack @10 pid=5 tid=7 u1 u2",
+        &["@10 tid=7 complete k1 k2 u1 u2"],
+    );
+}
+
+#[test]
+fn the_user_part_may_come_first() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         1 @12 stack @10 pid=5 tid=7 u1 u2
+         0 @30 stack @10 pid=5 tid=7 k1",
+        &["@10 tid=7 complete k1 u1 u2"],
+    );
+}
+
+#[test]
+fn a_kernel_part_alone_is_whole_only_for_kernel_threads() {
+    let stats = check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 event 010c pid=4 tid=8
+         0 @12 stack @10 pid=5 tid=7 k1
+         0 @13 stack @11 pid=4 tid=8 k2
+         1 @20 sample tid=0 k3
+         1 @21 stack @20 pid=0 tid=0 k3 k4",
+        &["@10 tid=7 kernel-only k1", "@11 tid=8 complete k2", "@20 tid=0 complete k3 k4"],
+    );
+    assert_eq!((stats.attributed_parts, stats.orphaned_parts, stats.groups), (3, 0, 3));
+}
+
+#[test]
+fn a_user_part_alone_is_whole_only_for_what_happened_in_user_mode() {
+    check(
+        "0 @10 sample tid=7 u1
+         0 @11 stack @10 pid=5 tid=7 u1 u2
+         0 @20 event 010c pid=5 tid=7
+         0 @21 stack @20 pid=5 tid=7 u3",
+        &["@10 tid=7 complete u1 u2", "@20 tid=7 user-only u3"],
+    );
+}
+
+#[test]
+fn one_user_part_completes_all_events_of_a_system_call() {
+    let stats = check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @20 event 030a pid=5 tid=7
+         0 @21 stack @20 pid=5 tid=7 k2 k3
+         1 @22 event 010c pid=5 tid=8
+         1 @23 stack @22 pid=5 tid=8 k4
+         1 @40 stack @20 pid=5 tid=7 u1",
+        &["@10 tid=7 complete k1 u1", "@20 tid=7 complete k2 k3 u1", "@22 tid=8 kernel-only k4"],
+    );
+    assert_eq!(stats.attributed_parts, 4);
+}
+
+#[test]
+fn several_kernel_parts_of_one_event_are_joined_in_order() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1 k2
+         0 @12 stack @10 pid=5 tid=7 k3 k4
+         0 @40 stack @10 pid=5 tid=7 u1",
+        &["@10 tid=7 complete k1 k2 k3 k4 u1"],
+    );
+}
+
+#[test]
+fn a_part_may_go_from_kernel_to_user_mode_by_itself() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1 u1 u2",
+        &["@10 tid=7 complete k1 u1 u2"],
+    );
+}
+
+#[test]
+fn equal_times_are_told_apart_by_thread() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         1 @10 event 010c pid=6 tid=9
+         1 @11 stack @10 pid=6 tid=9 k9
+         0 @12 stack @10 pid=5 tid=7 k7
+         0 @13 stack @10 pid=6 tid=9 u9
+         1 @14 stack @10 pid=5 tid=7 u7",
+        &["@10 tid=7 complete k7 u7", "@10 tid=9 complete k9 u9"],
+    );
+}
+
+#[test]
+fn events_without_a_thread_are_told_apart_by_processor() {
+    check(
+        "0 @10 bare 0f33
+         1 @10 bare 0f33
+         1 @11 stack @10 pid=6 tid=9 k9
+         0 @12 stack @10 pid=5 tid=7 k7
+         0 @13 stack @10 pid=6 tid=9 u9
+         1 @14 stack @10 pid=5 tid=7 u7",
+        &["@10 tid=7 complete k7 u7", "@10 tid=9 complete k9 u9"],
+    );
+}
+
+#[test]
+fn a_second_kernel_part_goes_to_the_other_event_of_the_same_time_and_thread() {
+    let (out, stats) = correlate(
+        "0 @10 event 010c pid=5 tid=7
+         0 @10 event 030a pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @12 stack @10 pid=5 tid=7 k2
+         0 @40 stack @10 pid=5 tid=7 u1",
+        2,
+        WIDE,
+    );
+    assert_eq!(out, ["@10 tid=7 complete k2 u1", "@10 tid=7 ambiguous k1 u1"]);
+    assert_eq!(stats.ambiguous_parts, 1);
+}
+
+#[test]
+fn a_context_switch_owns_the_stack_of_its_new_thread() {
+    // Without a payload the switch has no thread; the sample's thread is another one.
+    check(
+        "0 @10 sample tid=3 u1
+         0 @10 bare 0524
+         0 @11 stack @10 pid=5 tid=7 k1",
+        &["@10 tid=3 none", "@10 tid=7 kernel-only k1"],
+    );
+}
+
+#[test]
+fn rundown_completions_and_configuration_never_own_a_stack() {
+    for hook in ["0303", "0504", "1403", "1404", "010a", "010b", "0424", "0b0a", "0005", "0919"] {
+        let lines = format!(
+            "0 @10 event {hook} pid=5 tid=7
+             0 @12 stack @10 pid=5 tid=7 k1"
+        );
+        let (out, stats) = correlate(&lines, 2, WIDE);
+        assert_eq!(out, ["@10 tid=7 none"], "{hook}");
+        assert_eq!((stats.orphaned_parts, stats.groups), (1, 1));
+    }
+}
+
+#[test]
+fn a_key_means_the_first_definition_behind_its_use() {
+    let stats = check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 kernel @10 pid=5 tid=7 #1
+         0 @12 user @10 pid=5 tid=7 #1
+         0 @20 define #1 k1 k2
+         0 @21 define #1 u1
+         0 @30 event 010c pid=5 tid=7
+         0 @31 kernel @30 pid=5 tid=7 #1
+         0 @32 user @30 pid=5 tid=7 #1
+         0 @40 define #1 u3
+         0 @41 define #1 k3
+         0 @50 define #1 k4",
+        &["@10 tid=7 complete k1 k2 u1", "@30 tid=7 complete k3 u3"],
+    );
+    assert_eq!((stats.keyed, stats.definitions, stats.unresolved_keys), (4, 5, 0));
+}
+
+#[test]
+fn a_definition_at_the_time_of_its_use_counts() {
+    check(
+        "0 @10 event 010c pid=4 tid=7
+         0 @11 define #1 k1
+         1 @11 kernel @10 pid=4 tid=7 #1
+         0 @50 define #1 k2",
+        &["@10 tid=7 complete k1"],
+    );
+}
+
+#[test]
+fn a_key_without_definition_is_told() {
+    let stats = check(
+        "0 @5 define #1 k9
+         0 @10 event 010c pid=5 tid=7
+         0 @11 kernel @10 pid=5 tid=7 #1
+         0 @12 stack @10 pid=5 tid=7 u1",
+        &["@10 tid=7 unresolved-key u1"],
+    );
+    assert_eq!(stats.unresolved_keys, 1);
+}
+
+#[test]
+fn stacks_inside_events_need_no_search() {
+    let stats = check(
+        "0 @10 provider pid=5 tid=7 u1 u2
+         0 @11 provider pid=5 tid=7
+         0 @12 provider pid=4 tid=9 k1
+         0 @13 provider pid=5 tid=8 k1 u3",
+        &["@10 tid=7 complete u1 u2", "@11 tid=7 none", "@12 tid=9 complete k1", "@13 tid=8 complete k1 u3"],
+    );
+    assert_eq!((stats.extended, stats.full), (3, 0));
+}
+
+#[test]
+fn a_user_half_completes_the_events_of_its_thread_or_match() {
+    let stats = check(
+        "0 @10 provider pid=5 tid=7 match=3 k1
+         0 @11 provider pid=5 tid=8 k2
+         0 @12 provider pid=5 tid=9 match=4 k3
+         1 @20 half pid=5 tid=7 match=3 u1
+         1 @21 half pid=5 tid=8 u2",
+        &["@10 tid=7 complete k1 u1", "@11 tid=8 complete k2 u2", "@12 tid=9 kernel-only k3"],
+    );
+    assert_eq!((stats.extended_halves, stats.extended), (2, 5));
+}
+
+#[test]
+fn parts_find_their_event_over_any_distance_inside_the_window() {
+    let mut lines = String::from("0 @10 event 010c pid=5 tid=7\n0 @11 stack @10 pid=5 tid=7 k1\n");
+    for time in 12..6_012 {
+        lines += &format!("{} @{time} sample tid=3 u9\n", time % 3);
+    }
+    lines += "1 @6100 stack @10 pid=5 tid=7 u1";
+    let (out, _) = correlate(&lines, 2, WIDE);
+    assert_eq!(out[0], "@10 tid=7 complete k1 u1");
+    assert_eq!(out.len(), 6_001);
+}
+
+#[test]
+fn what_leaves_the_window_goes_out_as_it_is() {
+    let lines = "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @500 event 010c pid=5 tid=8
+         0 @600 stack @10 pid=5 tid=7 u1";
+    let expected = ["@10 tid=7 kernel-only k1", "@500 tid=8 none"];
+    for window in [Window { max_hold: 400, ..WIDE }, Window { max_pending: 1, ..WIDE }] {
+        let (out, stats) = correlate(lines, 2, window);
+        assert_eq!(out, expected, "{window:?}");
+        assert_eq!((stats.left_incomplete, stats.orphaned_parts), (1, 1));
+    }
+}
+
+#[test]
+fn nothing_is_claimed_where_buffers_were_lost() {
+    let lines = "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1 u1
+         0 @20 event 010c pid=5 tid=7
+         1 @25 stack @20 pid=5 tid=7 k2 u2
+         1 @26 lose
+         1 @40 sample tid=3 u9
+         0 @41 event 0301 pid=5 tid=7";
+    let (out, _) = correlate(lines, 2, WIDE);
+    assert_eq!(out, ["@10 tid=7 complete k1 u1", "@20 tid=7 lost", "@40 tid=3 none", "@41 tid=7 none"]);
+}
