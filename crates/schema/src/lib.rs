@@ -10,6 +10,7 @@
 mod decode;
 mod embedded;
 mod error;
+mod manifest;
 mod model;
 mod naming;
 mod plan;
@@ -23,6 +24,7 @@ mod value;
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
 pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 pub use error::{Error, Expected};
+pub use manifest::{Manifest, ManifestChunks, ManifestEvent, is_manifest_chunk};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
 pub use plan::Plan;
 pub use render::{Rfc3339, render};

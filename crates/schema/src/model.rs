@@ -273,6 +273,16 @@ pub struct Schema {
     pub fields: Vec<Field>,
 }
 
+impl Schema {
+    /// How much memory the schema takes, give or take shared maps; for limits on what recordings may describe.
+    pub(crate) fn approximate_bytes(&self) -> usize {
+        let names: usize = self.fields.iter().map(|field| field.name.len()).sum();
+        let texts =
+            self.provider_name.len() + self.event_name.len() + self.message.as_deref().map_or(0, str::len);
+        size_of::<Schema>() + size_of::<Field>() * self.fields.len() + names + texts
+    }
+}
+
 /// One decoded value, borrowing from the payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {

@@ -1,4 +1,4 @@
-//! The numbers by which metadata names storage types and out types.
+//! The numbers and names by which metadata refers to storage types and out types.
 
 use crate::model::{InType, OutType};
 
@@ -97,4 +97,84 @@ impl OutType {
             other => OutType::Other(other),
         }
     }
+}
+
+/// The number of an in-type that a manifest gives by name.
+pub(crate) fn in_type_number(name: &str) -> Option<u16> {
+    Some(match name {
+        "win:UnicodeString" => 1,
+        "win:AnsiString" => 2,
+        "win:Int8" => 3,
+        "win:UInt8" => 4,
+        "win:Int16" => 5,
+        "win:UInt16" => 6,
+        "win:Int32" => 7,
+        "win:UInt32" => 8,
+        "win:Int64" => 9,
+        "win:UInt64" => 10,
+        "win:Float" => 11,
+        "win:Double" => 12,
+        "win:Boolean" => 13,
+        "win:Binary" => 14,
+        "win:GUID" => 15,
+        "win:Pointer" => 16,
+        "win:FILETIME" => 17,
+        "win:SYSTEMTIME" => 18,
+        "win:SID" => 19,
+        "win:HexInt32" => 20,
+        "win:HexInt64" => 21,
+        "win:CountedUnicodeString" => 22,
+        "win:CountedAnsiString" => 23,
+        "win:CountedBinary" => 25,
+        "trace:UnicodeChar" => 306,
+        "trace:AnsiChar" => 307,
+        "trace:SizeT" => 308,
+        "trace:WBEMSid" => 310,
+        _ => return None,
+    })
+}
+
+/// The number of an out type that a manifest gives by name.
+pub(crate) fn out_type_number(name: &str) -> Option<u16> {
+    Some(match name {
+        "xs:string" => 1,
+        "xs:dateTime" => 2,
+        "xs:byte" => 3,
+        "xs:unsignedByte" => 4,
+        "xs:short" => 5,
+        "xs:unsignedShort" => 6,
+        "xs:int" => 7,
+        "xs:unsignedInt" => 8,
+        "xs:long" => 9,
+        "xs:unsignedLong" => 10,
+        "xs:float" => 11,
+        "xs:double" => 12,
+        "xs:boolean" => 13,
+        "xs:GUID" => 14,
+        "xs:hexBinary" => 15,
+        "win:HexInt8" => 16,
+        "win:HexInt16" => 17,
+        "win:HexInt32" => 18,
+        "win:HexInt64" => 19,
+        "win:PID" => 20,
+        "win:TID" => 21,
+        "win:Port" => 22,
+        "win:IPv4" => 23,
+        "win:IPv6" => 24,
+        "win:SocketAddress" => 25,
+        "win:CIMDateTime" => 26,
+        "win:ETWTIME" => 27,
+        "win:Xml" => 28,
+        "win:ErrorCode" => 29,
+        "win:Win32Error" => 30,
+        "win:NTSTATUS" => 31,
+        "win:HResult" => 32,
+        "win:DateTimeCultureInsensitive" => 33,
+        "win:Json" => 34,
+        "win:Utf8" => 35,
+        "win:Pkcs7WithTypeInfo" => 36,
+        "win:CodePointer" => 37,
+        "win:DateTimeUtc" => 38,
+        _ => return None,
+    })
 }

@@ -1,0 +1,203 @@
+use proptest::prelude::*;
+use stackhound_etl::PointerSize::Eight;
+
+use super::*;
+use crate::testing::{decoded, hex, utf16, utf16z};
+
+/// A manifest with the given content of its provider, and a table of texts.
+fn manifest(provider: &str, strings: &str) -> String {
+    format!(
+        r#"<?xml version="1.0"?>
+        <instrumentationManifest xmlns="http://schemas.microsoft.com/win/2004/08/events">
+        <instrumentation xmlns:win="http://manifests.microsoft.com/win/2004/08/windows/events"><events>
+        <provider name="Test-Provider" guid="{{9e814aad-3204-11d2-9a82-006008a86939}}" symbol="Test">
+        {provider}
+        </provider></events></instrumentation>
+        <localization><resources culture="en-GB"><stringTable>{strings}</stringTable></resources>
+        <resources culture="de-DE"><stringTable><string id="hello" value="Hallo"/></stringTable></resources>
+        </localization></instrumentationManifest>"#
+    )
+}
+
+/// The events of the manifest read as the rows say: `id.version name`.
+#[track_caller]
+fn check_names(provider: &str, expected: &[&str]) {
+    let manifest = Manifest::parse(manifest(provider, "").as_bytes()).unwrap();
+    let names: Vec<String> = manifest
+        .events
+        .iter()
+        .map(|event| format!("{}.{} {}", event.id, event.version, event.schema.event_name))
+        .collect();
+    assert_eq!(names, expected);
+}
+
+/// The payload, decoded along a template, reads as `expected`.
+#[track_caller]
+fn check_template(template: &str, payload: &[u8], expected: &str) {
+    let provider = format!(
+        r#"<maps><valueMap name="Color"><map value="1" message="$(string.red)"/><map value="0x2" message="blue "/>
+        <map value="0x" message="no number"/></valueMap>
+        <bitMap name="Access"><map value="0x1" message="Read"/><map value="0x2" message="Write"/></bitMap></maps>
+        <events><event value="1" version="0" template="T"/></events>
+        <templates><template tid="T">{template}</template></templates>"#
+    );
+    let xml = manifest(&provider, r#"<string id="red" value="red"/>"#);
+    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
+    assert_eq!(decoded(&manifest.events[0].schema, payload, Eight), expected);
+}
+
+#[test]
+fn event_names_are_made_of_task_and_opcode() {
+    check_names(
+        r#"<tasks><task name="Request" value="7" message="$(string.task)"/></tasks>
+        <opcodes><opcode name="Again" value="11"/></opcodes>
+        <events>
+          <event value="1" version="2" task="Request" opcode="win:Start"/>
+          <event value="2" task="Request" opcode="win:Info"/>
+          <event value="3" task="Request" opcode="Again"/>
+          <event value="4" task="Request"/>
+          <event value="5" symbol="Symbol"/>
+          <event value="6" opcode="Again" symbol="Symbol"/>
+          <event value="65535" version="255"/>
+          <event value="65536"/> <event value="7" version="256"/> <event value="-1"/> <event/>
+        </events>
+        <perfTrack><event value="8"/></perfTrack>"#,
+        &[
+            "1.2 Request/Start",
+            "2.0 Request",
+            "3.0 Request/Again",
+            "4.0 Request",
+            "5.0 Symbol",
+            "6.0 Again",
+            "65535.255 EventID(65535)",
+        ],
+    );
+}
+
+#[test]
+fn provider_and_messages() {
+    let provider = r#"<events><event value="1" message="$(string.hello)"/><event value="2" message="$(string.none)"/>
+        <event value="3" message="as it is"/></events>"#;
+    let xml = manifest(provider, r#"<string id="hello" value="Hello %1 &amp; &lt;%2&gt;&#10;"/>"#);
+    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
+    assert_eq!(manifest.provider.to_string(), "9e814aad-3204-11d2-9a82-006008a86939");
+    assert_eq!(&*manifest.name, "Test-Provider");
+    let messages: Vec<_> =
+        manifest.events.iter().map(|event| event.schema.message.as_deref().unwrap()).collect();
+    assert_eq!(messages, ["Hello %1 & <%2>\n", "$(string.none)", "as it is"]);
+    assert_eq!(&*manifest.events[0].schema.provider_name, "Test-Provider");
+    assert_eq!(manifest.events[0].schema.source, SchemaSource::Manifest);
+}
+
+#[test]
+fn angle_brackets_in_texts_are_let_pass() {
+    // Not well-formed, but compilers write method names such as this into manifests.
+    let provider = r#"<events><event value="1" message="$(string.x)" task="<OnCommand>b__1"/></events>"#;
+    let xml = manifest(provider, r#"<string id="x" value="<OnCommand> ran"/>"#);
+    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
+    assert_eq!(&*manifest.events[0].schema.event_name, "<OnCommand>b__1");
+    assert_eq!(manifest.events[0].schema.message.as_deref(), Some("<OnCommand> ran"));
+}
+
+#[test]
+fn templates() {
+    check_template(
+        r#"<data name="text" inType="win:UnicodeString"/><data name="n" inType="win:Int32"/>
+        <data name="p" inType="win:Pointer"/><data name="id" inType="win:UInt32" outType="win:PID"/>
+        <data name="x" inType="win:UInt32" outType="win:HexInt32"/><data name="b" inType="win:Boolean"/>"#,
+        &[utf16z("Hi"), hex("ffffffff 0010000000000000 04000000 ff000000 01000000")].concat(),
+        "text=Hi n=-1 p=0x1000 id=4 x=0xff b=true",
+    );
+    check_template(
+        r#"<data name="size" inType="win:UInt32"/><data name="bytes" inType="win:Binary" length="size"/>
+        <data name="count" inType="win:UInt16"/><data name="list" inType="win:UInt8" count="count"/>
+        <data name="pair" inType="win:UInt8" count="2"/><data name="fixed" inType="win:UnicodeString" length="2"/>
+        <data name="ip" inType="win:Binary" outType="win:IPv6"/>"#,
+        &[hex("02000000 aabb 0300 010203 0405"), utf16("xy"), hex("20010db8000000000000000000000001")]
+            .concat(),
+        "size=2 bytes=0xaabb count=3 list=[1, 2, 3] pair=[4, 5] fixed=xy ip=2001:db8::1",
+    );
+    check_template(
+        r#"<data name="n" inType="win:UInt8"/><struct name="s" count="n"><data name="a" inType="win:UInt8"/>
+        <struct name="t"><data name="b" inType="win:AnsiString"/></struct></struct>
+        <data name="z" inType="win:UInt8"/>"#,
+        b"\x02\x01x\0\x02y\0\x09",
+        "n=2 s=[{a=1 t={b=x}}, {a=2 t={b=y}}] z=9",
+    );
+    check_template(
+        r#"<data name="c" inType="win:UInt32" map="Color"/><data name="d" inType="win:UInt8" map="Color"/>
+        <data name="e" inType="win:UInt8" map="Color"/><data name="a" inType="win:UInt8" map="Access"/>
+        <data name="f" inType="win:UInt8" map="Missing"/>"#,
+        &hex("01000000 02 03 07 01"),
+        "c=red d=blue e=3 a=Read|Write|0x4 f=1",
+    );
+    check_template("", &[1], " +1");
+}
+
+#[test]
+fn events_that_cannot_be_understood_are_counted() {
+    let provider = r#"<templates>
+          <template tid="type"><data name="a" inType="win:Nonsense"/></template>
+          <template tid="count"><data name="a" inType="win:UInt8" count="later"/><data name="later" inType="win:UInt8"/>
+          </template><template tid="good"/></templates>
+        <events><event value="1" template="type"/><event value="2" template="count"/><event value="3" template="none"/>
+          <event value="4" template="good"/></events>"#;
+    let manifest = Manifest::parse(manifest(provider, "").as_bytes()).unwrap();
+    assert_eq!((manifest.events.len(), manifest.skipped), (1, 3));
+}
+
+#[test]
+fn hostile_documents_are_refused() {
+    #[track_caller]
+    fn refused(xml: &str, expected: &str) {
+        let error = Manifest::parse(xml.as_bytes()).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+    refused("", "a provider with a GUID");
+    refused(r#"<provider name="P" guid="7"/>"#, "a provider with a GUID");
+    refused("<a></b>", "well-formed XML");
+    refused("<a", "well-formed XML");
+    refused("<provider name=P>", "well-formed elements, not too deeply nested");
+    refused(&"<a/>".repeat(200_001), "fewer elements");
+    refused(
+        &manifest(&format!("<template tid='T'>{}", "<struct name='s'>".repeat(9)), ""),
+        "not too deeply nested",
+    );
+
+    // Entities that a document defines itself are not known.
+    let bomb =
+        r#"<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;">]><provider name="&b;"/>"#;
+    refused(bomb, "well-formed elements, not too deeply nested");
+
+    // One large template, used by many events.
+    let data = r#"<data name="a" inType="win:UInt8"/>"#.repeat(10_000);
+    let provider = format!(
+        r#"<events>{}</events><templates><template tid="T">{data}</template></templates>"#,
+        r#"<event value="1" template="T"/>"#.repeat(10_000)
+    );
+    refused(&manifest(&provider, ""), "a smaller manifest");
+    let provider =
+        format!("<events>{}</events>", r#"<event value="1" message="$(string.long)"/>"#.repeat(100_000));
+    let long = format!(r#"<string id="long" value="{}"/>"#, "x".repeat(1_000_000));
+    refused(&manifest(&provider, &long), "a smaller manifest");
+}
+
+proptest! {
+    #[test]
+    fn any_change_to_a_manifest_is_survived(changes in prop::collection::vec((0_usize..2000, any::<u8>()), 0..8)) {
+        let provider = r#"<maps><bitMap name="M"><map value="0x1" message="x"/></bitMap></maps>
+            <events><event value="1" version="0" template="T" task="a" opcode="b"/></events>
+            <templates><template tid="T"><data name="n" inType="win:UInt8" map="M"/><struct name="s" count="n">
+            <data name="b" inType="win:Binary" length="n"/></struct></template></templates>"#;
+        let mut xml = manifest(provider, r#"<string id="x" value="y"/>"#).into_bytes();
+        for (at, byte) in changes {
+            let at = at % xml.len();
+            xml[at] = byte;
+        }
+        if let Ok(manifest) = Manifest::parse(&xml) {
+            for event in manifest.events {
+                let _ = decoded(&event.schema, &[2, 1, 2, 3], Eight);
+            }
+        }
+    }
+}
