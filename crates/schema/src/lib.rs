@@ -10,6 +10,7 @@
 mod decode;
 mod embedded;
 mod error;
+pub mod kernel;
 mod model;
 mod naming;
 mod plan;
