@@ -93,6 +93,7 @@ impl Schema {
 ///
 /// If the payload ends early, the fields that fit are followed by one [`Error::Payload`], and then by nothing. An
 /// array or structure that is cut off is yielded before that error, with the whole elements and members that it has.
+/// Padding is passed over.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     walk: Walk<'a>,
@@ -127,6 +128,15 @@ impl<'a> Decoder<'a> {
     pub fn offset(&self) -> usize {
         self.walk.cursor.offset
     }
+
+    /// Moves over gaps; they are no fields to the reader.
+    fn skip_padding(&mut self) -> Result<(), Error> {
+        while self.remaining > 0 && self.walk.schema.fields.get(self.next).is_some_and(Field::is_padding) {
+            self.next = self.walk.skip(self.next, self.depth)?;
+            self.remaining -= 1;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Iterator for Decoder<'a> {
@@ -138,6 +148,10 @@ impl<'a> Iterator for Decoder<'a> {
             return Some(Err(error));
         }
         let schema = self.walk.schema;
+        if let Err(error) = self.skip_padding() {
+            self.remaining = 0;
+            return Some(Err(error));
+        }
         let index = self.next;
         let field = schema.fields.get(index).filter(|_| self.remaining > 0)?;
         match self.walk.item(index, self.depth) {

@@ -10,6 +10,7 @@
 mod decode;
 mod embedded;
 mod error;
+pub mod kernel;
 mod manifest;
 mod model;
 mod naming;

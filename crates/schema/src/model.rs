@@ -219,6 +219,16 @@ impl Field {
             map: None,
         }
     }
+
+    /// A gap of some bytes, which aligns the field behind it. Decoders pass over it.
+    pub fn padding(size: u16) -> Field {
+        Field { length: Length::Fixed(size), ..Field::new("", InType::Binary) }
+    }
+
+    /// Whether the field is only a gap: bytes of fixed length without a name.
+    pub fn is_padding(&self) -> bool {
+        self.name.is_empty() && self.in_type == InType::Binary && matches!(self.length, Length::Fixed(_))
+    }
 }
 
 /// Names for the values of a field.

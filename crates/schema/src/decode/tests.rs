@@ -73,6 +73,16 @@ fn every_storage_type() {
 }
 
 #[test]
+fn padding_is_passed_over() {
+    let fields = || vec![field("a", InType::U8), Field::padding(3), field("b", InType::U32)];
+    check(fields(), &hex("01 eeeeee 02000000 ff"), "a=1 b=2 +1");
+    check(fields(), &hex("01 ee"), "a=1 !field 1 at payload offset 0x1: expected 3 bytes +1");
+    let repeated = counted("s", InType::Struct { members: 2 }, Count::Fixed(2));
+    let fields = vec![repeated, field("a", InType::U8), Field::padding(1), field("b", InType::U16)];
+    check(fields, &hex("01ee 02ee 0300"), "s=[{a=1}, {a=2}] b=3");
+}
+
+#[test]
 fn pointer_size_decides_pointers_and_token_images() {
     let schema = schema(vec![
         field("key", InType::Pointer),

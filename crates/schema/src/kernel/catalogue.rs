@@ -1,0 +1,271 @@
+//! All tables, read once, in the order in which they are looked up.
+
+use std::sync::{Arc, LazyLock};
+
+use stackhound_etl::{Guid, PointerSize};
+
+use super::layout::{Extent, Fit, LayoutError, Maps, alternatives};
+use super::notation::{self, ClassText, EventText, NotationError};
+use crate::model::{Field, InType, Length, Map, MapKind, Schema, SchemaSource};
+
+const TABLES: [(&str, &str); 17] = [
+    ("maps", include_str!("tables/maps.txt")),
+    ("event_trace", include_str!("tables/event_trace.txt")),
+    ("disk", include_str!("tables/disk.txt")),
+    ("memory", include_str!("tables/memory.txt")),
+    ("process", include_str!("tables/process.txt")),
+    ("file", include_str!("tables/file.txt")),
+    ("thread", include_str!("tables/thread.txt")),
+    ("network", include_str!("tables/network.txt")),
+    ("registry", include_str!("tables/registry.txt")),
+    ("config", include_str!("tables/config.txt")),
+    ("heap", include_str!("tables/heap.txt")),
+    ("perfinfo", include_str!("tables/perfinfo.txt")),
+    ("power", include_str!("tables/power.txt")),
+    ("image", include_str!("tables/image.txt")),
+    ("stack", include_str!("tables/stack.txt")),
+    ("system", include_str!("tables/system.txt")),
+    ("control", include_str!("tables/control.txt")),
+];
+
+/// The tables. An error in them is found by the first test that looks anything up.
+pub(super) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+    Catalogue::read(&TABLES).unwrap_or_else(|error| panic!("built-in class table: {error}"))
+});
+
+#[derive(Debug, thiserror::Error)]
+enum TableError {
+    #[error("{0}.txt: {1}")]
+    Notation(&'static str, NotationError),
+    #[error("{0}: {1}")]
+    Layout(Box<str>, LayoutError),
+    #[error("{0} is defined twice")]
+    Twice(Box<str>),
+}
+
+/// Groups run from 0 to 0x1E.
+const N_GROUPS: usize = 0x1F;
+
+/// Marks a hook or type that no table names.
+const NONE: u16 = u16::MAX;
+
+/// Every class and event.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    events: Vec<Event>,
+    /// From the hook id to an index into `events`.
+    by_hook: Box<[u16]>,
+    /// Class GUID of each group.
+    groups: [Option<Guid>; N_GROUPS],
+    /// Classes without a group, with an index into `events` for each type.
+    ungrouped: Vec<(Guid, Box<[u16]>)>,
+    maps: Vec<Arc<Map>>,
+}
+
+/// One kind of event.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub name: Box<str>,
+    pub class: Guid,
+    pub hook: Option<u16>,
+    /// For each version up to the highest known, an index into `layouts`.
+    by_version: Box<[u8]>,
+    layouts: Vec<Layouts>,
+}
+
+/// The alternatives of one version range, by pointer size.
+#[derive(Debug)]
+struct Layouts {
+    four: Vec<Alternative>,
+    eight: Vec<Alternative>,
+}
+
+#[derive(Debug)]
+struct Alternative {
+    schema: Schema,
+    extent: Extent,
+}
+
+impl Catalogue {
+    fn read(tables: &[(&'static str, &str)]) -> Result<Catalogue, TableError> {
+        let mut classes = Vec::new();
+        let mut map_texts = Vec::new();
+        for &(name, text) in tables {
+            let table = notation::parse(text).map_err(|error| TableError::Notation(name, error))?;
+            classes.extend(table.classes);
+            map_texts.extend(table.maps);
+        }
+        let mut maps = Maps::new();
+        for text in map_texts {
+            let kind = if text.bits { MapKind::Bits } else { MapKind::Values };
+            let entries = text.entries.iter().map(|&(value, name)| (value, name.into())).collect();
+            let map = Arc::new(Map { name: text.name.into(), kind, entries });
+            if maps.insert(text.name, map).is_some() {
+                return Err(TableError::Twice(text.name.into()));
+            }
+        }
+        let mut catalogue = Catalogue {
+            events: Vec::new(),
+            by_hook: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
+            groups: [None; N_GROUPS],
+            ungrouped: Vec::new(),
+            maps: maps.values().cloned().collect(),
+        };
+        for class in &classes {
+            catalogue.add_class(class, &maps)?;
+        }
+        Ok(catalogue)
+    }
+
+    fn add_class(&mut self, class: &ClassText<'_>, maps: &Maps<'_>) -> Result<(), TableError> {
+        let twice = |name: &str| TableError::Twice(name.into());
+        if let Some(group) = class.group {
+            let slot = self.groups.get_mut(usize::from(group)).ok_or_else(|| twice(class.name))?;
+            if slot.replace(class.guid).is_some() {
+                return Err(twice(class.name));
+            }
+        }
+        let mut by_type = vec![NONE; 256].into_boxed_slice();
+        for text in &class.events {
+            for &(number, name) in &text.names {
+                let hook = class.group.map(|group| match number {
+                    ..=0xFF => u16::from(group) << 8 | number,
+                    _ => number,
+                });
+                let event = Event::read(class, name, hook, text, maps)?;
+                let slot = match hook {
+                    Some(hook) => self.by_hook.get_mut(usize::from(hook)),
+                    None => by_type.get_mut(usize::from(number)),
+                };
+                let slot = slot.filter(|slot| **slot == NONE).ok_or_else(|| twice(&event.name))?;
+                *slot = self.events.len() as u16;
+                self.events.push(event);
+            }
+        }
+        if class.group.is_none() {
+            self.ungrouped.push((class.guid, by_type));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn by_hook(&self, hook: u16) -> Option<&Event> {
+        self.events.get(usize::from(*self.by_hook.get(usize::from(hook))?))
+    }
+
+    /// A class without a group has the event; `None` too for the classes of groups.
+    pub(super) fn by_type(&self, class: Guid, opcode: u8) -> Option<&Event> {
+        let (_, by_type) = self.ungrouped.iter().find(|(guid, _)| *guid == class)?;
+        self.events.get(usize::from(by_type[usize::from(opcode)]))
+    }
+
+    pub(super) fn class_guid(&self, group: u8) -> Option<Guid> {
+        *self.groups.get(usize::from(group))?
+    }
+
+    pub(super) fn group_of(&self, class: Guid) -> Option<u8> {
+        self.groups.iter().position(|guid| *guid == Some(class)).map(|group| group as u8)
+    }
+
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(super) fn map(&self, name: &str) -> Option<&Arc<Map>> {
+        self.maps.iter().find(|map| &*map.name == name)
+    }
+}
+
+impl Event {
+    fn read(
+        class: &ClassText<'_>,
+        name: &str,
+        hook: Option<u16>,
+        text: &EventText<'_>,
+        maps: &Maps<'_>,
+    ) -> Result<Event, TableError> {
+        let event_name: Box<str> = format!("{}/{name}", class.name).into();
+        let schema = |fields| Schema {
+            source: SchemaSource::Kernel,
+            provider: class.guid,
+            provider_name: "Kernel".into(),
+            event_name: event_name.clone(),
+            message: None,
+            fields,
+        };
+        let mut by_version = Vec::new();
+        let mut layouts: Vec<Layouts> = Vec::new();
+        let mut last = None;
+        for layout in &text.layouts {
+            let read = |pointer| -> Result<Vec<Alternative>, TableError> {
+                let found = alternatives(layout, pointer, maps);
+                let found = found.map_err(|error| TableError::Layout(event_name.clone(), error))?;
+                Ok(found
+                    .into_iter()
+                    .map(|l| Alternative { schema: schema(l.fields), extent: l.extent })
+                    .collect())
+            };
+            let (four, eight) = (read(PointerSize::Four)?, read(PointerSize::Eight)?);
+            if last == Some(layout.from_version) {
+                let known = layouts.last_mut().expect("a layout of this version was added just now");
+                known.four.extend(four);
+                known.eight.extend(eight);
+                continue;
+            }
+            if last.is_some_and(|last| last > layout.from_version) {
+                return Err(TableError::Twice(event_name));
+            }
+            // Versions below the lowest known one are read like it.
+            by_version.resize(usize::from(layout.from_version), layouts.len().saturating_sub(1) as u8);
+            by_version.push(layouts.len() as u8);
+            last = Some(layout.from_version);
+            layouts.push(Layouts { four, eight });
+        }
+        if layouts.is_empty() {
+            let raw = || {
+                let data = Field { length: Length::Rest, ..Field::new("Data", InType::Binary) };
+                vec![Alternative { schema: schema(vec![data]), extent: Extent::default() }]
+            };
+            by_version.push(0);
+            layouts.push(Layouts { four: raw(), eight: raw() });
+        }
+        Ok(Event { name: event_name, class: class.guid, hook, by_version: by_version.into(), layouts })
+    }
+
+    #[inline]
+    fn alternatives(&self, version: u8, pointer: PointerSize) -> &[Alternative] {
+        let newest = self.by_version.len() - 1;
+        let layouts = &self.layouts[usize::from(self.by_version[usize::from(version).min(newest)])];
+        match pointer {
+            PointerSize::Four => &layouts.four,
+            PointerSize::Eight => &layouts.eight,
+        }
+    }
+
+    /// The layout to assume when nothing is known of the payload.
+    #[inline]
+    pub(super) fn schema(&self, version: u8, pointer: PointerSize) -> &Schema {
+        &self.alternatives(version, pointer)[0].schema
+    }
+
+    /// The layout that suits the payload best.
+    #[inline]
+    pub(super) fn schema_for(&self, version: u8, pointer: PointerSize, payload: &[u8]) -> &Schema {
+        match self.alternatives(version, pointer) {
+            [only] => &only.schema,
+            several => {
+                let fit =
+                    |wanted| several.iter().find(|alternative| alternative.extent.fit(payload) == wanted);
+                let best = fit(Fit::Exact).or_else(|| fit(Fit::Room)).unwrap_or(&several[several.len() - 1]);
+                &best.schema
+            }
+        }
+    }
+
+    /// The versions from which on a new layout holds.
+    pub(super) fn versions(&self) -> impl Iterator<Item = u8> {
+        let starts =
+            |version: usize| version == 0 || self.by_version[version] != self.by_version[version - 1];
+        (0..self.by_version.len()).filter(move |&version| starts(version)).map(|version| version as u8)
+    }
+}

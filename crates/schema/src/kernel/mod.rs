@@ -1,0 +1,112 @@
+//! The classes of the kernel logger, and those that mergers and sessions add.
+//!
+//! A kernel record names its event by a *hook*: group in the upper, type in the lower byte. A Windows consumer sees the
+//! same event as class GUID and opcode. What the payload holds depends on hook, version and the record's pointer
+//! size. Where a layout changed without a new version, the payload's length decides; newer builds also append fields,
+//! which readers of older layouts ignore.
+//!
+//! The layouts are tables in a notation of their own (`tables/*.txt`), read once; [`lookup`] gives them as
+//! [`Schema`]s.
+//!
+//! Does not know who wrote a record, nor what other records say.
+
+mod catalogue;
+mod layout;
+mod notation;
+
+use std::sync::Arc;
+
+use stackhound_etl::{Guid, PointerSize};
+
+use crate::model::{Map, Schema};
+use catalogue::{CATALOGUE, Event};
+
+/// The GUID of the image class.
+const IMAGE: Guid = Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
+
+/// The image load belongs to the process group in recordings, and to the image class for consumers.
+const IMAGE_LOAD: u16 = 0x030A;
+
+/// An event that the tables know at least by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelEvent {
+    /// Group and type; `None` for classes that have a GUID only.
+    pub hook: Option<u16>,
+    /// `Class/Type`.
+    pub name: &'static str,
+    /// The class GUID that consumers see.
+    pub class: Guid,
+}
+
+/// The layout of a hook's payload. `None` where not even the hook's name is known.
+///
+/// Versions above the highest known one are read like it. A hook of which only the name is known has a single field,
+/// the raw payload.
+#[inline]
+pub fn lookup(hook: u16, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
+    Some(CATALOGUE.by_hook(hook)?.schema(version, pointer))
+}
+
+/// As [`lookup`], with a payload that decides where a version has several layouts.
+#[inline]
+pub fn lookup_for(hook: u16, version: u8, pointer: PointerSize, payload: &[u8]) -> Option<&'static Schema> {
+    Some(CATALOGUE.by_hook(hook)?.schema_for(version, pointer, payload))
+}
+
+/// The layout of a classic event, which names its class by GUID.
+pub fn lookup_classic(class: Guid, opcode: u8, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
+    Some(classic(class, opcode)?.schema(version, pointer))
+}
+
+/// As [`lookup_classic`], with a payload that decides where a version has several layouts.
+pub fn lookup_classic_for(
+    class: Guid,
+    opcode: u8,
+    version: u8,
+    pointer: PointerSize,
+    payload: &[u8],
+) -> Option<&'static Schema> {
+    Some(classic(class, opcode)?.schema_for(version, pointer, payload))
+}
+
+fn classic(class: Guid, opcode: u8) -> Option<&'static Event> {
+    CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook(hook_of(class, opcode)?))
+}
+
+/// The event's name, `Class/Type`.
+#[inline]
+pub fn name(hook: u16) -> Option<&'static str> {
+    CATALOGUE.by_hook(hook).map(|event| &*event.name)
+}
+
+/// The hook under which the kernel records what consumers see as class and opcode. `None` for a class without a group.
+pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
+    if class == IMAGE && opcode == IMAGE_LOAD as u8 {
+        return Some(IMAGE_LOAD);
+    }
+    Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
+}
+
+/// The class GUID that consumers see for a group. The image load is an exception: see [`hook_of`].
+pub fn class_guid(group: u8) -> Option<Guid> {
+    CATALOGUE.class_guid(group)
+}
+
+/// All events, in the order of the tables.
+pub fn events() -> impl Iterator<Item = KernelEvent> {
+    CATALOGUE.events().iter().map(|event| KernelEvent {
+        hook: event.hook,
+        name: &event.name,
+        class: event.class,
+    })
+}
+
+/// The versions of a hook from which on a new layout holds, in ascending order.
+pub fn versions(hook: u16) -> impl Iterator<Item = u8> {
+    CATALOGUE.by_hook(hook).into_iter().flat_map(Event::versions)
+}
+
+/// The names of a field's values that several classes share, such as `WaitReason`, `ThreadState` or `PageKind`.
+pub fn map(name: &str) -> Option<&'static Arc<Map>> {
+    CATALOGUE.map(name)
+}
