@@ -1,6 +1,6 @@
 //! What is wrong with a recording, where, and how much was given up for it.
 
-use crate::compress::{Algorithm, DecompressError};
+use crate::compress::DecompressError;
 use crate::record::RecordError;
 
 /// One damaged place. Nothing but the bytes it names is lost.
@@ -37,9 +37,6 @@ pub enum DamageReason {
     /// The buffer's content does not decompress.
     #[error("{0}")]
     Inflate(DecompressError),
-    /// The buffer uses a compression that cannot be read.
-    #[error("buffers compressed with {} are not supported", .0.name())]
-    Unsupported(Algorithm),
     /// A record that cannot be; the rest of its buffer is given up.
     #[error("{0}; the rest of the buffer is skipped")]
     Record(RecordError),

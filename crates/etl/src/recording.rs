@@ -290,9 +290,6 @@ impl Recording {
         head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
         match compress::decompress(self.compression, &buffer[BUFFER_HEADER_SIZE..], body) {
             Ok(()) => Ok(inflated.into()),
-            Err(compress::DecompressError::Unsupported(algorithm)) => {
-                Err(DamageReason::Unsupported(algorithm))
-            }
             Err(error) => Err(DamageReason::Inflate(error)),
         }
     }

@@ -3,7 +3,12 @@
 //! Knows the byte streams of MS-XCA and nothing of buffers. The caller owns the output and its size, so no input can
 //! make a decoder allocate. What was decoded before an error is usable: the error says how much that is.
 
+mod lznt1;
 pub mod xpress;
+mod xpress_huffman;
+
+#[cfg(test)]
+mod elements;
 
 /// How the buffers of a recording are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,22 +43,16 @@ impl Algorithm {
     }
 }
 
-/// Why a chunk does not expand to the expected length.
+/// Where and why a chunk does not expand to the expected length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DecompressError {
-    /// The algorithm is known by name only.
-    #[error("{} is not supported", .0.name())]
-    Unsupported(Algorithm),
-    /// The chunk is damaged, or expands to another length.
-    #[error("{problem}, at {offset:#x} of the compressed data and {written:#x} of the expanded")]
-    Damaged {
-        /// Where the element begins that cannot be expanded, in bytes of the chunk.
-        offset: usize,
-        /// How many bytes at the start of the output are valid.
-        written: usize,
-        /// What is wrong with that element.
-        problem: Problem,
-    },
+#[error("{problem}, at {offset:#x} of the compressed data and {written:#x} of the expanded")]
+pub struct DecompressError {
+    /// Where the element begins that cannot be expanded, in bytes of the chunk.
+    pub offset: usize,
+    /// How many bytes at the start of the output are valid.
+    pub written: usize,
+    /// What is wrong with that element.
+    pub problem: Problem,
 }
 
 /// What can be wrong with an element of a compressed chunk.
@@ -82,6 +81,12 @@ pub enum Problem {
         /// The least number that is valid there.
         least: u32,
     },
+    /// A table of code lengths that is no prefix code.
+    #[error("the code lengths make no prefix code")]
+    CodeLengths,
+    /// Bits that no symbol is coded with.
+    #[error("a code that stands for nothing")]
+    Code,
 }
 
 /// Fills `output` with what `input` expands to.
@@ -90,7 +95,33 @@ pub enum Problem {
 /// Linear in the length of the output; does not allocate.
 pub fn decompress(algorithm: Algorithm, input: &[u8], output: &mut [u8]) -> Result<(), DecompressError> {
     match algorithm {
+        Algorithm::Lznt1 => lznt1::decompress(input, output),
         Algorithm::Xpress => xpress::decompress(input, output),
-        Algorithm::Lznt1 | Algorithm::XpressHuffman => Err(DecompressError::Unsupported(algorithm)),
+        Algorithm::XpressHuffman => xpress_huffman::decompress(input, output),
+    }
+}
+
+/// The bytes at a place of the input, if there are enough.
+#[inline]
+fn read<const N: usize>(input: &[u8], at: usize) -> Option<[u8; N]> {
+    input.get(at..)?.first_chunk().copied()
+}
+
+/// Appends `length` bytes at `written`, each a copy of the one `distance` before it.
+fn repeat_bytewise(output: &mut [u8], written: usize, distance: usize, length: usize) {
+    for at in written..written + length {
+        output[at] = output[at - distance];
+    }
+}
+
+/// Checks a match against what was written and what is left to write.
+#[inline]
+fn check_match(distance: usize, length: usize, written: usize, left: usize) -> Result<(), Problem> {
+    if distance > written {
+        Err(Problem::DistanceBeforeStart { distance })
+    } else if length > left {
+        Err(Problem::MatchBeyondEnd { length })
+    } else {
+        Ok(())
     }
 }

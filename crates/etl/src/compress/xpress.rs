@@ -11,7 +11,7 @@ mod tests;
 
 pub use encode::compress;
 
-use super::{DecompressError, Problem};
+use super::{DecompressError, Problem, check_match, read, repeat_bytewise};
 
 /// The shortest match.
 const MATCH_MIN: usize = 3;
@@ -73,13 +73,8 @@ pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError
 
         flags <<= 1;
         let token = Match::read(input, at, high_nibble).map_err(|problem| damaged(at, written, problem))?;
-        if token.distance > written {
-            let problem = Problem::DistanceBeforeStart { distance: token.distance };
-            return Err(damaged(at, written, problem));
-        }
-        if token.length > output.len() - written {
-            return Err(damaged(at, written, Problem::MatchBeyondEnd { length: token.length }));
-        }
+        check_match(token.distance, token.length, written, output.len() - written)
+            .map_err(|problem| damaged(at, written, problem))?;
         repeat(output, written, token.distance, token.length);
         at = token.end;
         high_nibble = token.high_nibble;
@@ -89,7 +84,7 @@ pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError
 }
 
 fn damaged(offset: usize, written: usize, problem: Problem) -> DecompressError {
-    DecompressError::Damaged { offset, written, problem }
+    DecompressError { offset, written, problem }
 }
 
 /// One decoded match element.
@@ -162,10 +157,7 @@ fn repeat(output: &mut [u8], written: usize, distance: usize, length: usize) {
     let mut from = written - distance;
     let mut to = written;
     if end + STEP > output.len() {
-        for at in written..end {
-            output[at] = output[at - distance];
-        }
-        return;
+        return repeat_bytewise(output, written, distance, length);
     }
     // A pattern shorter than a step is doubled in place until a step can be read without what it writes.
     while to - from < STEP && to < end {
@@ -177,8 +169,4 @@ fn repeat(output: &mut [u8], written: usize, distance: usize, length: usize) {
         from += STEP;
         to += STEP;
     }
-}
-
-fn read<const N: usize>(input: &[u8], at: usize) -> Option<[u8; N]> {
-    input.get(at..)?.first_chunk().copied()
 }

@@ -14,7 +14,7 @@ pub fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), DecompressError
     while written < output.len() {
         let u16_at = |at: usize| Some(u32::from(*input.get(at)?) | u32::from(*input.get(at + 1)?) << 8);
         let u32_at = |at: usize| Some(u16_at(at)? | u16_at(at + 2)? << 16);
-        let fail = |at, problem| DecompressError::Damaged { offset: at, written, problem };
+        let fail = |at, problem| DecompressError { offset: at, written, problem };
 
         if flag_count == 0 {
             flags = u32_at(at).ok_or(fail(at, Problem::InputEnded))?;
