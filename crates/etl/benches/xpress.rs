@@ -2,8 +2,7 @@
 
 #[path = "../tests/chunks/mod.rs"]
 mod chunks;
-#[path = "../tests/corpus/mod.rs"]
-mod corpus;
+use stackhound_corpus as corpus;
 #[path = "../src/compress/xpress/oracle.rs"]
 mod oracle;
 

@@ -30,6 +30,7 @@ pub mod compress;
 mod damage;
 mod guid;
 mod ids;
+mod index;
 mod logfile;
 pub mod record;
 mod recording;
@@ -43,7 +44,8 @@ pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader,
 pub use damage::{Damage, DamageReason};
 pub use guid::{Guid, GuidError};
 pub use ids::{Address, Pid, PointerSize, Tid};
+pub use index::{BufferRef, Index};
 pub use logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-pub use recording::{BufferRef, Index, OpenError, Recording};
+pub use recording::{OpenError, Recording};
 pub use select::{Described, Selection};
 pub use time::{Clock, ClockKind, FileTime, RawTime, TICKS_PER_SECOND};

@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use crate::block::{Block, Origin};
 use crate::buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferHeader, BufferType};
-use crate::compress::{self, Algorithm};
+use crate::compress::{self, Algorithm, DecompressError};
 use crate::damage::{Damage, DamageReason};
+use crate::index::{self, BufferRef, Index};
 use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-use crate::record::Records;
-use crate::{Clock, Selection, resync};
+use crate::record::{Records, is_plausible_start};
+use crate::{Clock, Selection};
 
 /// Why bytes are no recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,79 +42,14 @@ pub enum OpenError {
     FirstRecord(#[from] LogfileHeaderError),
 }
 
-/// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferRef {
-    /// Where it starts in the file.
-    pub offset: u64,
-    /// Number in the order in which buffers were taken into use.
-    pub sequence: i64,
-    /// How many header buffers stand before it: sequence numbers start again behind each (append mode).
-    pub epoch: u32,
-    /// Bytes in the file.
-    pub size: u32,
-    /// Processor.
-    pub processor: u16,
-    /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
-    pub after_loss: bool,
-    /// Whether it is compressed.
-    pub compressed: bool,
-}
-
-/// All buffers of a recording, in file order, and what was stepped over to find them.
-#[derive(Clone, Debug, Default)]
-pub struct Index {
-    /// Buffers that have records.
-    pub buffers: Vec<BufferRef>,
-    /// Buffers of kinds without records (context-swap streams, markers).
-    pub other_buffers: u64,
-    /// What was stepped over.
-    pub damage: Vec<Damage>,
-}
-
-impl Index {
-    /// The buffers as streams, one a processor, each in the order in which it was written.
-    ///
-    /// Depends on what the headers say only, not on where buffers stand, unless sequence numbers are equal.
-    pub fn streams(&self) -> Vec<Vec<BufferRef>> {
-        let mut buffers = self.buffers.clone();
-        buffers.sort_by_key(|buffer| (buffer.processor, buffer.epoch, buffer.sequence, buffer.offset));
-        buffers.chunk_by(|a, b| a.processor == b.processor).map(<[BufferRef]>::to_vec).collect()
-    }
-
-    /// Buffers in the order of their sequence numbers, header buffers left out.
-    fn by_sequence(&self) -> Vec<usize> {
-        let mut order: Vec<_> = (0..self.buffers.len()).filter(|&i| self.buffers[i].sequence > 0).collect();
-        order.sort_by_key(|&i| (self.buffers[i].epoch, self.buffers[i].sequence));
-        order
-    }
-
-    fn mark_gaps(&mut self) {
-        for pair in self.by_sequence().windows(2) {
-            let before = self.buffers[pair[0]];
-            self.buffers[pair[1]].after_loss |= missing_between(&before, &self.buffers[pair[1]]) > 0;
-        }
-    }
-
-    /// How many sequence numbers between the first and the last one are missing: buffers that were lost or overwritten.
-    pub fn missing_buffers(&self) -> u64 {
-        let order = self.by_sequence();
-        let missing = |pair: &[usize]| missing_between(&self.buffers[pair[0]], &self.buffers[pair[1]]);
-        order.windows(2).map(missing).fold(0, u64::saturating_add)
-    }
-}
-
-/// How many sequence numbers lie between two buffers that follow each other in sequence order.
-fn missing_between(before: &BufferRef, after: &BufferRef) -> u64 {
-    if before.epoch == after.epoch { after.sequence.abs_diff(before.sequence).saturating_sub(1) } else { 0 }
-}
-
 /// One `.etl` file's bytes and its session.
 #[derive(Clone, Debug)]
 pub struct Recording {
     bytes: Bytes,
     session: Arc<LogfileHeader>,
     compression: Algorithm,
+    /// The session's buffer size, if the first buffers bear it out.
+    nominal: Option<u32>,
     number: u16,
 }
 
@@ -144,7 +80,8 @@ impl Recording {
         let record =
             Records::new(first, BUFFER_HEADER_SIZE).next().ok_or(LogfileHeaderError::NotALogfileHeader)?;
         let session = Arc::new(LogfileHeader::parse(&record)?);
-        Ok(Recording { bytes, session, compression, number: 0 })
+        let nominal = session.nominal_size().filter(|&nominal| index::agrees(&bytes, size, nominal));
+        Ok(Recording { bytes, session, compression, nominal, number: 0 })
     }
 
     /// Gives the recording a number that its blocks carry, to tell several recordings apart.
@@ -173,6 +110,11 @@ impl Recording {
         &self.bytes
     }
 
+    /// The session's buffer size, unless the first buffers contradict what the logfile header says.
+    pub(crate) fn nominal_size(&self) -> Option<u32> {
+        self.nominal
+    }
+
     /// How compressed buffers are compressed.
     pub fn compression(&self) -> Algorithm {
         self.compression
@@ -187,111 +129,30 @@ impl Recording {
     ///
     /// Costs one header read a buffer; around damage, a search up to the next buffer.
     pub fn index(&self) -> Index {
-        let mut index = Index::default();
-        let mut position = 0;
-        let mut epoch = 0;
-        while let Some(buffer) = self.buffer_at(&mut position, &mut index.damage) {
-            let Some(header) = BufferHeader::read(&self.bytes[buffer.start..]) else { break };
-            let Some(buffer_type) = header.buffer_type() else { break };
-            if buffer_type == BufferType::Header && buffer.start != 0 {
-                epoch += 1;
-            }
-            if buffer_type.has_records() {
-                index.buffers.push(BufferRef {
-                    offset: buffer.start as u64,
-                    sequence: header.sequence_number.get(),
-                    epoch,
-                    size: buffer.len() as u32,
-                    processor: header.processor(),
-                    after_loss: header.flags().tells_of_loss(),
-                    compressed: header.is_compressed(),
-                });
-            } else {
-                index.other_buffers += 1;
-            }
-        }
-        index.mark_gaps();
-        index
+        Index::of(self)
     }
 
-    /// The next buffer from `position` on, which is moved behind it; `None` at the end of the data.
-    fn buffer_at(&self, position: &mut usize, damage: &mut Vec<Damage>) -> Option<std::ops::Range<usize>> {
-        let nominal = self.session.nominal_size();
-        loop {
-            let start = *position;
-            let left = self.bytes.get(start..).filter(|left| !left.is_empty())?;
-            let problem = match BufferHeader::read(left) {
-                None => {
-                    // Up to 71 bytes that cannot be a header. Zeros are the unused end of a reserved file.
-                    if left.iter().any(|&byte| byte != 0) {
-                        let (found, expected) = (left.len() as u64, BUFFER_HEADER_SIZE as u64);
-                        let reason = DamageReason::Truncated { found, expected };
-                        damage.push(Damage { offset: start as u64, skipped: found, reason });
-                    }
-                    return None;
-                }
-                Some(header) => match header.implausible(nominal) {
-                    None => {
-                        let size = header.buffer_size.get() as usize;
-                        match self.accept(header, left, nominal) {
-                            Verdict::Whole => {
-                                *position = start + size;
-                                return Some(start..*position);
-                            }
-                            Verdict::Truncated => {
-                                let (found, expected) = (left.len() as u64, size as u64);
-                                let reason = DamageReason::Truncated { found, expected };
-                                let skipped = if header.is_compressed() { found } else { 0 };
-                                damage.push(Damage { offset: start as u64, skipped, reason });
-                                *position = self.bytes.len();
-                                return (!header.is_compressed()).then_some(start..self.bytes.len());
-                            }
-                            Verdict::WrongSize => DamageReason::Size { size: size as u32 },
-                        }
-                    }
-                    Some(what) => DamageReason::Header(what),
-                },
-            };
-            // The unused end of a preallocated or unfinished file is no damage.
-            if left[..BUFFER_HEADER_SIZE].iter().all(|&byte| byte == 0) && left.iter().all(|&byte| byte == 0)
-            {
-                return None;
-            }
-            let next = resync::find(left, 1, nominal).unwrap_or(left.len());
-            damage.push(Damage { offset: start as u64, skipped: next as u64, reason: problem });
-            *position = start + next;
-        }
-    }
-
-    /// Whether the size of a plausible header can be believed.
-    fn accept(&self, header: &BufferHeader, left: &[u8], nominal: Option<u32>) -> Verdict {
-        let size = header.buffer_size.get() as usize;
-        // The size of an uncompressed buffer was checked against the session's already.
-        let certain = !header.is_compressed() && nominal.is_some();
-        let Some(next) = left.get(size..) else {
-            let found = !certain && resync::find(left, BUFFER_HEADER_SIZE, nominal).is_some();
-            return if found { Verdict::WrongSize } else { Verdict::Truncated };
-        };
-        if certain || resync::continues(next, nominal) {
-            return Verdict::Whole;
-        }
-        // Either this size or the next header is wrong. A compressed buffer that inflates exactly proves its size.
-        if header.is_compressed() && self.inflate(header, &left[..size]).is_err() {
-            Verdict::WrongSize
-        } else {
-            Verdict::Whole
-        }
-    }
-
-    fn inflate(&self, header: &BufferHeader, buffer: &[u8]) -> Result<Bytes, DamageReason> {
+    /// Decompresses a buffer, header included.
+    ///
+    /// The first buffer states the algorithm in a field that has another meaning too, so where that one fails the others
+    /// are tried: a chunk that expands to exactly the right length and starts with a record is taken.
+    pub(crate) fn inflate(&self, header: &BufferHeader, buffer: &[u8]) -> Result<Bytes, DecompressError> {
         let size = header.inflated_size().clamp(BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX as usize);
         let mut inflated = vec![0; size];
         let (head, body) = inflated.split_at_mut(BUFFER_HEADER_SIZE);
         head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
-        match compress::decompress(self.compression, &buffer[BUFFER_HEADER_SIZE..], body) {
-            Ok(()) => Ok(inflated.into()),
-            Err(error) => Err(DamageReason::Inflate(error)),
+        let packed = &buffer[BUFFER_HEADER_SIZE..];
+        if let Err(error) = compress::decompress(self.compression, packed, body) {
+            let others = Algorithm::ALL.into_iter().filter(|&other| other != self.compression);
+            let mut fits = others.map(|other| {
+                compress::decompress(other, packed, body).is_ok()
+                    && body.first_chunk().is_some_and(|&first| is_plausible_start(u32::from_le_bytes(first)))
+            });
+            if !fits.any(|fits| fits) {
+                return Err(error);
+            }
         }
+        Ok(inflated.into())
     }
 
     /// Reads one buffer of the index: decompresses it if need be and finds its records.
@@ -311,8 +172,9 @@ impl Recording {
             let reason = DamageReason::Header("outside the file");
             return Err(damage(0, reason));
         };
-        let bytes = if header.is_compressed() {
-            self.inflate(header, &self.bytes[whole.clone()]).map_err(|reason| damage(whole.len(), reason))?
+        let bytes = if buffer.compressed {
+            self.inflate(header, &self.bytes[whole.clone()])
+                .map_err(|error| damage(whole.len(), DamageReason::Inflate(error)))?
         } else {
             self.bytes.slice(whole)
         };
@@ -329,7 +191,7 @@ impl Recording {
         let note = match error {
             Some((at, error)) => {
                 let mut damage = damage(end - at, DamageReason::Record(error));
-                if !header.is_compressed() {
+                if !buffer.compressed {
                     damage.offset += at as u64;
                 }
                 Some(damage)
@@ -341,11 +203,4 @@ impl Recording {
         };
         Ok((block, note))
     }
-}
-
-/// What to make of a plausible header's size.
-enum Verdict {
-    Whole,
-    Truncated,
-    WrongSize,
 }

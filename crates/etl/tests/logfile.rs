@@ -1,6 +1,6 @@
 //! Logfile headers that Windows wrote.
 
-mod corpus;
+use stackhound_corpus as corpus;
 
 use stackhound_etl::{FileTime, PointerSize, Recording};
 

@@ -1,7 +1,7 @@
 //! XPRESS on buffers that Windows compressed, whole and damaged.
 
 mod chunks;
-mod corpus;
+use stackhound_corpus as corpus;
 #[path = "../src/compress/xpress/oracle.rs"]
 mod oracle;
 

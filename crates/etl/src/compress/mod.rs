@@ -22,6 +22,9 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them, the only one seen in recordings first.
+    pub const ALL: [Algorithm; 3] = [Algorithm::Xpress, Algorithm::XpressHuffman, Algorithm::Lznt1];
+
     /// From the state of the first buffer, whose low half is a `COMPRESSION_FORMAT_*` number.
     ///
     /// XPRESS is 3, which is also the ordinary state of a buffer, so it is what every other number is taken for.

@@ -1,0 +1,213 @@
+//! Finding all buffers of a recording, over damage.
+//!
+//! Buffers follow each other without gaps; each says where the next one starts. Where a header cannot be believed, or
+//! does not lead to another one, the walk searches for the next buffer and notes what it stepped over. The rules are
+//! described in `docs/format/damage.md`.
+
+use std::ops::Range;
+
+use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
+use crate::damage::{Damage, DamageReason};
+use crate::recording::Recording;
+use crate::resync;
+
+/// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferRef {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// Number in the order in which buffers were taken into use.
+    pub sequence: i64,
+    /// How many header buffers stand before it: sequence numbers start again behind each (append mode).
+    pub epoch: u32,
+    /// Bytes in the file.
+    pub size: u32,
+    /// Processor.
+    pub processor: u16,
+    /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
+    pub after_loss: bool,
+    /// Whether it is compressed.
+    pub compressed: bool,
+}
+
+/// All buffers of a recording, in file order, and what was stepped over to find them.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    /// Buffers that have records.
+    pub buffers: Vec<BufferRef>,
+    /// Buffers of kinds without records (context-swap streams, markers).
+    pub other_buffers: u64,
+    /// What was stepped over.
+    pub damage: Vec<Damage>,
+}
+
+impl Index {
+    /// Walks from buffer to buffer.
+    pub(crate) fn of(recording: &Recording) -> Index {
+        let mut walk = Walk { recording, nominal: recording.nominal_size(), position: 0, damage: Vec::new() };
+        let mut index = Index::default();
+        let mut epoch = 0;
+        while let Some((place, header)) = walk.next() {
+            let Some(buffer_type) = header.buffer_type() else { break };
+            epoch += u32::from(buffer_type == BufferType::Header && place.start != 0);
+            if buffer_type.has_records() {
+                index.buffers.push(BufferRef {
+                    offset: place.start as u64,
+                    sequence: header.sequence_number.get(),
+                    epoch,
+                    size: place.len() as u32,
+                    processor: header.processor(),
+                    after_loss: header.flags().tells_of_loss(),
+                    // Header buffers never are, whatever a damaged flag says.
+                    compressed: header.is_compressed() && buffer_type != BufferType::Header,
+                });
+            } else {
+                index.other_buffers += 1;
+            }
+        }
+        index.damage = walk.damage;
+        index.mark_gaps();
+        index
+    }
+
+    /// The buffers as streams, one a processor, each in the order in which it was written.
+    ///
+    /// Depends on what the headers say only, not on where buffers stand, unless sequence numbers are equal.
+    pub fn streams(&self) -> Vec<Vec<BufferRef>> {
+        let mut buffers = self.buffers.clone();
+        buffers.sort_by_key(|buffer| (buffer.processor, buffer.epoch, buffer.sequence, buffer.offset));
+        buffers.chunk_by(|a, b| a.processor == b.processor).map(<[BufferRef]>::to_vec).collect()
+    }
+
+    /// Buffers in the order of their sequence numbers, header buffers left out.
+    fn by_sequence(&self) -> Vec<usize> {
+        let mut order: Vec<_> = (0..self.buffers.len()).filter(|&i| self.buffers[i].sequence > 0).collect();
+        order.sort_by_key(|&i| (self.buffers[i].epoch, self.buffers[i].sequence));
+        order
+    }
+
+    fn mark_gaps(&mut self) {
+        for pair in self.by_sequence().windows(2) {
+            let before = self.buffers[pair[0]];
+            self.buffers[pair[1]].after_loss |= missing_between(&before, &self.buffers[pair[1]]) > 0;
+        }
+    }
+
+    /// How many sequence numbers between the first and the last one are missing: buffers that were lost or overwritten.
+    pub fn missing_buffers(&self) -> u64 {
+        let order = self.by_sequence();
+        let missing = |pair: &[usize]| missing_between(&self.buffers[pair[0]], &self.buffers[pair[1]]);
+        order.windows(2).map(missing).fold(0, u64::saturating_add)
+    }
+}
+
+/// How many sequence numbers lie between two buffers that follow each other in sequence order.
+fn missing_between(before: &BufferRef, after: &BufferRef) -> u64 {
+    if before.epoch == after.epoch { after.sequence.abs_diff(before.sequence).saturating_sub(1) } else { 0 }
+}
+
+/// Whether the first buffers bear out what the logfile header says of the session's buffer size.
+///
+/// The header buffer has that size, except in merged recordings, where it is smaller; there the next buffer has it, or
+/// is compressed and so tells nothing. A damaged logfile header must not make all other buffers impossible.
+pub(crate) fn agrees(bytes: &[u8], first_size: u32, nominal: u32) -> bool {
+    let second = bytes.get(first_size as usize..).and_then(BufferHeader::read);
+    first_size == nominal
+        || second.is_none_or(|second| second.is_compressed() || second.buffer_size.get() == nominal)
+}
+
+/// Steps from buffer to buffer.
+struct Walk<'r> {
+    recording: &'r Recording,
+    nominal: Option<u32>,
+    position: usize,
+    damage: Vec<Damage>,
+}
+
+/// What to make of a header.
+enum Verdict {
+    /// The buffer has the size it says.
+    Whole,
+    /// The file ends inside it.
+    Truncated,
+    /// It is not what it says.
+    Wrong(DamageReason),
+}
+
+impl<'r> Walk<'r> {
+    /// The place and header of the next buffer; `None` at the end of the data.
+    fn next(&mut self) -> Option<(Range<usize>, &'r BufferHeader)> {
+        loop {
+            let start = self.position;
+            let left = self.recording.bytes().get(start..).filter(|left| !left.is_empty())?;
+            let Some(header) = BufferHeader::read(left) else {
+                // Up to 71 bytes that cannot be a header. Zeros are the unused end of a reserved file.
+                if left.iter().any(|&byte| byte != 0) {
+                    self.note_truncation(left.len(), left.len(), BUFFER_HEADER_SIZE);
+                }
+                return None;
+            };
+            let size = header.buffer_size.get() as usize;
+            let reason = match self.judge(header, left) {
+                Verdict::Whole => {
+                    self.position = start + size;
+                    return Some((start..self.position, header));
+                }
+                Verdict::Truncated => {
+                    // What there is of a compressed chunk cannot be told from damage.
+                    let skipped = if header.is_compressed() { left.len() } else { 0 };
+                    self.note_truncation(skipped, left.len(), size);
+                    self.position = start + left.len();
+                    return (skipped == 0).then_some((start..self.position, header));
+                }
+                Verdict::Wrong(reason) => reason,
+            };
+            // The unused end of a preallocated or unfinished file is no damage.
+            if left[..BUFFER_HEADER_SIZE].iter().all(|&byte| byte == 0) && left.iter().all(|&byte| byte == 0)
+            {
+                return None;
+            }
+            let next = resync::find(left, 1, self.nominal).unwrap_or(left.len());
+            self.position = start + next;
+            if start == 0 {
+                // The first record was read already, so the first buffer is one, whatever its size should be.
+                self.damage.push(Damage { offset: 0, skipped: 0, reason });
+                return Some((0..next, header));
+            }
+            self.damage.push(Damage { offset: start as u64, skipped: next as u64, reason });
+        }
+    }
+
+    fn note_truncation(&mut self, skipped: usize, found: usize, expected: usize) {
+        let reason = DamageReason::Truncated { found: found as u64, expected: expected as u64 };
+        self.damage.push(Damage { offset: self.position as u64, skipped: skipped as u64, reason });
+    }
+
+    /// Whether a header and its size can be believed. `left` starts at the header.
+    fn judge(&self, header: &BufferHeader, left: &[u8]) -> Verdict {
+        if let Some(what) = header.implausible(self.nominal) {
+            return Verdict::Wrong(DamageReason::Header(what));
+        }
+        let size = header.buffer_size.get();
+        let wrong = Verdict::Wrong(DamageReason::Size { size });
+        // The size of an uncompressed data buffer was checked against the session's already.
+        let is_header = header.buffer_type() == Some(BufferType::Header);
+        let certain = !header.is_compressed() && !is_header && self.nominal.is_some();
+        let Some(next) = left.get(size as usize..) else {
+            let found = !certain && resync::find(left, BUFFER_HEADER_SIZE, self.nominal).is_some();
+            return if found { wrong } else { Verdict::Truncated };
+        };
+        if is_header && self.nominal.is_some_and(|nominal| size > nominal) {
+            return wrong;
+        }
+        if certain || resync::continues(next, self.nominal) {
+            return Verdict::Whole;
+        }
+        // Either this size or the next header is wrong. A buffer inside the claimed extent, or a chunk that does not
+        // inflate, speak against the size.
+        let proven = resync::find(left, BUFFER_HEADER_SIZE, self.nominal)
+            .is_none_or(|found| found > size as usize)
+            && (!header.is_compressed() || self.recording.inflate(header, &left[..size as usize]).is_ok());
+        if proven { Verdict::Whole } else { wrong }
+    }
+}
