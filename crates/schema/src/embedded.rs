@@ -17,6 +17,9 @@ use crate::value::utf16_chars;
 /// How many fields an event may have, each use of a structure counted anew.
 const MAX_FIELDS: usize = 4096;
 
+/// How many fields of an event may have maps.
+const MAX_MAPPED_FIELDS: usize = 256;
+
 /// Where the array of properties starts, and how large each one is.
 const PROPERTIES: usize = 0x70;
 const PROPERTY_SIZE: usize = 24;
@@ -270,6 +273,9 @@ impl Fields<'_> {
             length => Length::Fixed(length),
         };
         if !is_struct && block.u32(property.map_at)? != 0 {
+            if self.map_names.len() >= MAX_MAPPED_FIELDS {
+                return Err(Error::Metadata { offset: property.map_at, expected: "fewer fields with maps" });
+            }
             self.map_names.push((self.fields.len(), block.name_at(property.map_at)?.into()));
         }
         self.places[index] = u16::try_from(self.fields.len()).ok();

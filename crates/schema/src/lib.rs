@@ -10,12 +10,14 @@
 mod decode;
 mod embedded;
 mod error;
+mod identity;
 pub mod kernel;
 mod manifest;
 mod model;
 mod naming;
 mod plan;
 mod render;
+mod store;
 mod tdh;
 #[cfg(test)]
 mod testing;
@@ -25,9 +27,11 @@ mod value;
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
 pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 pub use error::{Error, Expected};
+pub use identity::Identity;
 pub use manifest::{Manifest, ManifestChunks, ManifestEvent, is_manifest_chunk};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
 pub use plan::Plan;
 pub use render::{Rfc3339, render};
+pub use store::SchemaStore;
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;

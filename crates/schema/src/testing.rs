@@ -1,5 +1,7 @@
 //! What the tests of this crate share: payloads and schemas built by hand or at random, and decoded payloads as text.
 
+pub mod blocks;
+
 use proptest::prelude::*;
 use stackhound_etl::{FileTime, Guid, PointerSize, RawTime};
 

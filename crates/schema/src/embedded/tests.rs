@@ -2,87 +2,22 @@ use proptest::prelude::*;
 use stackhound_etl::PointerSize::{Eight, Four};
 
 use super::*;
+use crate::testing::blocks::{
+    CLASS, Head, MANIFEST, PROVIDER, Stored, event_info, map_info, structure, value,
+};
 use crate::testing::{decoded, hex, utf16, utf16z};
-
-const PROVIDER: Guid = Guid([7; 16]);
-const CLASS: Guid = Guid([9; 16]);
-
-/// One property as it is stored; names are put behind the array by [`block`].
-#[derive(Clone, Default)]
-struct Stored {
-    flags: u32,
-    name: &'static str,
-    map: &'static str,
-    types: (u16, u16),
-    count: u16,
-    length: u16,
-}
-
-fn value(name: &'static str, in_type: u16, out_type: u16) -> Stored {
-    // The high flag bits are set in real blocks, whatever the property.
-    Stored { flags: 0xf0, name, types: (in_type, out_type), count: 1, ..Stored::default() }
-}
-
-fn structure(name: &'static str, start: u16, members: u16) -> Stored {
-    Stored { flags: 0xf1, name, types: (start, members), count: 1, ..Stored::default() }
-}
-
-/// What stands in a block before the properties.
-struct Head {
-    source: u32,
-    task: &'static str,
-    opcode: &'static str,
-    message: &'static str,
-    top_level: u32,
-}
-
-const MANIFEST: Head = Head { source: 0, task: "Task ", opcode: "win:Start", message: "", top_level: 0 };
-
-fn block(head: &Head, properties: &[Stored]) -> Vec<u8> {
-    let mut block = Vec::new();
-    block.extend(PROVIDER.0);
-    block.extend(CLASS.0);
-    // Id 0x102, version 3, channel, level, opcode 6, task, keyword.
-    block.extend(hex("0201 03 10 04 06 0700 0000000000000080"));
-    block.extend(head.source.to_le_bytes());
-    let mut names = Vec::new();
-    let names_at = PROPERTIES + PROPERTY_SIZE * properties.len();
-    let mut name = |text: &str| {
-        let at = if text.is_empty() { 0 } else { names_at + names.len() };
-        names.extend(if text.is_empty() { Vec::new() } else { utf16z(text) });
-        u32::try_from(at).unwrap().to_le_bytes()
-    };
-    for text in ["Provider", "", "", "", head.task, head.opcode, head.message, "", "", "", "", ""] {
-        block.extend(name(text));
-    }
-    block.extend(u32::try_from(properties.len()).unwrap().to_le_bytes());
-    block.extend(head.top_level.to_le_bytes());
-    block.extend([0; 4]);
-    for property in properties {
-        block.extend(property.flags.to_le_bytes());
-        block.extend(name(property.name));
-        block.extend(property.types.0.to_le_bytes());
-        block.extend(property.types.1.to_le_bytes());
-        block.extend(name(property.map));
-        block.extend(property.count.to_le_bytes());
-        block.extend(property.length.to_le_bytes());
-        block.extend([0; 4]);
-    }
-    block.extend(names);
-    block
-}
 
 /// The payload, decoded along the properties, reads as `expected`.
 #[track_caller]
 fn check(top_level: u32, properties: &[Stored], payload: &[u8], expected: &str) {
-    let event = EmbeddedEvent::parse(&block(&Head { top_level, ..MANIFEST }, properties)).unwrap();
+    let event = EmbeddedEvent::parse(&event_info(&Head { top_level, ..MANIFEST }, properties)).unwrap();
     assert_eq!(decoded(&event.schema, payload, Eight), expected);
 }
 
 /// The event's name, given those of task and opcode.
 #[track_caller]
 fn check_name(source: u32, task: &'static str, opcode: &'static str, expected: &str) {
-    let event = EmbeddedEvent::parse(&block(&Head { source, task, opcode, ..MANIFEST }, &[])).unwrap();
+    let event = EmbeddedEvent::parse(&event_info(&Head { source, task, opcode, ..MANIFEST }, &[])).unwrap();
     assert_eq!(&*event.schema.event_name, expected);
 }
 
@@ -97,12 +32,12 @@ fn who_and_what() {
     check_name(1, "", "", "Opcode(6)");
 
     let head = Head { message: "Started %1.\r\n", ..MANIFEST };
-    let event = EmbeddedEvent::parse(&block(&head, &[])).unwrap();
+    let event = EmbeddedEvent::parse(&event_info(&head, &[])).unwrap();
     assert_eq!(event.identity, EmbeddedIdentity::Manifest { provider: PROVIDER, id: 0x102, version: 3 });
     assert_eq!(event.schema.provider, PROVIDER);
     assert_eq!(&*event.schema.provider_name, "Provider");
     assert_eq!(event.schema.message.as_deref(), Some("Started %1."));
-    let event = EmbeddedEvent::parse(&block(&Head { source: 1, ..MANIFEST }, &[])).unwrap();
+    let event = EmbeddedEvent::parse(&event_info(&Head { source: 1, ..MANIFEST }, &[])).unwrap();
     assert_eq!(event.identity, EmbeddedIdentity::Classic { class: CLASS, opcode: 6, version: 3 });
     assert_eq!(event.schema.message, None);
 }
@@ -195,7 +130,8 @@ fn structures_stand_where_they_are_used() {
 fn hostile_blocks_are_refused() {
     #[track_caller]
     fn refused(top_level: u32, properties: &[Stored], expected: &str) {
-        let error = EmbeddedEvent::parse(&block(&Head { top_level, ..MANIFEST }, properties)).unwrap_err();
+        let error =
+            EmbeddedEvent::parse(&event_info(&Head { top_level, ..MANIFEST }, properties)).unwrap_err();
         assert!(error.to_string().ends_with(expected), "{error}");
     }
     refused(1, &[structure("s", 0, 1)], "expected less deeply nested structures");
@@ -219,32 +155,13 @@ fn hostile_blocks_are_refused() {
     properties.extend(vec![value("v", 4, 0); 40]);
     refused(40, &properties, "expected fewer fields");
 
-    let good = block(&Head { top_level: 1, ..MANIFEST }, &[value("v", 4, 0)]);
+    refused(257, &vec![Stored { map: "M", ..value("v", 4, 0) }; 257], "expected fewer fields with maps");
+
+    let good = event_info(&Head { top_level: 1, ..MANIFEST }, &[value("v", 4, 0)]);
     for length in 0..good.len() - utf16z("Taskwin:Start").len() {
         let _ = EmbeddedEvent::parse(&good[..length]);
     }
     assert!(EmbeddedEvent::parse(&good[..PROPERTIES]).is_err());
-}
-
-fn map_block(flag: u32, count: u32, entries: &[(u32, &str)]) -> Vec<u8> {
-    let mut names = Vec::new();
-    let names_at = 16 + 8 * entries.len();
-    let mut name = |text: &str| {
-        let at = names_at + names.len();
-        names.extend(utf16z(text));
-        u32::try_from(at).unwrap().to_le_bytes()
-    };
-    let mut block = PROVIDER.0.to_vec();
-    block.extend(name("TypeMap"));
-    for number in [flag, count, 0] {
-        block.extend(number.to_le_bytes());
-    }
-    for (number, text) in entries {
-        block.extend(name(text));
-        block.extend(number.to_le_bytes());
-    }
-    block.extend(names);
-    block
 }
 
 #[test]
@@ -254,19 +171,19 @@ fn maps() {
     for (flag, kind) in
         [(1, MapKind::Values), (2, MapKind::Bits), (8, MapKind::Values), (0x10, MapKind::Bits)]
     {
-        let (provider, map) = parse_map(&map_block(flag, 2, &entries)).unwrap();
+        let (provider, map) = parse_map(&map_info(flag, 2, &entries)).unwrap();
         assert_eq!(provider, PROVIDER);
         assert_eq!(map, Map { name: "TypeMap".into(), kind, entries: expected.clone() });
     }
-    assert_eq!(parse_map(&map_block(4, 2, &entries)).unwrap().1.entries, []);
-    assert!(parse_map(&map_block(1, u32::MAX, &entries)).is_err());
+    assert_eq!(parse_map(&map_info(4, 2, &entries)).unwrap().1.entries, []);
+    assert!(parse_map(&map_info(1, u32::MAX, &entries)).is_err());
     assert!(parse_map(&[0; 20]).is_err());
 }
 
 #[test]
 fn fields_keep_the_names_of_their_maps() {
     let properties = [structure("s", 1, 1), Stored { map: "TypeMap ", ..value("v", 8, 0) }];
-    let event = EmbeddedEvent::parse(&block(&Head { top_level: 1, ..MANIFEST }, &properties)).unwrap();
+    let event = EmbeddedEvent::parse(&event_info(&Head { top_level: 1, ..MANIFEST }, &properties)).unwrap();
     assert_eq!(event.map_names, [(1, "TypeMap".into())]);
 }
 
@@ -276,7 +193,7 @@ proptest! {
         changes in prop::collection::vec((0_usize..400, any::<u8>()), 0..8),
         payload in prop::collection::vec(any::<u8>(), 0..64),
     ) {
-        let mut block = block(
+        let mut block = event_info(
             &Head { top_level: 3, ..MANIFEST },
             &[
                 value("n", 6, 0),

@@ -2,23 +2,13 @@ use proptest::prelude::*;
 use stackhound_etl::PointerSize::Eight;
 
 use super::*;
+use crate::testing::blocks::{event_metadata, field};
 use crate::testing::{Shape, Writer, debug, decoded, flatten, hex, pointer_sizes, shapes, utf16z};
-
-/// A block with its size, the tags 0 and a name.
-fn block(name: &str, fields: &[u8]) -> Vec<u8> {
-    let rest = [&[0], name.as_bytes(), &[0], fields].concat();
-    [&u16::try_from(rest.len() + 2).unwrap().to_le_bytes()[..], &rest].concat()
-}
-
-/// A field descriptor: name, then in-type and so on as hexadecimal digits.
-fn field(name: &str, descriptor: &str) -> Vec<u8> {
-    [name.as_bytes(), &[0], &hex(descriptor)].concat()
-}
 
 /// The payload, decoded along the descriptors, reads as `expected`.
 #[track_caller]
 fn check(fields: &[Vec<u8>], payload: &[u8], expected: &str) {
-    let item = block("E", &fields.concat());
+    let item = event_metadata("E", &fields.concat());
     let metadata = EventMetadata::parse(&item).unwrap();
     let schema = metadata.schema(Guid::ZERO, "P", 0).unwrap();
     assert_eq!(decoded(&schema, payload, Eight), expected);
@@ -122,7 +112,7 @@ fn damaged_metadata_is_refused() {
         ("6100 24 01", "metadata offset 0x8: expected a u16"),
         ("6100 60 0300 aabb", "metadata offset 0xa: expected the type information of a custom field"),
     ] {
-        let item = block("E", &hex(descriptor));
+        let item = event_metadata("E", &hex(descriptor));
         let error = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, "", 0).unwrap_err();
         assert_eq!(error.to_string(), expected, "{descriptor}");
     }
@@ -215,7 +205,7 @@ proptest! {
     fn what_is_described_and_written_is_read(shapes in shapes(), seed: u64, pointer in pointer_sizes()) {
         let mut fields = Vec::new();
         descriptors(&shapes, &mut 0, &mut fields);
-        let item = block("Event", &fields);
+        let item = event_metadata("Event", &fields);
         let schema = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, "P", 0).unwrap();
         let mut expected = Vec::new();
         flatten(&shapes, &mut expected);

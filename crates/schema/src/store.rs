@@ -1,0 +1,232 @@
+//! All descriptions of events that are known, and which of them is for which event.
+//!
+//! Descriptions are learned from a recording: all of it first, since merged recordings have theirs at the end, or as
+//! they come in a live stream. A look-up costs one hash of a key of fixed size, or for TraceLogging of the metadata.
+//! What is not found is remembered as well, until something new is learned. Everything that recordings can make grow
+//! has a limit.
+
+mod answers;
+mod learned;
+mod self_described;
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::HashSet;
+use stackhound_etl::{Guid, Pid, Tid};
+
+use crate::embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::manifest::{Manifest, ManifestChunks, is_manifest_chunk};
+use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
+use crate::plan::Plan;
+use answers::Answers;
+use learned::Learned;
+use self_described::SelfDescribed;
+
+/// The class of the events in which merged recordings carry descriptions.
+const EVENT_METADATA: Guid =
+    Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
+const EVENT_INFO: u8 = 32;
+const EVENT_MAP_INFO: u8 = 33;
+
+/// How many different manifests may be read.
+const MAX_MANIFESTS: usize = 1 << 16;
+
+/// Schemas by what events they are for.
+#[derive(Clone, Debug, Default)]
+pub struct SchemaStore {
+    learned: Learned,
+    answers: Answers,
+    self_described: SelfDescribed,
+    chunks: ManifestChunks,
+    /// Hashes of the manifests that have been read, since every process sends the same ones.
+    manifests: HashSet<u64>,
+    misses: u64,
+}
+
+/// What a description is found by, where events do not bring their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// The provider or class.
+    guid: Guid,
+    kind: Kind,
+    /// The id or opcode.
+    number: u16,
+    version: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Classic,
+    Manifest,
+    /// A manifest itself.
+    ManifestChunk,
+    /// A text without further description.
+    Text,
+}
+
+impl SchemaStore {
+    /// A store that knows only what is built in.
+    pub fn new() -> SchemaStore {
+        SchemaStore::default()
+    }
+
+    /// The description of an event, ready to decode with. `None` if there is none; the payload is then opaque.
+    ///
+    /// An event that describes itself is taken at its word. For others a description for exactly their id and version
+    /// is best. Where there is none, the next lower version serves: Windows raises versions without registering them
+    /// anew, and versions only append fields.
+    pub fn lookup(&mut self, identity: &Identity<'_>) -> Option<&Arc<Plan>> {
+        let plan = match *identity {
+            Identity::TraceLogging { provider, metadata, traits, opcode } => {
+                let name = self.learned.provider_name(provider);
+                self.self_described.lookup(provider, name, metadata, traits, opcode)
+            }
+            _ => match Key::of(identity) {
+                Some(key) => self.answers.get(key, || answer(&self.learned, key)),
+                None => None,
+            },
+        };
+        self.misses += u64::from(plan.is_none());
+        plan
+    }
+
+    /// How many look-ups found nothing.
+    pub fn misses(&self) -> u64 {
+        self.misses
+    }
+
+    /// How many descriptions were not learned because there were too many, or because parts of them were missing.
+    pub fn refused(&self) -> u64 {
+        self.learned.refused() + self.chunks.dropped()
+    }
+
+    /// The name of a provider, as far as learned descriptions tell it.
+    pub fn provider_name(&self, provider: Guid) -> Option<&str> {
+        self.learned.provider_name(provider)
+    }
+
+    /// Takes what an event tells about others: embedded descriptions and manifests. Gives whether the event was one of
+    /// these; cheap for all others.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the event carries a description that cannot be read.
+    pub fn learn(
+        &mut self,
+        identity: &Identity<'_>,
+        pid: Pid,
+        tid: Tid,
+        payload: &[u8],
+    ) -> Result<bool, Error> {
+        match *identity {
+            Identity::Classic { class: EVENT_METADATA, opcode: EVENT_INFO, .. } => {
+                let EmbeddedEvent { identity, schema, map_names } = EmbeddedEvent::parse(payload)?;
+                self.learned.add(Key::of_embedded(identity), schema, map_names);
+            }
+            Identity::Classic { class: EVENT_METADATA, opcode: EVENT_MAP_INFO, .. } => {
+                let (provider, map) = parse_map(payload)?;
+                self.learned.add_map(provider, map);
+            }
+            Identity::Manifest { provider, id, opcode, task, .. } if is_manifest_chunk(id, task, opcode) => {
+                if let Some(xml) = self.chunks.push(provider, pid, tid, payload)? {
+                    self.learn_manifest(&xml)?;
+                }
+            }
+            _ => return Ok(false),
+        }
+        self.answers.forget();
+        Ok(true)
+    }
+
+    /// Takes a whole manifest.
+    ///
+    /// # Errors
+    /// As [`Manifest::parse`].
+    pub fn learn_manifest(&mut self, xml: &[u8]) -> Result<(), Error> {
+        let hash = self.manifests.hasher().hash_one(xml);
+        if self.manifests.len() >= MAX_MANIFESTS || !self.manifests.insert(hash) {
+            return Ok(());
+        }
+        let manifest = Manifest::parse(xml)?;
+        self.learned.add_provider(manifest.provider, &manifest.name);
+        for event in manifest.events {
+            let (id, version) = (event.id, event.version);
+            let key = Key { guid: manifest.provider, kind: Kind::Manifest, number: id, version };
+            self.learned.add(key, event.schema, Vec::new());
+        }
+        self.answers.forget();
+        Ok(())
+    }
+}
+
+impl Key {
+    fn of(identity: &Identity<'_>) -> Option<Key> {
+        Some(match *identity {
+            Identity::Classic { class, opcode, version } => {
+                Key { guid: class, kind: Kind::Classic, number: opcode.into(), version }
+            }
+            Identity::Manifest { provider, id, opcode, task, .. } if is_manifest_chunk(id, task, opcode) => {
+                Key { guid: provider, kind: Kind::ManifestChunk, number: 0, version: 0 }
+            }
+            Identity::Manifest { provider, id, version, .. } => {
+                Key { guid: provider, kind: Kind::Manifest, number: id, version }
+            }
+            Identity::Text { provider } => Key { guid: provider, kind: Kind::Text, number: 0, version: 0 },
+            Identity::Kernel { .. } | Identity::TraceLogging { .. } | Identity::Message { .. } => {
+                return None;
+            }
+        })
+    }
+
+    fn of_embedded(identity: EmbeddedIdentity) -> Key {
+        match identity {
+            EmbeddedIdentity::Manifest { provider, id, version } => {
+                Key { guid: provider, kind: Kind::Manifest, number: id, version }
+            }
+            EmbeddedIdentity::Classic { class, opcode, version } => {
+                Key { guid: class, kind: Kind::Classic, number: opcode.into(), version }
+            }
+        }
+    }
+}
+
+/// Finds the best description.
+fn answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
+    let described = |event_name: &str, fields| {
+        let schema = Schema {
+            source: SchemaSource::BuiltIn,
+            provider: key.guid,
+            provider_name: learned.provider_name(key.guid).unwrap_or_default().into(),
+            event_name: event_name.into(),
+            message: None,
+            fields,
+        };
+        Some(Arc::new(Plan::new(Arc::new(schema))))
+    };
+    match key.kind {
+        Kind::Classic | Kind::Manifest => {
+            (0..=key.version).rev().find_map(|version| learned.get(&Key { version, ..key }).cloned())
+        }
+        Kind::ManifestChunk => described("ManifestData", manifest_chunk_fields()),
+        Kind::Text => described("EventWriteString", vec![Field::new("Message", InType::Utf16)]),
+    }
+}
+
+fn manifest_chunk_fields() -> Vec<Field> {
+    let manifest =
+        Field { out_type: OutType::Xml, length: Length::Rest, ..Field::new("Manifest", InType::Ansi) };
+    vec![
+        Field::new("Format", InType::U8),
+        Field::new("MajorVersion", InType::U8),
+        Field::new("MinorVersion", InType::U8),
+        Field::new("Magic", InType::U8),
+        Field::new("TotalChunks", InType::U16),
+        Field::new("ChunkNumber", InType::U16),
+        manifest,
+    ]
+}
+
+#[cfg(test)]
+mod tests;

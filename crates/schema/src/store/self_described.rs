@@ -1,0 +1,87 @@
+//! Descriptions that TraceLogging events bring with them, read once for all events with the same bytes.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use stackhound_etl::Guid;
+
+use crate::plan::Plan;
+use crate::tracelogging::{EventMetadata, ProviderTraits};
+
+/// How many bytes of metadata may be remembered. A schema takes up to about thirty times as much.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Plans by provider, opcode and metadata.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SelfDescribed {
+    index_of: HashMap<Box<[u8]>, usize>,
+    /// `None` for metadata that cannot be read.
+    plans: Vec<Option<Arc<Plan>>>,
+    /// How long all keys together are.
+    bytes: usize,
+    /// The key of the current look-up.
+    key: Vec<u8>,
+}
+
+impl SelfDescribed {
+    /// The description that the metadata makes. `name` is the provider's if its traits do not tell it.
+    pub fn lookup(
+        &mut self,
+        provider: Guid,
+        name: Option<&str>,
+        metadata: &[u8],
+        traits: Option<&[u8]>,
+        opcode: u8,
+    ) -> Option<&Arc<Plan>> {
+        self.key.clear();
+        self.key.extend(provider.0);
+        self.key.push(opcode);
+        self.key.extend(metadata);
+        let index = match self.index_of.get(&*self.key) {
+            Some(&index) => index,
+            None => {
+                if self.bytes + self.key.len() > MAX_BYTES {
+                    self.index_of.clear();
+                    self.plans.clear();
+                    self.bytes = 0;
+                }
+                self.bytes += self.key.len();
+                self.index_of.insert(self.key.as_slice().into(), self.plans.len());
+                self.plans.push(read(provider, name, metadata, traits, opcode));
+                self.plans.len() - 1
+            }
+        };
+        self.plans[index].as_ref()
+    }
+}
+
+fn read(
+    provider: Guid,
+    name: Option<&str>,
+    metadata: &[u8],
+    traits: Option<&[u8]>,
+    opcode: u8,
+) -> Option<Arc<Plan>> {
+    let traits = traits.and_then(|item| ProviderTraits::parse(item).ok());
+    let name = traits.map(|traits| traits.name()).or(name.map(Into::into)).unwrap_or_default();
+    let schema = EventMetadata::parse(metadata).and_then(|metadata| metadata.schema(provider, &name, opcode));
+    schema.ok().map(|schema| Arc::new(Plan::new(Arc::new(schema))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::blocks::event_metadata;
+
+    #[test]
+    fn the_amount_of_metadata_is_limited() {
+        let mut cache = SelfDescribed::default();
+        for number in 0..1000 {
+            let metadata = event_metadata(&format!("{number}{}", "x".repeat(10_000)), &[]);
+            assert!(cache.lookup(Guid::ZERO, None, &metadata, None, 0).is_some());
+            let held: usize = cache.index_of.keys().map(|key| key.len()).sum();
+            assert_eq!(held, cache.bytes);
+            assert!(held <= MAX_BYTES && cache.plans.len() == cache.index_of.len());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use stackhound_etl::PointerSize::Eight;
+
+use super::*;
+use crate::testing::blocks::{
+    CLASS, Head, MANIFEST, PROVIDER, Stored, event_info, event_metadata, field, map_info, value,
+};
+use crate::testing::{decoded, hex, utf16z};
+
+const EVENT_INFO_EVENT: Identity<'_> =
+    Identity::Classic { class: EVENT_METADATA, opcode: EVENT_INFO, version: 0 };
+const MAP_INFO_EVENT: Identity<'_> =
+    Identity::Classic { class: EVENT_METADATA, opcode: EVENT_MAP_INFO, version: 0 };
+
+fn manifest_event(provider: Guid, id: u16, version: u8) -> Identity<'static> {
+    Identity::Manifest { provider, id, version, opcode: 0, task: 0 }
+}
+
+fn learn(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) {
+    assert_eq!(store.learn(identity, Pid(4), Tid(8), payload), Ok(true));
+}
+
+/// What the store makes of a payload; `-` if it knows nothing.
+fn read(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) -> String {
+    match store.lookup(identity) {
+        Some(plan) => {
+            let schema = plan.schema();
+            let fields = decoded(schema, payload, Eight);
+            format!("{}:{} {}", schema.provider_name, schema.event_name, fields.trim_start())
+        }
+        None => "-".into(),
+    }
+}
+
+fn one_field(field: Stored) -> Vec<u8> {
+    event_info(&Head { top_level: 1, ..MANIFEST }, &[field])
+}
+
+fn manifest(provider: Guid, events: &str, templates: &str) -> Vec<u8> {
+    format!(
+        r#"<instrumentationManifest><provider name="Sender" guid="{{{provider}}}"><events>{events}</events>
+        <templates>{templates}</templates></provider></instrumentationManifest>"#
+    )
+    .into_bytes()
+}
+
+fn chunk(xml: &[u8]) -> Vec<u8> {
+    [&[1, 1, 0, 0x5b, 1, 0, 0, 0], xml].concat()
+}
+
+#[test]
+fn nothing_is_known_at_first() {
+    let mut store = SchemaStore::new();
+    for (identity, misses) in [
+        (manifest_event(PROVIDER, 1, 0), 1),
+        (manifest_event(PROVIDER, 1, 0), 2),
+        (Identity::Classic { class: CLASS, opcode: 6, version: 3 }, 3),
+        (Identity::Message { guid: CLASS, number: 10 }, 4),
+        (Identity::TraceLogging { provider: PROVIDER, metadata: &[7], traits: None, opcode: 0 }, 5),
+    ] {
+        assert_eq!(read(&mut store, &identity, &[1, 2]), "-");
+        assert_eq!(store.misses(), misses);
+    }
+    assert_eq!(store.learn(&manifest_event(PROVIDER, 1, 0), Pid(4), Tid(8), &[1]), Ok(false));
+    assert!(store.learn(&EVENT_INFO_EVENT, Pid(4), Tid(8), &[1]).is_err());
+}
+
+#[test]
+fn embedded_descriptions_with_their_maps() {
+    let colored = one_field(Stored { map: "TypeMap", ..value("v", 8, 0) });
+    let map = map_info(1, 1, &[(1, "One ")]);
+    for map_first in [true, false] {
+        let mut store = SchemaStore::new();
+        assert_eq!(read(&mut store, &manifest_event(PROVIDER, 0x102, 3), &[1, 0, 0, 0]), "-");
+        if map_first {
+            learn(&mut store, &MAP_INFO_EVENT, &map);
+        }
+        learn(&mut store, &EVENT_INFO_EVENT, &colored);
+        if !map_first {
+            let unnamed = read(&mut store, &manifest_event(PROVIDER, 0x102, 3), &[1, 0, 0, 0]);
+            assert_eq!(unnamed, "Provider:Task/Start v=1");
+            learn(&mut store, &MAP_INFO_EVENT, &map);
+        }
+        let named = read(&mut store, &manifest_event(PROVIDER, 0x102, 3), &[1, 0, 0, 0]);
+        assert_eq!(named, "Provider:Task/Start v=One");
+        assert_eq!(store.provider_name(PROVIDER), Some("Provider"));
+    }
+}
+
+#[test]
+fn classic_events_go_by_class_and_opcode() {
+    let mut store = SchemaStore::new();
+    let head = Head { source: 1, top_level: 1, opcode: "Begin", ..MANIFEST };
+    learn(&mut store, &EVENT_INFO_EVENT, &event_info(&head, &[value("v", 4, 0)]));
+    let event = |opcode, version| Identity::Classic { class: CLASS, opcode, version };
+    assert_eq!(read(&mut store, &event(6, 3), &[7]), "Provider:Task/Begin v=7");
+    assert_eq!(read(&mut store, &event(6, 9), &[7]), "Provider:Task/Begin v=7");
+    assert_eq!(read(&mut store, &event(6, 2), &[7]), "-");
+    assert_eq!(read(&mut store, &event(7, 3), &[7]), "-");
+}
+
+#[test]
+fn manifests_come_in_chunks() {
+    let mut store = SchemaStore::new();
+    let events = r#"<event value="1" version="0" task="Ping" template="T"/><event value="1" version="2" task="Pong"/>"#;
+    let template = r#"<template tid="T"><data name="n" inType="win:UInt8"/></template>"#;
+    let sender = Guid([3; 16]);
+    let announcement =
+        Identity::Manifest { provider: sender, id: 0xfffe, version: 1, opcode: 0xfe, task: 0xfffe };
+    let announced = chunk(&manifest(sender, events, template));
+    assert_eq!(
+        read(&mut store, &announcement, &announced[..8]),
+        ":ManifestData Format=1 MajorVersion=1 \
+        MinorVersion=0 Magic=91 TotalChunks=1 ChunkNumber=0 Manifest="
+    );
+    learn(&mut store, &announcement, &announced);
+    learn(&mut store, &announcement, &announced);
+    // The next lower version serves where the exact one is not known.
+    for (version, expected) in
+        [(0, "Sender:Ping n=5"), (1, "Sender:Ping n=5"), (2, "Sender:Pong +1"), (9, "Sender:Pong +1")]
+    {
+        assert_eq!(read(&mut store, &manifest_event(sender, 1, version), &[5]), expected);
+    }
+    assert_eq!(read(&mut store, &manifest_event(sender, 2, 0), &[5]), "-");
+    assert!(read(&mut store, &announcement, &[]).starts_with("Sender:ManifestData"));
+
+    // A newer manifest may add fields without a new version; an older one that comes later changes nothing.
+    let more = r#"<template tid="T"><data name="n" inType="win:UInt8"/><data name="m" inType="win:UInt8"/></template>"#;
+    for xml in [manifest(sender, events, more), manifest(sender, &format!("{events} "), template)] {
+        store.learn_manifest(&xml).unwrap();
+        assert_eq!(read(&mut store, &manifest_event(sender, 1, 0), &[5, 6]), "Sender:Ping n=5 m=6");
+    }
+}
+
+#[test]
+fn embedded_descriptions_are_better_than_manifests() {
+    let events = r#"<event value="258" version="3" task="Manifest" template="T"/>"#;
+    let templates = r#"<template tid="T"><data name="a" inType="win:UInt8"/><data name="b" inType="win:UInt8"/></template>"#;
+    let xml = manifest(PROVIDER, events, templates);
+    for manifest_first in [true, false] {
+        let mut store = SchemaStore::new();
+        if manifest_first {
+            store.learn_manifest(&xml).unwrap();
+        }
+        learn(&mut store, &EVENT_INFO_EVENT, &one_field(value("v", 4, 0)));
+        store.learn_manifest(&xml).unwrap();
+        assert!(read(&mut store, &manifest_event(PROVIDER, 258, 3), &[1]).ends_with("Task/Start v=1"));
+    }
+}
+
+#[test]
+fn tracelogging_events_describe_themselves() {
+    let mut store = SchemaStore::new();
+    let metadata = event_metadata("Event", &field("v", "04"));
+    let traits = hex("0700 4c6f6700 00");
+    let event =
+        |opcode, traits| Identity::TraceLogging { provider: PROVIDER, metadata: &metadata, traits, opcode };
+    assert_eq!(read(&mut store, &event(0, Some(&traits)), &[7]), "Log:Event v=7");
+    assert_eq!(read(&mut store, &event(1, Some(&traits)), &[7]), "Log:Event/Start v=7");
+    // Known bytes are not read again.
+    let first = Arc::as_ptr(store.lookup(&event(0, Some(&traits))).unwrap());
+    assert_eq!(Arc::as_ptr(store.lookup(&event(0, Some(&traits))).unwrap()), first);
+    let other = Identity::TraceLogging { provider: CLASS, metadata: &metadata, traits: None, opcode: 0 };
+    assert_eq!(read(&mut store, &other, &[7]), ":Event v=7");
+    assert_eq!(store.misses(), 0);
+}
+
+#[test]
+fn texts_need_no_description() {
+    let mut store = SchemaStore::new();
+    let event = Identity::Text { provider: PROVIDER };
+    assert_eq!(read(&mut store, &event, &utf16z("hello")), ":EventWriteString Message=hello");
+}
