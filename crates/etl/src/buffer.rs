@@ -11,6 +11,14 @@ pub const BUFFER_HEADER_SIZE: usize = 0x48;
 /// No buffer may be larger than this, whatever its header claims. Windows allows 16 MiB.
 pub const BUFFER_SIZE_MAX: u32 = 64 << 20;
 
+/// A compressed buffer inflates to at most this many bytes, and [`INFLATION_MAX`] more for each byte it has.
+///
+/// Real buffers inflate about fivefold; without a bound, a small file could demand any amount of memory and time.
+const INFLATED_ALLOWANCE: u64 = 64 << 10;
+
+/// See [`INFLATED_ALLOWANCE`].
+const INFLATION_MAX: u64 = 1024;
+
 /// A buffer header as it stands on disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -191,6 +199,9 @@ impl BufferHeader {
             let saved = self.saved_offset.get();
             if !(BUFFER_HEADER_SIZE as u32..=BUFFER_SIZE_MAX).contains(&saved) {
                 return Some("impossible inflated size");
+            }
+            if u64::from(saved) > INFLATED_ALLOWANCE + u64::from(size) * INFLATION_MAX {
+                return Some("inflated size out of proportion");
             }
         } else if nominal.is_some_and(|nominal| nominal != size) {
             return Some("buffer size differs from the session's");

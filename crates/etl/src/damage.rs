@@ -37,6 +37,9 @@ pub enum DamageReason {
     /// The buffer's content does not decompress.
     #[error("{0}")]
     Inflate(DecompressError),
+    /// Compressed buffers of so many processors that reading them in order would take more than 1 GiB of memory.
+    #[error("too many streams of compressed buffers")]
+    TooManyStreams,
     /// A record that cannot be; the rest of its buffer is given up.
     #[error("{0}; the rest of the buffer is skipped")]
     Record(RecordError),

@@ -4,6 +4,7 @@
 //! does not lead to another one, the walk searches for the next buffer and notes what it stepped over. The rules are
 //! described in `docs/format/damage.md`.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
@@ -47,10 +48,15 @@ impl Index {
         let mut walk = Walk { recording, nominal: recording.nominal_size(), position: 0, damage: Vec::new() };
         let mut index = Index::default();
         let mut epoch = 0;
+        let mut inflated = Inflated::default();
         while let Some((place, header)) = walk.next() {
             let Some(buffer_type) = header.buffer_type() else { break };
             epoch += u32::from(buffer_type == BufferType::Header && place.start != 0);
-            if buffer_type.has_records() {
+            let compressed = header.is_compressed() && buffer_type != BufferType::Header;
+            if compressed && !inflated.fits(header) {
+                let reason = DamageReason::TooManyStreams;
+                walk.damage.push(Damage { offset: place.start as u64, skipped: place.len() as u64, reason });
+            } else if buffer_type.has_records() {
                 index.buffers.push(BufferRef {
                     offset: place.start as u64,
                     sequence: header.sequence_number.get(),
@@ -59,7 +65,7 @@ impl Index {
                     processor: header.processor(),
                     after_loss: header.flags().tells_of_loss(),
                     // Header buffers never are, whatever a damaged flag says.
-                    compressed: header.is_compressed() && buffer_type != BufferType::Header,
+                    compressed,
                 });
             } else {
                 index.other_buffers += 1;
@@ -114,6 +120,30 @@ pub(crate) fn agrees(bytes: &[u8], first_size: u32, nominal: u32) -> bool {
     let second = bytes.get(first_size as usize..).and_then(BufferHeader::read);
     first_size == nominal
         || second.is_none_or(|second| second.is_compressed() || second.buffer_size.get() == nominal)
+}
+
+/// What the streams' current buffers take when they are inflated: one of each is in memory at a time.
+#[derive(Default)]
+struct Inflated {
+    largest: BTreeMap<u16, usize>,
+    total: usize,
+}
+
+/// 1,024 processors with buffers of 1 MiB.
+const INFLATED_TOTAL_MAX: usize = 1 << 30;
+
+impl Inflated {
+    /// Counts a compressed buffer in, unless all streams together would then take too much.
+    fn fits(&mut self, header: &BufferHeader) -> bool {
+        let largest = self.largest.get(&header.processor()).copied().unwrap_or(0);
+        let growth = header.inflated_size().saturating_sub(largest);
+        if self.total + growth > INFLATED_TOTAL_MAX {
+            return false;
+        }
+        self.total += growth;
+        self.largest.insert(header.processor(), largest + growth);
+        true
+    }
 }
 
 /// Steps from buffer to buffer.
