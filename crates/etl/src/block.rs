@@ -22,19 +22,33 @@ pub struct Entry {
     pub tag: u16,
 }
 
-impl Entry {
-    fn new(record: &Record<'_>, offset: usize) -> Entry {
-        let kind = record.kind();
-        let bytes = record.bytes();
-        let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let tag = match kind {
-            kind if kind.has_hook() => word(6),
-            HeaderKind::Event32 | HeaderKind::Event64 => word(0x28),
-            HeaderKind::Message => word(4),
-            _ => u16::from(record.opcode()),
+/// Where the tag stands in each kind of record, and which bits of it count.
+const TAGS: [(u8, u16); HeaderKind::ALL.len()] = {
+    let mut tags = [(0, 0); HeaderKind::ALL.len()];
+    let mut index = 0;
+    while index < tags.len() {
+        let kind = HeaderKind::ALL[index];
+        tags[index] = match kind {
+            kind if kind.has_hook() => (6, 0xffff),
+            kind if kind.has_descriptor() => (0x28, 0xffff),
+            kind if kind.is_classic() => (4, 0xff),
+            HeaderKind::Message => (4, 0xffff),
+            _ => (0, 0),
         };
+        index += 1;
+    }
+    tags
+};
+
+impl Entry {
+    #[inline]
+    fn new(record: &Record<'_>, offset: usize) -> Entry {
+        let bytes = record.bytes();
+        // Without a branch: which kind comes next, nobody can predict.
+        let (at, mask) = TAGS[record.kind() as usize];
+        let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
         // Buffers have at most 64 MiB, so an eighth of an offset has 23 bits.
-        let place = (offset as u32 / 8) << 8 | kind as u32;
+        let place = (offset as u32 / 8) << 8 | record.kind() as u32;
         Entry { time: record.time(), place, size: bytes.len() as u16, tag }
     }
 

@@ -7,10 +7,13 @@ use crate::record::{HeaderKind, Record};
 /// A walk that looks for a few kinds only (names, rundown, metadata) skips the others at the cost of one bit test.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    hooks: Box<[u64; 1024]>,
-    classic: bool,
+    /// One bit a hook, then one a header kind for records without a hook.
+    bits: Box<[u64; WORDS]>,
     described: Described,
 }
+
+const HOOKS: usize = 1 << 16;
+const WORDS: usize = HOOKS / 64 + 1;
 
 /// Which events with a descriptor a [`Selection`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,45 +29,54 @@ pub enum Described {
 impl Selection {
     /// No records at all.
     pub fn none() -> Selection {
-        Selection { hooks: Box::new([0; 1024]), classic: false, described: Described::None }
+        Selection { bits: Box::new([0; WORDS]), described: Described::None }
     }
 
     /// Adds kernel events.
     pub fn hooks(mut self, hooks: impl IntoIterator<Item = u16>) -> Selection {
         for hook in hooks {
-            self.hooks[usize::from(hook) / 64] |= 1 << (hook % 64);
+            self.set(usize::from(hook), true);
         }
         self
     }
 
     /// Adds all classic events.
     pub fn classic(mut self) -> Selection {
-        self.classic = true;
+        for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()) {
+            self.set(HOOKS + kind as usize, true);
+        }
         self
     }
 
     /// Says which events with a descriptor belong to the set.
     pub fn described(mut self, described: Described) -> Selection {
+        for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()) {
+            self.set(HOOKS + kind as usize, described != Described::None);
+        }
         self.described = described;
         self
+    }
+
+    fn set(&mut self, bit: usize, on: bool) {
+        self.bits[bit / 64] = self.bits[bit / 64] & !(1 << (bit % 64)) | u64::from(on) << (bit % 64);
     }
 
     /// Whether a record belongs to the set. WPP messages and errors never do.
     #[inline]
     pub(crate) fn has(&self, record: &Record<'_>) -> bool {
-        let kind = record.kind();
-        if let Some(hook) = record.hook() {
-            self.hooks[usize::from(hook) / 64] >> (hook % 64) & 1 != 0
-        } else if kind.is_classic() {
-            self.classic
-        } else {
-            match (self.described, kind) {
-                (Described::All, HeaderKind::Event32 | HeaderKind::Event64) => true,
-                (Described::Id(id), HeaderKind::Event32 | HeaderKind::Event64) => {
-                    record.bytes()[0x28..0x2a] == id.to_le_bytes()
-                }
-                _ => false,
+        let (kind, bytes) = (record.kind(), record.bytes());
+        let hook = usize::from(u16::from_le_bytes([bytes[6], bytes[7]]));
+        let bit = if kind.has_hook() { hook } else { HOOKS + kind as usize };
+        self.bits[bit / 64] >> (bit % 64) & 1 != 0 && self.has_id(record)
+    }
+
+    #[inline]
+    fn has_id(&self, record: &Record<'_>) -> bool {
+        match self.described {
+            Described::Id(id) if record.kind().has_descriptor() => {
+                record.bytes()[0x28..0x2a] == id.to_le_bytes()
             }
+            _ => true,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::hash_map::RandomState;
 
 use hashbrown::{HashMap, HashSet};
 use stackhound_etl::record::ExtendedItem;
-use stackhound_etl::{Address, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_etl::{Address, Entry, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_trace::{Event, TimeBase, TraceTime};
 
 use crate::keys::{Key, KeyDefinitions};
@@ -44,10 +44,18 @@ impl Window {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     time: TraceTime,
+    entry: Entry,
     slot: Slot,
     index: u32,
     /// Index into `partials`, or `NOTHING`.
     partial: u32,
+}
+
+impl Held {
+    #[inline]
+    fn event<'s>(&self, shelf: &'s Shelf) -> Event<'s> {
+        Event::again(shelf.block(self.slot), self.entry, self.index, self.time)
+    }
 }
 
 const NOTHING: u32 = u32::MAX;
@@ -209,7 +217,7 @@ impl Correlator {
             partial = self.take_extended(event);
         }
         let slot = self.shelf.take(event.block());
-        self.queue.push_back(Held { time, slot, index: event.index(), partial });
+        self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
     }
 
     /// Says that no more events come: everything that is held back may go out.
@@ -234,7 +242,7 @@ impl Correlator {
         let (stack, state, stated) =
             if held.partial == NOTHING { self.without_parts(&held) } else { self.settle(&held) };
         self.stats.by_state[state as usize] += 1;
-        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let event = held.event(&self.shelf);
         Some(Delivered { event, stack, state, stated, table: &self.table })
     }
 
@@ -245,7 +253,7 @@ impl Correlator {
             return (None, StackState::None, None);
         }
         // Where a stack could have been lost, it counts only for kinds of events that have stacks at all.
-        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let event = held.event(&self.shelf);
         let lost = self.stats.by_owner.contains_key(&OwnerKind::of(&event));
         (None, if lost { StackState::Lost } else { StackState::None }, None)
     }
@@ -254,7 +262,7 @@ impl Correlator {
     #[cold]
     fn settle(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
         let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
-        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let event = held.event(&self.shelf);
         let unresolved = partial.unresolved();
         let keys_awaited: Vec<Key> = partial.awaited_keys().collect();
         self.stats.unresolved_keys += keys_awaited.len() as u64;
@@ -448,7 +456,7 @@ impl Correlator {
             if held.time != time {
                 continue;
             }
-            let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+            let event = held.event(&self.shelf);
             if event.source() != source || event.raw_time() != owner.time || !can_own(&event) {
                 continue;
             }
@@ -480,7 +488,7 @@ impl Correlator {
             self.queue[position].partial = self.new_partial();
         }
         let held = self.queue[position];
-        let event = Event::new(self.shelf.block(held.slot), held.index, held.time);
+        let event = held.event(&self.shelf);
         *self.stats.by_owner.entry(OwnerKind::of(&event)).or_default() += 1;
         let partial = &mut self.partials[held.partial as usize];
         partial.from_records = true;

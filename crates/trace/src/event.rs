@@ -29,6 +29,13 @@ impl<'b> Event<'b> {
         Event { block, entry: block.entries()[index as usize], index, time }
     }
 
+    /// The event that was seen before with this entry and index; reads nothing of the block.
+    #[inline]
+    pub fn again(block: &'b Arc<Block>, entry: Entry, index: u32, time: TraceTime) -> Event<'b> {
+        debug_assert_eq!(block.entries()[index as usize], entry);
+        Event { block, entry, index, time }
+    }
+
     /// The block that holds the event's bytes.
     #[inline]
     pub fn block(&self) -> &'b Arc<Block> {
