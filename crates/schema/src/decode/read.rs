@@ -151,13 +151,26 @@ impl<'a> Cursor<'a> {
 
     fn wbem_sid(&mut self) -> Result<Value<'a>, Expected> {
         let first: [u8; 4] = *self.rest().first_chunk().ok_or(Expected::Bytes(4))?;
-        if first == [0; 4] {
+        // A pointer and a pointer-sized attributes field, neither of which means anything outside its process.
+        let token = 2 * self.pointer.bytes();
+        if first == [0; 4] && !self.sid_behind_zeros(token) {
             self.offset += 4;
             return Ok(Value::Null);
         }
-        // A pointer and a pointer-sized attributes field, neither of which means anything outside its process.
-        self.take(2 * self.pointer.bytes())?;
+        self.take(token)?;
         self.sid().map(Value::Sid)
+    }
+
+    /// Whether a security identifier stands behind so many zeros, for writers that have no pointer to leave behind.
+    /// Without an identifier, a text or the end of the payload stands there.
+    fn sid_behind_zeros(&self, zeros: usize) -> bool {
+        let rest = self.rest();
+        let Some((token, [1, sub_authorities @ 1..=MAX_SUB_AUTHORITIES, sid @ ..])) =
+            rest.split_at_checked(zeros)
+        else {
+            return false;
+        };
+        token.iter().all(|&byte| byte == 0) && sid.len() >= 6 + 4 * usize::from(*sub_authorities)
     }
 }
 
