@@ -13,6 +13,16 @@ pub enum Error {
         /// What should have been there.
         expected: Expected,
     },
+    /// A payload does not hold the fixed part that every event of its class has.
+    #[error("{class} payload at offset {offset:#x}: expected {expected}")]
+    Class {
+        /// The class or its part, by the name of its view.
+        class: &'static str,
+        /// Bytes from the start of the payload to where reading stopped.
+        offset: usize,
+        /// What should have been there.
+        expected: Expected,
+    },
     /// A description of events cannot be read.
     #[error("metadata offset {offset:#x}: expected {expected}")]
     Metadata {

@@ -6,13 +6,15 @@
 //! which readers of older layouts ignore.
 //!
 //! The layouts are tables in a notation of their own (`tables/*.txt`), read once; [`lookup`] gives them as
-//! [`Schema`]s.
+//! [`Schema`]s. [`view`] has a typed reader for each important class, written independently of the tables; a test
+//! compares the two on random bytes.
 //!
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
 mod layout;
 mod notation;
+pub mod view;
 
 use std::sync::Arc;
 

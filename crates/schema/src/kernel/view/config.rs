@@ -1,0 +1,207 @@
+//! The session and the machine: groups 0x00 and 0x0B.
+
+use stackhound_etl::{Address, Pid, PointerSize};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::read::{Reader, Word, pid};
+use super::text::Utf16;
+use crate::error::Error;
+
+/// Which events a system session selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMasks {
+    /// Eight times 32 switches.
+    pub masks: [u32; 8],
+    /// Counts the changes of kernel events between builds.
+    pub kernel_event_version: Option<u32>,
+}
+
+impl GroupMasks {
+    /// Reads the payload of Extension or EndExtension.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], _version: u8, _pointer: PointerSize) -> Result<GroupMasks, Error> {
+        let mut reader = Reader::new("GroupMasks", payload);
+        Ok(GroupMasks {
+            masks: reader.fixed::<[U32; 8]>()?.map(U32::get),
+            kernel_event_version: reader.optional::<U32>().map(|version| version.get()),
+        })
+    }
+}
+
+/// Processors, memory and names of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuConfig<'a> {
+    /// Nominal clock.
+    pub mhz: u32,
+    /// How many logical processors.
+    pub number_of_processors: u32,
+    /// In units of 1 MiB.
+    pub mem_size: u32,
+    /// Bytes.
+    pub page_size: u32,
+    /// Bytes.
+    pub allocation_granularity: u32,
+    /// The machine's name.
+    pub computer_name: Utf16<'a>,
+    /// Its domain; empty if it has none.
+    pub domain_name: Utf16<'a>,
+    /// A bit for each processor that shares its core.
+    pub hyper_threading_flag: u64,
+    /// From version 3 on.
+    pub detail: Option<CpuDetail>,
+}
+
+/// What version 3 adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuDetail {
+    /// The end of the user half of address spaces.
+    pub highest_user_address: Address,
+    /// 0 x86, 5 ARM, 9 x64, 12 ARM64.
+    pub processor_architecture: u16,
+    /// The processor's family.
+    pub processor_level: u16,
+    /// Model and stepping.
+    pub processor_revision: u16,
+    /// Sources disagree on which of the two flags comes first; both were 1 wherever they were seen.
+    pub pae_enabled: u8,
+    /// Pages can be protected from execution.
+    pub nx_enabled: u8,
+    /// MHz.
+    pub memory_speed: u32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedCpu {
+    mhz: U32,
+    number_of_processors: U32,
+    mem_size: U32,
+    page_size: U32,
+    allocation_granularity: U32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedCpuDetail<P> {
+    highest_user_address: P,
+    processor_architecture: U16,
+    processor_level: U16,
+    processor_revision: U16,
+    pae_enabled: u8,
+    nx_enabled: u8,
+    memory_speed: U32,
+}
+
+impl<'a> CpuConfig<'a> {
+    /// Reads the payload of CPU.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], version: u8, pointer: PointerSize) -> Result<CpuConfig<'a>, Error> {
+        match pointer {
+            PointerSize::Four => CpuConfig::with::<U32>(payload, version),
+            PointerSize::Eight => CpuConfig::with::<U64>(payload, version),
+        }
+    }
+
+    fn with<P: Word>(payload: &'a [u8], version: u8) -> Result<CpuConfig<'a>, Error> {
+        let mut reader = Reader::new("CpuConfig", payload);
+        let fixed = reader.fixed::<FixedCpu>()?;
+        let computer_name = reader.padded_utf16(256)?;
+        let domain_name = reader.padded_utf16(if version >= 2 { 134 } else { 132 })?;
+        // The shorter name leaves a gap before a number of eight bytes.
+        if version < 2 && size_of::<P>() == 8 {
+            reader.skip(4)?;
+        }
+        let hyper_threading_flag = reader.fixed::<P>()?.value();
+        let mut detail = None;
+        if version >= 3 {
+            let fixed = reader.fixed::<FixedCpuDetail<P>>()?;
+            detail = Some(CpuDetail {
+                highest_user_address: fixed.highest_user_address.address(),
+                processor_architecture: fixed.processor_architecture.get(),
+                processor_level: fixed.processor_level.get(),
+                processor_revision: fixed.processor_revision.get(),
+                pae_enabled: fixed.pae_enabled,
+                nx_enabled: fixed.nx_enabled,
+                memory_speed: fixed.memory_speed.get(),
+            });
+        }
+        Ok(CpuConfig {
+            mhz: fixed.mhz.get(),
+            number_of_processors: fixed.number_of_processors.get(),
+            mem_size: fixed.mem_size.get(),
+            page_size: fixed.page_size.get(),
+            allocation_granularity: fixed.allocation_granularity.get(),
+            computer_name,
+            domain_name,
+            hyper_threading_flag,
+            detail,
+        })
+    }
+}
+
+/// A service that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service<'a> {
+    /// The process that it runs in.
+    pub process_id: Pid,
+    /// From version 2 on.
+    pub service_state: Option<u32>,
+    /// Threads that work for the service carry the same tag. From version 2 on.
+    pub sub_process_tag: Option<u32>,
+    /// The short name.
+    pub service_name: Utf16<'a>,
+    /// The name for people.
+    pub display_name: Utf16<'a>,
+    /// The file that it runs from.
+    pub process_name: Utf16<'a>,
+    /// From version 3 on.
+    pub load_order_group: Option<Utf16<'a>>,
+    /// From version 3 on.
+    pub svchost_group: Option<Utf16<'a>>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedService {
+    process_id: U32,
+    service_state: U32,
+    sub_process_tag: U32,
+}
+
+impl<'a> Service<'a> {
+    /// Reads the payload of Services.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], version: u8, _pointer: PointerSize) -> Result<Service<'a>, Error> {
+        let mut reader = Reader::new("Service", payload);
+        if version < 2 {
+            return Ok(Service {
+                service_name: reader.padded_utf16(34)?,
+                display_name: reader.padded_utf16(256)?,
+                process_name: reader.padded_utf16(34)?,
+                process_id: pid(*reader.fixed()?),
+                service_state: None,
+                sub_process_tag: None,
+                load_order_group: None,
+                svchost_group: None,
+            });
+        }
+        let fixed = reader.fixed::<FixedService>()?;
+        Ok(Service {
+            process_id: pid(fixed.process_id),
+            service_state: Some(fixed.service_state.get()),
+            sub_process_tag: Some(fixed.sub_process_tag.get()),
+            service_name: reader.utf16().unwrap_or_default(),
+            display_name: reader.utf16().unwrap_or_default(),
+            process_name: reader.utf16().unwrap_or_default(),
+            load_order_group: if version >= 3 { reader.utf16() } else { None },
+            svchost_group: if version >= 3 { reader.utf16() } else { None },
+        })
+    }
+}

@@ -1,0 +1,497 @@
+//! File names, file operations and mapped views: group 0x04.
+//!
+//! Operations name a file twice: the file object belongs to one open, the file key to the file as long as anybody has
+//! it open. Version 2 gives the thread pointer-sized and before the objects; version 3 gives it behind them.
+
+use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use zerocopy::byteorder::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::read::{Reader, Word, pid, tid};
+use super::text::Utf16;
+use crate::error::Error;
+
+/// Thread ids have 32 bits, whatever room they are given.
+fn wide_tid<P: Word>(id: P) -> Tid {
+    Tid(id.value() as u32)
+}
+
+/// A file key and the name that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileName<'a> {
+    /// The file key, although Windows calls it file object.
+    pub file_object: Address,
+    /// An NT path.
+    pub file_name: Utf16<'a>,
+}
+
+impl<'a> FileName<'a> {
+    /// Reads the payload of Name, FileCreate, FileDelete or FileRundown.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], _version: u8, pointer: PointerSize) -> Result<FileName<'a>, Error> {
+        let mut reader = Reader::new("FileName", payload);
+        let file_object = match pointer {
+            PointerSize::Four => reader.fixed::<U32>()?.address(),
+            PointerSize::Eight => reader.fixed::<U64>()?.address(),
+        };
+        Ok(FileName { file_object, file_name: reader.utf16().unwrap_or_default() })
+    }
+}
+
+/// A file is opened or created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCreate<'a> {
+    /// The request; the end of the operation has the same.
+    pub irp: Address,
+    /// The new file object.
+    pub file_object: Address,
+    /// Who wants it.
+    pub thread_id: Tid,
+    /// The lower 24 bits are options, see the map `CreateOptions`; the upper 8 bits are the disposition.
+    pub create_options: u32,
+    /// See the map `FileAttributes`.
+    pub file_attributes: u32,
+    /// 1 read, 2 write, 4 delete.
+    pub share_access: u32,
+    /// As given by the caller; may be relative, or empty for files that are opened by their id.
+    pub open_path: Utf16<'a>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedCreateV2<P> {
+    irp: P,
+    thread_id: P,
+    file_object: P,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedCreateV3<P> {
+    irp: P,
+    file_object: P,
+    thread_id: U32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedOptions {
+    create_options: U32,
+    file_attributes: U32,
+    share_access: U32,
+}
+
+impl<'a> FileCreate<'a> {
+    /// Reads the payload of Create or CreateNew.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], version: u8, pointer: PointerSize) -> Result<FileCreate<'a>, Error> {
+        match pointer {
+            PointerSize::Four => FileCreate::with::<U32>(payload, version),
+            PointerSize::Eight => FileCreate::with::<U64>(payload, version),
+        }
+    }
+
+    fn with<P: Word>(payload: &'a [u8], version: u8) -> Result<FileCreate<'a>, Error> {
+        let mut reader = Reader::new("FileCreate", payload);
+        let (irp, file_object, thread_id) = if version >= 3 {
+            let fixed = reader.fixed::<FixedCreateV3<P>>()?;
+            (fixed.irp, fixed.file_object, tid(fixed.thread_id))
+        } else {
+            let fixed = reader.fixed::<FixedCreateV2<P>>()?;
+            (fixed.irp, fixed.file_object, wide_tid(fixed.thread_id))
+        };
+        let options = reader.fixed::<FixedOptions>()?;
+        Ok(FileCreate {
+            irp: irp.address(),
+            file_object: file_object.address(),
+            thread_id,
+            create_options: options.create_options.get(),
+            file_attributes: options.file_attributes.get(),
+            share_access: options.share_access.get(),
+            open_path: reader.utf16().unwrap_or_default(),
+        })
+    }
+
+    /// What to do about a file that exists or does not: 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite,
+    /// 5 overwrite or create.
+    pub fn disposition(&self) -> u8 {
+        (self.create_options >> 24) as u8
+    }
+}
+
+/// A file is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileReadWrite {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// The request.
+    pub irp: Address,
+    /// Which open of the file.
+    pub file_object: Address,
+    /// Which file.
+    pub file_key: Address,
+    /// Who wants it.
+    pub thread_id: Tid,
+    /// Bytes wanted.
+    pub io_size: u32,
+    /// See the map `IrpFlags`.
+    pub io_flags: u32,
+    /// Newer systems only; 1 the buffer is a list of pages.
+    pub extra_flags: Option<u32>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedSize {
+    io_size: U32,
+    io_flags: U32,
+}
+
+impl FileReadWrite {
+    /// Reads the payload of Read or Write.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<FileReadWrite, Error> {
+        let mut reader = Reader::new("FileReadWrite", payload);
+        let offset = reader.fixed::<U64>()?.get();
+        let FileOperation { irp, file_object, file_key, thread_id } =
+            FileOperation::read(&mut reader, version, pointer)?;
+        let fixed = reader.fixed::<FixedSize>()?;
+        Ok(FileReadWrite {
+            offset,
+            irp,
+            file_object,
+            file_key,
+            thread_id,
+            io_size: fixed.io_size.get(),
+            io_flags: fixed.io_flags.get(),
+            extra_flags: if version >= 3 { reader.optional::<U32>().map(|flags| flags.get()) } else { None },
+        })
+    }
+}
+
+/// An operation of which only the file is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOperation {
+    /// The request.
+    pub irp: Address,
+    /// Which open of the file.
+    pub file_object: Address,
+    /// Which file.
+    pub file_key: Address,
+    /// Who wants it.
+    pub thread_id: Tid,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedOperationV2<P> {
+    irp: P,
+    thread_id: P,
+    file_object: P,
+    file_key: P,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedOperationV3<P> {
+    irp: P,
+    file_object: P,
+    file_key: P,
+    thread_id: U32,
+}
+
+impl FileOperation {
+    /// Reads the payload of Cleanup, Close or Flush.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<FileOperation, Error> {
+        FileOperation::read(&mut Reader::new("FileOperation", payload), version, pointer)
+    }
+
+    fn read(reader: &mut Reader<'_>, version: u8, pointer: PointerSize) -> Result<FileOperation, Error> {
+        match (pointer, version) {
+            (PointerSize::Four, ..3) => FileOperation::v2::<U32>(reader),
+            (PointerSize::Four, _) => FileOperation::v3::<U32>(reader),
+            (PointerSize::Eight, ..3) => FileOperation::v2::<U64>(reader),
+            (PointerSize::Eight, _) => FileOperation::v3::<U64>(reader),
+        }
+    }
+
+    fn v2<P: Word>(reader: &mut Reader<'_>) -> Result<FileOperation, Error> {
+        let fixed = reader.fixed::<FixedOperationV2<P>>()?;
+        Ok(FileOperation {
+            irp: fixed.irp.address(),
+            file_object: fixed.file_object.address(),
+            file_key: fixed.file_key.address(),
+            thread_id: wide_tid(fixed.thread_id),
+        })
+    }
+
+    fn v3<P: Word>(reader: &mut Reader<'_>) -> Result<FileOperation, Error> {
+        let fixed = reader.fixed::<FixedOperationV3<P>>()?;
+        Ok(FileOperation {
+            irp: fixed.irp.address(),
+            file_object: fixed.file_object.address(),
+            file_key: fixed.file_key.address(),
+            thread_id: tid(fixed.thread_id),
+        })
+    }
+}
+
+/// Something about a file is asked or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInformation {
+    /// The request.
+    pub irp: Address,
+    /// Which open of the file.
+    pub file_object: Address,
+    /// Which file.
+    pub file_key: Address,
+    /// Depends on the class: a new size, whether to delete.
+    pub extra_info: u64,
+    /// Who wants it.
+    pub thread_id: Tid,
+    /// See the map `FileInformationClass`; for FSControl, the control code.
+    pub info_class: u32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedInformationV2<P> {
+    irp: P,
+    thread_id: P,
+    file_object: P,
+    file_key: P,
+    extra_info: P,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedInformationV3<P> {
+    irp: P,
+    file_object: P,
+    file_key: P,
+    extra_info: P,
+    thread_id: U32,
+}
+
+impl FileInformation {
+    /// Reads the payload of SetInfo, Delete, Rename, QueryInfo, FSControl, SetLink, QuerySecurity or QueryEA.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<FileInformation, Error> {
+        FileInformation::read(&mut Reader::new("FileInformation", payload), version, pointer)
+    }
+
+    fn read(reader: &mut Reader<'_>, version: u8, pointer: PointerSize) -> Result<FileInformation, Error> {
+        match pointer {
+            PointerSize::Four => FileInformation::with::<U32>(reader, version),
+            PointerSize::Eight => FileInformation::with::<U64>(reader, version),
+        }
+    }
+
+    fn with<P: Word>(reader: &mut Reader<'_>, version: u8) -> Result<FileInformation, Error> {
+        let (irp, file_object, file_key, extra_info, thread_id) = if version >= 3 {
+            let fixed = reader.fixed::<FixedInformationV3<P>>()?;
+            (fixed.irp, fixed.file_object, fixed.file_key, fixed.extra_info, tid(fixed.thread_id))
+        } else {
+            let fixed = reader.fixed::<FixedInformationV2<P>>()?;
+            (fixed.irp, fixed.file_object, fixed.file_key, fixed.extra_info, wide_tid(fixed.thread_id))
+        };
+        Ok(FileInformation {
+            irp: irp.address(),
+            file_object: file_object.address(),
+            file_key: file_key.address(),
+            extra_info: extra_info.value(),
+            thread_id,
+            info_class: reader.fixed::<U32>()?.get(),
+        })
+    }
+}
+
+/// An operation that is told with the path, in addition to the one that is told without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePath<'a> {
+    /// The operation.
+    pub information: FileInformation,
+    /// The path that is deleted, or the new one.
+    pub file_name: Utf16<'a>,
+}
+
+impl<'a> FilePath<'a> {
+    /// Reads the payload of DeletePath, RenamePath or SetLinkPath.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &'a [u8], _version: u8, pointer: PointerSize) -> Result<FilePath<'a>, Error> {
+        let mut reader = Reader::new("FilePath", payload);
+        let information = FileInformation::read(&mut reader, 3, pointer)?;
+        Ok(FilePath { information, file_name: reader.utf16().unwrap_or_default() })
+    }
+}
+
+/// A folder is searched or watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryEnumeration<'a> {
+    /// The folder and the thread.
+    pub operation: FileOperation,
+    /// Bytes of the caller's buffer.
+    pub length: u32,
+    /// See the map `FileInformationClass`.
+    pub info_class: u32,
+    /// Where to go on.
+    pub file_index: u32,
+    /// The pattern.
+    pub file_name: Utf16<'a>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedEnumeration {
+    length: U32,
+    info_class: U32,
+    file_index: U32,
+}
+
+impl<'a> DirectoryEnumeration<'a> {
+    /// Reads the payload of DirEnum or DirNotify.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(
+        payload: &'a [u8],
+        version: u8,
+        pointer: PointerSize,
+    ) -> Result<DirectoryEnumeration<'a>, Error> {
+        let mut reader = Reader::new("DirectoryEnumeration", payload);
+        let operation = FileOperation::read(&mut reader, version, pointer)?;
+        let fixed = reader.fixed::<FixedEnumeration>()?;
+        Ok(DirectoryEnumeration {
+            operation,
+            length: fixed.length.get(),
+            info_class: fixed.info_class.get(),
+            file_index: fixed.file_index.get(),
+            file_name: reader.utf16().unwrap_or_default(),
+        })
+    }
+}
+
+/// How an operation ended. Belongs to the most recent operation with the same request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationEnd {
+    /// The request.
+    pub irp: Address,
+    /// Bytes transferred, or what else the operation tells.
+    pub extra_info: u64,
+    /// An NTSTATUS.
+    pub nt_status: u32,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedEnd<P> {
+    irp: P,
+    extra_info: P,
+    nt_status: U32,
+}
+
+impl OperationEnd {
+    /// Reads the payload of OperationEnd.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], _version: u8, pointer: PointerSize) -> Result<OperationEnd, Error> {
+        match pointer {
+            PointerSize::Four => OperationEnd::with::<U32>(payload),
+            PointerSize::Eight => OperationEnd::with::<U64>(payload),
+        }
+    }
+
+    fn with<P: Word>(payload: &[u8]) -> Result<OperationEnd, Error> {
+        let fixed = Reader::new("OperationEnd", payload).fixed::<FixedEnd<P>>()?;
+        Ok(OperationEnd {
+            irp: fixed.irp.address(),
+            extra_info: fixed.extra_info.value(),
+            nt_status: fixed.nt_status.get(),
+        })
+    }
+}
+
+/// A section that is mapped into a process, unmapped, or mapped while a recording starts or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapFile {
+    /// Where it is mapped.
+    pub view_base: Address,
+    /// The file key, although Windows calls it file object.
+    pub file_object: Address,
+    /// See [`MapFile::protection`] and [`MapFile::section_kind`].
+    pub misc_info: u64,
+    /// Bytes.
+    pub view_size: u64,
+    /// Bytes from the start of the section. From version 3 on.
+    pub byte_offset: Option<i64>,
+    /// The process.
+    pub process_id: Pid,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedView<P> {
+    view_base: P,
+    file_object: P,
+    misc_info: U64,
+    view_size: P,
+}
+
+impl MapFile {
+    /// Reads the payload of MapFile, UnmapFile, MapFileDCStart or MapFileDCEnd.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<MapFile, Error> {
+        match pointer {
+            PointerSize::Four => MapFile::with::<U32>(payload, version),
+            PointerSize::Eight => MapFile::with::<U64>(payload, version),
+        }
+    }
+
+    fn with<P: Word>(payload: &[u8], version: u8) -> Result<MapFile, Error> {
+        let mut reader = Reader::new("MapFile", payload);
+        let fixed = reader.fixed::<FixedView<P>>()?;
+        let mut byte_offset = None;
+        if version >= 3 {
+            if size_of::<P>() == 4 && reader.rest().len() >= 16 {
+                // It is not known whether 32-bit systems align the offset that follows.
+                reader.skip(4)?;
+            }
+            byte_offset = Some(reader.fixed::<I64>()?.get());
+        }
+        Ok(MapFile {
+            view_base: fixed.view_base.address(),
+            file_object: fixed.file_object.address(),
+            misc_info: fixed.misc_info.get(),
+            view_size: fixed.view_size.value(),
+            byte_offset,
+            process_id: pid(*reader.fixed()?),
+        })
+    }
+
+    /// The protection as the memory manager numbers it: 1 read, 2 execute, 3 execute and read, 4 read and write,
+    /// 5 copy on write, 6 execute, read and write, 7 execute and copy on write.
+    pub fn protection(&self) -> u8 {
+        (self.misc_info >> 48) as u8 & 7
+    }
+
+    /// What kind of section is mapped; 12 was seen for memory that no file backs.
+    pub fn section_kind(&self) -> u16 {
+        (self.misc_info >> 52) as u16
+    }
+}

@@ -1,0 +1,244 @@
+//! Processes: group 0x03.
+
+use stackhound_etl::{Address, FileTime, Pid, PointerSize};
+use zerocopy::byteorder::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::read::{Reader, Word, pid};
+use super::text::{Ansi, Utf16};
+use crate::error::Error;
+use crate::value::Sid;
+
+/// A process that starts, ends, exists while a recording starts or ends, or is only kept as an object (`Defunct`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process<'a> {
+    /// The process object, which identifies the process while it lives. From version 2 on.
+    pub unique_process_key: Option<Address>,
+    /// The process, which is not always that of the record's header.
+    pub process_id: Pid,
+    /// The process that it inherits from.
+    pub parent_id: Pid,
+    /// The terminal session; 0xFFFFFFFF for system processes. From version 1 on.
+    pub session_id: Option<u32>,
+    /// An NTSTATUS; 0x103 while the process runs. From version 1 on.
+    pub exit_status: Option<u32>,
+    /// Physical address of the top page table. In version 1 and from version 3 on.
+    pub directory_table_base: Option<u64>,
+    /// 1 has an application id, 2 WOW64, 4 protected, 8 packaged. From version 4 on.
+    pub flags: Option<u32>,
+    /// Whose process it is; the system's first processes have none.
+    pub user_sid: Option<Sid<'a>>,
+    /// File name without its folder.
+    pub image_file_name: Ansi<'a>,
+    /// From version 2 on; empty for some processes that have ended.
+    pub command_line: Option<Utf16<'a>>,
+    /// From version 4 on.
+    pub package_full_name: Option<Utf16<'a>>,
+    /// From version 4 on.
+    pub application_id: Option<Utf16<'a>>,
+    /// When the process ended. Version 5, which only `Defunct` has.
+    pub exit_time: Option<FileTime>,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct IdsV0<P> {
+    process_id: P,
+    parent_id: P,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedV1<P> {
+    /// The page directory in version 1, the process object later.
+    key: P,
+    process_id: U32,
+    parent_id: U32,
+    session_id: U32,
+    exit_status: U32,
+}
+
+impl<'a> Process<'a> {
+    /// Reads the payload of Start, End, DCStart, DCEnd or Defunct.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload ends before the image's name, or if the SID is not one.
+    pub fn parse(payload: &'a [u8], version: u8, pointer: PointerSize) -> Result<Process<'a>, Error> {
+        match pointer {
+            PointerSize::Four => Process::with::<U32>(payload, version, pointer),
+            PointerSize::Eight => Process::with::<U64>(payload, version, pointer),
+        }
+    }
+
+    fn with<P: Word>(payload: &'a [u8], version: u8, pointer: PointerSize) -> Result<Process<'a>, Error> {
+        let mut reader = Reader::new("Process", payload);
+        let mut process = Process {
+            unique_process_key: None,
+            process_id: Pid::IDLE,
+            parent_id: Pid::IDLE,
+            session_id: None,
+            exit_status: None,
+            directory_table_base: None,
+            flags: None,
+            user_sid: None,
+            image_file_name: Ansi::default(),
+            command_line: None,
+            package_full_name: None,
+            application_id: None,
+            exit_time: None,
+        };
+        if version == 0 {
+            let ids = reader.fixed::<IdsV0<P>>()?;
+            // Process ids have 32 bits, whatever room they are given.
+            process.process_id = Pid(ids.process_id.value() as u32);
+            process.parent_id = Pid(ids.parent_id.value() as u32);
+        } else {
+            let fixed = reader.fixed::<FixedV1<P>>()?;
+            process.process_id = pid(fixed.process_id);
+            process.parent_id = pid(fixed.parent_id);
+            process.session_id = Some(fixed.session_id.get());
+            process.exit_status = Some(fixed.exit_status.get());
+            if version == 1 {
+                process.directory_table_base = Some(fixed.key.value());
+            } else {
+                process.unique_process_key = Some(fixed.key.address());
+            }
+        }
+        if version >= 3 {
+            process.directory_table_base = Some(reader.fixed::<P>()?.value());
+        }
+        if version >= 4 {
+            process.flags = Some(reader.fixed::<U32>()?.get());
+        }
+        process.user_sid = reader.sid(pointer)?;
+        process.image_file_name = reader.ansi().unwrap_or_default();
+        if version >= 2 {
+            process.command_line = reader.utf16();
+        }
+        if version >= 4 {
+            process.package_full_name = reader.utf16();
+            process.application_id = reader.utf16();
+        }
+        if version >= 5 {
+            process.exit_time = reader.optional::<I64>().map(|time| FileTime(time.get()));
+        }
+        Ok(process)
+    }
+}
+
+/// A process whose exit begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessTerminate {
+    /// The process.
+    pub process_id: Pid,
+}
+
+impl ProcessTerminate {
+    /// Reads the payload of Terminate.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], _version: u8, _pointer: PointerSize) -> Result<ProcessTerminate, Error> {
+        Ok(ProcessTerminate { process_id: pid(*Reader::new("ProcessTerminate", payload).fixed()?) })
+    }
+}
+
+/// What a process has used, at its end or at the end of the recording. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessCounters {
+    /// The process.
+    pub process_id: Pid,
+    /// Page faults so far.
+    pub page_fault_count: u32,
+    /// Handles open.
+    pub handle_count: u32,
+    /// Highest size of the address space in use.
+    pub peak_virtual_size: u64,
+    /// Highest size of the working set.
+    pub peak_working_set_size: u64,
+    /// Highest commit charge.
+    pub peak_pagefile_usage: u64,
+    /// Highest charge for paged pool.
+    pub quota_peak_paged_pool_usage: u64,
+    /// Highest charge for non-paged pool.
+    pub quota_peak_non_paged_pool_usage: u64,
+    /// Size of the address space in use.
+    pub virtual_size: u64,
+    /// Size of the working set.
+    pub working_set_size: u64,
+    /// Commit charge.
+    pub pagefile_usage: u64,
+    /// Charge for paged pool.
+    pub quota_paged_pool_usage: u64,
+    /// Charge for non-paged pool.
+    pub quota_non_paged_pool_usage: u64,
+    /// Private memory.
+    pub private_page_count: u64,
+}
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct FixedCounters<P> {
+    process_id: U32,
+    page_fault_count: U32,
+    handle_count: U32,
+    reserved: U32,
+    sizes: [P; 11],
+}
+
+impl ProcessCounters {
+    /// Reads the payload of PerfCtr or PerfCtrRundown.
+    ///
+    /// # Errors
+    /// [`Error::Class`] if the payload is too short.
+    pub fn parse(payload: &[u8], _version: u8, pointer: PointerSize) -> Result<ProcessCounters, Error> {
+        match pointer {
+            PointerSize::Four => ProcessCounters::with::<U32>(payload),
+            PointerSize::Eight => ProcessCounters::with::<U64>(payload),
+        }
+    }
+
+    fn with<P: Word>(payload: &[u8]) -> Result<ProcessCounters, Error> {
+        let fixed = Reader::new("ProcessCounters", payload).fixed::<FixedCounters<P>>()?;
+        let sizes = fixed.sizes.map(Word::value);
+        Ok(ProcessCounters {
+            process_id: pid(fixed.process_id),
+            page_fault_count: fixed.page_fault_count.get(),
+            handle_count: fixed.handle_count.get(),
+            peak_virtual_size: sizes[0],
+            peak_working_set_size: sizes[1],
+            peak_pagefile_usage: sizes[2],
+            quota_peak_paged_pool_usage: sizes[3],
+            quota_peak_non_paged_pool_usage: sizes[4],
+            virtual_size: sizes[5],
+            working_set_size: sizes[6],
+            pagefile_usage: sizes[7],
+            quota_paged_pool_usage: sizes[8],
+            quota_non_paged_pool_usage: sizes[9],
+            private_page_count: sizes[10],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_sid_or_not() {
+        const SYSTEM: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0];
+        #[track_caller]
+        fn check(token: &[u8], pointer: PointerSize, has_sid: bool) {
+            let payload = [&vec![0; 16 + pointer.bytes()], token, b"smss.exe\0"].concat();
+            let process = Process::parse(&payload, 2, pointer).unwrap();
+            assert_eq!(process.user_sid, has_sid.then_some(Sid(&SYSTEM)));
+            assert_eq!(process.image_file_name, "smss.exe");
+        }
+        for pointer in [PointerSize::Four, PointerSize::Eight] {
+            let token = vec![0; 2 * pointer.bytes()];
+            check(&[0; 4], pointer, false);
+            check(&[&token[..], &SYSTEM].concat(), pointer, true);
+            check(&[&[7][..], &token[1..], &SYSTEM].concat(), pointer, true);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Texts inside payloads.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+use crate::model::Value;
+use crate::value::utf16_chars;
+
+/// UTF-16LE text inside a payload, without its terminating zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Utf16<'a>(pub &'a [u8]);
+
+impl<'a> Utf16<'a> {
+    /// Whether there is no text.
+    pub fn is_empty(self) -> bool {
+        self.0.len() < 2
+    }
+
+    /// The characters, bad units as U+FFFD.
+    pub fn chars(self) -> impl Iterator<Item = char> + 'a {
+        utf16_chars(self.0)
+    }
+
+    /// The text with bad units replaced by U+FFFD. Allocates.
+    pub fn to_string_lossy(self) -> String {
+        self.chars().collect()
+    }
+
+    /// Whether the text is equal, but for the case of ASCII letters.
+    pub fn eq_ignore_ascii_case(self, text: &str) -> bool {
+        self.chars()
+            .map(|char| char.to_ascii_lowercase())
+            .eq(text.chars().map(|char| char.to_ascii_lowercase()))
+    }
+}
+
+impl PartialEq<str> for Utf16<'_> {
+    fn eq(&self, text: &str) -> bool {
+        self.chars().eq(text.chars())
+    }
+}
+
+impl PartialEq<&str> for Utf16<'_> {
+    fn eq(&self, text: &&str) -> bool {
+        *self == **text
+    }
+}
+
+impl fmt::Display for Utf16<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.chars().try_for_each(|char| f.write_char(char))
+    }
+}
+
+impl fmt::Debug for Utf16<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string_lossy(), f)
+    }
+}
+
+/// 8-bit text inside a payload, without its terminating zero. Read as UTF-8, and as Latin-1 where it is not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Ansi<'a>(pub &'a [u8]);
+
+impl<'a> Ansi<'a> {
+    /// Whether there is no text.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text; allocates only where it is not UTF-8.
+    pub fn to_string_lossy(self) -> Cow<'a, str> {
+        Value::Ansi(self.0).text().unwrap_or_default()
+    }
+}
+
+impl PartialEq<str> for Ansi<'_> {
+    fn eq(&self, text: &str) -> bool {
+        self.to_string_lossy() == text
+    }
+}
+
+impl PartialEq<&str> for Ansi<'_> {
+    fn eq(&self, text: &&str) -> bool {
+        *self == **text
+    }
+}
+
+impl fmt::Display for Ansi<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_string_lossy())
+    }
+}
+
+impl fmt::Debug for Ansi<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string_lossy(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_compare_and_print() {
+        let bytes: Vec<u8> = "Grün".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let text = Utf16(&bytes);
+        assert_eq!(text, "Grün");
+        assert_ne!(text, "Gru");
+        assert!(text.eq_ignore_ascii_case("GRüN") && !text.eq_ignore_ascii_case("GRÜN"));
+        assert_eq!(format!("{text} {text:?}"), "Grün \"Grün\"");
+        assert_eq!(Utf16(&[0x00, 0xd8, b'x', 0, 7]).to_string_lossy(), "\u{fffd}x");
+        assert!(Utf16(&[7]).is_empty());
+
+        assert_eq!(Ansi("Grün".as_bytes()), "Grün");
+        assert_eq!(Ansi(b"Gr\xfcn"), "Grün");
+        assert_eq!(format!("{} {:?}", Ansi(b"a"), Ansi(b"b")), "a \"b\"");
+    }
+}

@@ -1,0 +1,149 @@
+//! Views and class tables are written independently of each other. Here they read the same bytes, and must agree on
+//! every field of every version and pointer size.
+
+#[path = "../seen/mod.rs"]
+mod seen;
+
+mod cases;
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use stackhound_etl::{Guid, PointerSize};
+use stackhound_schema::{Error, Schema, kernel};
+
+use seen::{Row, Seen, dynamic, flatten};
+
+/// What a view is read from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// All of these hooks.
+    Hooks(&'static [u16]),
+    /// Types of a class without a group.
+    Class(&'static str, &'static [u8]),
+}
+
+/// The rows of a view, by the names of the table's fields.
+type Rows = Result<Vec<Row>, Error>;
+
+/// A view and the table's entries for the same payload.
+struct Case {
+    source: Source,
+    /// Reads payload, number of the event, version and pointer size.
+    view: fn(&[u8], u16, u8, PointerSize) -> Rows,
+    /// Fields of the table that the view leaves out.
+    left_out: &'static [&'static str],
+    /// Payloads are up to this long.
+    longest: usize,
+}
+
+impl Case {
+    fn events(&self) -> Vec<(u16, Option<Guid>)> {
+        match self.source {
+            Source::Hooks(hooks) => hooks.iter().map(|&hook| (hook, None)).collect(),
+            Source::Class(guid, types) => {
+                let guid = guid.parse().expect("a GUID");
+                types.iter().map(|&opcode| (opcode.into(), Some(guid))).collect()
+            }
+        }
+    }
+}
+
+/// Bytes among which zeros and small numbers are frequent, so that texts end and SIDs are possible.
+fn payloads(longest: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![3 => any::<u8>(), 2 => 0_u8..4, 1 => Just(0)];
+    prop_oneof![
+        4 => prop::collection::vec(byte, 0..=longest),
+        1 => prop::collection::vec(0_u8..3, longest..=longest),
+    ]
+}
+
+fn schema_of(
+    event: (u16, Option<Guid>),
+    version: u8,
+    pointer: PointerSize,
+    payload: &[u8],
+) -> &'static Schema {
+    let (number, class) = event;
+    match class {
+        None => kernel::lookup_for(number, version, pointer, payload),
+        Some(class) => kernel::lookup_classic_for(class, number as u8, version, pointer, payload),
+    }
+    .expect("the event is in the tables")
+}
+
+#[test]
+fn views_and_tables_agree() {
+    let agreed = Cell::new(0);
+    for case in cases::all() {
+        for event in case.events() {
+            let config = Config { cases: 600, failure_persistence: None, ..Config::default() };
+            let mut runner =
+                TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+            let pointers = prop_oneof![Just(PointerSize::Four), Just(PointerSize::Eight)];
+            let input = (payloads(case.longest), 0_u8..7, pointers);
+            let result = runner.run(&input, |(payload, version, pointer)| {
+                agreed.set(agreed.get() + check(case, event, version, pointer, &payload)?);
+                Ok(())
+            });
+            if let Err(error) = result {
+                panic!("{:#06x}: {error}", event.0);
+            }
+        }
+    }
+    let agreed = agreed.get();
+    println!("{agreed} payloads read by views and tables alike");
+    // Otherwise the payloads are no test.
+    assert!(agreed > 60_000, "{agreed}");
+}
+
+/// One when the payload was long enough for the view.
+fn check(
+    case: &Case,
+    event: (u16, Option<Guid>),
+    version: u8,
+    pointer: PointerSize,
+    payload: &[u8],
+) -> Result<u64, TestCaseError> {
+    let schema = schema_of(event, version, pointer, payload);
+    let fields = dynamic(schema, payload, pointer);
+    let rows = match (case.view)(payload, event.0, version, pointer) {
+        Ok(rows) => rows,
+        Err(error) => {
+            prop_assert!(fields.cut_off, "the view has {error}, the table has {fields:?}");
+            return Ok(0);
+        }
+    };
+    for (name, seen) in &rows {
+        let expected = fields.get(name);
+        let agrees = match (seen, expected) {
+            // A text of which nothing is there is empty to a view, and missing to a decoder.
+            (Seen::Text(text), None) => text.is_empty(),
+            (Seen::Absent, None | Some(Seen::Absent)) => true,
+            (seen, Some(expected)) => seen == expected,
+            (_, None) => false,
+        };
+        prop_assert!(agrees, "{name}: the view has {seen:?}, the table has {expected:?}");
+    }
+    for (name, value) in &fields {
+        let known = rows.iter().any(|(row, _)| *row == name) || case.left_out.contains(&&**name);
+        prop_assert!(known, "the view lacks {name}, which is {value:?}");
+    }
+    Ok(1)
+}
+
+#[test]
+fn the_comparison_sees_differences() {
+    let payload = [1, 0, 0, 0, 2, 0, 0, 0];
+    let schema = schema_of((0x0501, None), 0, PointerSize::Four, &payload);
+    let fields = dynamic(schema, &payload, PointerSize::Four);
+    assert_eq!(fields.get("TThreadId"), Some(&Seen::Number(1)));
+    assert_eq!(fields.get("ProcessId"), Some(&Seen::Number(2)));
+    assert_eq!(fields.get("StackBase"), None);
+    let mut numbers = Vec::new();
+    for decoded in schema.decode(&payload, PointerSize::Four).flatten() {
+        flatten(decoded.field.name.to_string(), decoded.item, &mut numbers);
+    }
+    assert_eq!(numbers.len(), 2);
+}

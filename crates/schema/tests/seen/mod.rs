@@ -1,0 +1,191 @@
+//! What a view and a decoder see, in one form.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use stackhound_etl::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_schema::kernel::view::{Ansi, Utf16};
+use stackhound_schema::{Item, Schema, Sid, Value};
+
+/// A value without regard to how its type wants to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Number(i128),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// The elements of an array, or of one member in an array of structures.
+    List(Vec<Seen>),
+    Absent,
+}
+
+/// The name of a table's field, with a value.
+pub type Row = (&'static str, Seen);
+
+macro_rules! numbers {
+    ($($of:ty),*) => { $(impl From<$of> for Seen { fn from(value: $of) -> Seen { Seen::Number(value.into()) } })* };
+}
+numbers!(u8, u16, u32, u64, i8, i16, i32, i64);
+
+impl From<Address> for Seen {
+    fn from(address: Address) -> Seen {
+        address.0.into()
+    }
+}
+
+impl From<Pid> for Seen {
+    fn from(pid: Pid) -> Seen {
+        pid.0.into()
+    }
+}
+
+impl From<Tid> for Seen {
+    fn from(tid: Tid) -> Seen {
+        tid.0.into()
+    }
+}
+
+impl From<RawTime> for Seen {
+    fn from(time: RawTime) -> Seen {
+        time.0.into()
+    }
+}
+
+impl From<FileTime> for Seen {
+    fn from(time: FileTime) -> Seen {
+        time.0.into()
+    }
+}
+
+impl From<Utf16<'_>> for Seen {
+    fn from(text: Utf16<'_>) -> Seen {
+        Seen::Text(text.to_string_lossy())
+    }
+}
+
+impl From<Ansi<'_>> for Seen {
+    fn from(text: Ansi<'_>) -> Seen {
+        Seen::Text(text.to_string())
+    }
+}
+
+impl From<Sid<'_>> for Seen {
+    fn from(sid: Sid<'_>) -> Seen {
+        Seen::Bytes(sid.0.to_vec())
+    }
+}
+
+impl From<Guid> for Seen {
+    fn from(guid: Guid) -> Seen {
+        Seen::Bytes(guid.0.to_vec())
+    }
+}
+
+impl From<IpAddr> for Seen {
+    /// Version 4 is a number in the tables, version 6 is bytes.
+    fn from(address: IpAddr) -> Seen {
+        match address {
+            IpAddr::V4(address) => u32::from_le_bytes(address.octets()).into(),
+            IpAddr::V6(address) => Seen::Bytes(address.octets().to_vec()),
+        }
+    }
+}
+
+impl<T: Into<Seen>> From<Option<T>> for Seen {
+    fn from(value: Option<T>) -> Seen {
+        value.map_or(Seen::Absent, Into::into)
+    }
+}
+
+impl<T: Into<Seen>> FromIterator<T> for Seen {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Seen {
+        Seen::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+/// The fields of a payload by name; members of structures as `Structure.Member`.
+#[derive(Debug, Default)]
+pub struct Fields {
+    fields: BTreeMap<String, Seen>,
+    /// The payload ended before the schema did.
+    pub cut_off: bool,
+}
+
+impl Fields {
+    pub fn get(&self, name: &str) -> Option<&Seen> {
+        self.fields.get(name)
+    }
+}
+
+impl FromIterator<Row> for Fields {
+    fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Fields {
+        let fields = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Fields { fields, cut_off: false }
+    }
+}
+
+impl<'a> IntoIterator for &'a Fields {
+    type Item = (&'a String, &'a Seen);
+    type IntoIter = std::collections::btree_map::Iter<'a, String, Seen>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.fields.iter()
+    }
+}
+
+/// Decodes a payload.
+pub fn dynamic(schema: &Schema, payload: &[u8], pointer: PointerSize) -> Fields {
+    let mut fields = Fields::default();
+    let mut flat = Vec::new();
+    for decoded in schema.decode(payload, pointer) {
+        match decoded {
+            Ok(decoded) => flatten(decoded.field.name.to_string(), decoded.item, &mut flat),
+            Err(_) => fields.cut_off = true,
+        }
+    }
+    for (name, value) in flat {
+        fields.fields.insert(name, value);
+    }
+    fields
+}
+
+/// An item and, for structures, its members. An array of structures gives a list for each member.
+pub fn flatten(name: String, item: Item<'_>, into: &mut Vec<(String, Seen)>) {
+    match item {
+        Item::Value(value) => into.push((name, seen(value))),
+        Item::Struct(members) => {
+            for member in members.flatten() {
+                flatten(format!("{name}.{}", member.field.name), member.item, into);
+            }
+        }
+        Item::Array(array) => {
+            let mut lists: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
+            for element in array {
+                let mut flat = Vec::new();
+                flatten(name.clone(), element, &mut flat);
+                for (name, value) in flat {
+                    lists.entry(name).or_default().push(value);
+                }
+            }
+            if lists.is_empty() {
+                lists.insert(name, Vec::new());
+            }
+            into.extend(lists.into_iter().map(|(name, list)| (name, Seen::List(list))));
+        }
+    }
+}
+
+fn seen(value: Value<'_>) -> Seen {
+    match value {
+        Value::Null => Seen::Absent,
+        Value::Bool(value) => Seen::Number(value.into()),
+        Value::Signed(value) => Seen::Number(value.into()),
+        Value::Unsigned(value) | Value::Hex(value) | Value::Pointer(value) => Seen::Number(value.into()),
+        Value::Float(value) => panic!("no kernel class has {value}"),
+        Value::Utf16(_) | Value::Ansi(_) => Seen::Text(value.text().unwrap_or_default().into_owned()),
+        Value::Binary(bytes) | Value::Sid(bytes) => Seen::Bytes(bytes.to_vec()),
+        Value::Guid(guid) => guid.into(),
+        Value::FileTime(time) => time.into(),
+        Value::RawTime(time) => time.into(),
+        Value::SystemTime(parts) => parts.into_iter().collect(),
+    }
+}
