@@ -1,0 +1,100 @@
+//! Catapult: threads, context switches, processes and the logfile header, of Windows XP to 8.
+
+use super::Event::Hook;
+use super::Ours::{self, By, Is};
+use super::{Reading, number, reading};
+use crate::seen::Seen;
+
+pub static READINGS: &[Reading] = &[
+    reading(0, "kThreadStartPayload32bitV1", Hook(0x0501, 1), &[CATAPULT]),
+    reading(1, "kThreadStartPayload32bitV1", Hook(0x0502, 1), &[CATAPULT]),
+    reading(2, "kThreadDCStartPayload64bitV2", Hook(0x0503, 2), &[CATAPULT]),
+    reading(3, "kThreadStartPayload32bitV3", Hook(0x0501, 3), &[CATAPULT]),
+    reading(4, "kThreadStartPayload64bitV3", Hook(0x0501, 3), &[CATAPULT]),
+    reading(5, "kThreadCSwitchPayload32bitV2", Hook(0x0524, 2), &[CATAPULT]),
+    reading(6, "kThreadCSwitchPayload64bitV2", Hook(0x0524, 2), &[CATAPULT]),
+    reading(7, "kProcessStartPayload32bitV1", Hook(0x0301, 1), &[CATAPULT]),
+    reading(8, "kProcessStartPayload32bitV2", Hook(0x0301, 2), &[CATAPULT]),
+    reading(9, "kProcessStartPayload32bitV3", Hook(0x0301, 3), &[CATAPULT]),
+    reading(10, "kProcessStartPayload64bitV3", Hook(0x0301, 3), &[CATAPULT]),
+    reading(11, "kProcessStartPayload64bitV4", Hook(0x0301, 4), &[CATAPULT]),
+    reading(12, "kProcessDefunctPayload64bitV5", Hook(0x0327, 5), &[CATAPULT]),
+    reading(13, "kEventTraceHeaderPayload32bitV2", Hook(0x0000, 2), &[CATAPULT]),
+    reading(14, "kEventTraceHeaderPayload64bitV2", Hook(0x0000, 2), &[CATAPULT]),
+];
+
+const CATAPULT: &[(&str, Ours)] = &[
+    ("processId", Is("ProcessId")),
+    ("threadId", Is("TThreadId")),
+    ("stackBase", Is("StackBase")),
+    ("stackLimit", Is("StackLimit")),
+    ("userStackBase", Is("UserStackBase")),
+    ("userStackLimit", Is("UserStackLimit")),
+    ("startAddr", Is("StartAddr")),
+    ("affinity", Is("Affinity")),
+    ("win32StartAddr", Is("Win32StartAddr")),
+    ("tebBase", Is("TebBase")),
+    ("subProcessTag", Is("SubProcessTag")),
+    ("basePriority", Is("BasePriority")),
+    ("pagePriority", Is("PagePriority")),
+    ("ioPriority", Is("IoPriority")),
+    ("threadFlags", Is("ThreadFlags")),
+    ("waitMode", Is("WaitMode")),
+    ("newThreadId", Is("NewThreadId")),
+    ("oldThreadId", Is("OldThreadId")),
+    ("newThreadPriority", Is("NewThreadPriority")),
+    ("oldThreadPriority", Is("OldThreadPriority")),
+    ("previousCState", Is("PreviousCState")),
+    ("spareByte", Is("SpareByte")),
+    ("oldThreadWaitReason", Is("OldThreadWaitReason")),
+    ("oldThreadWaitMode", Is("OldThreadWaitMode")),
+    ("oldThreadState", Is("OldThreadState")),
+    ("oldThreadWaitIdealProcessor", Is("OldThreadWaitIdealProcessor")),
+    ("newThreadWaitTime", Is("NewThreadWaitTime")),
+    ("reserved", Is("Reserved")),
+    ("pageDirectoryBase", Is("PageDirectoryBase")),
+    ("uniqueProcessKey", Is("UniqueProcessKey")),
+    ("parentId", Is("ParentId")),
+    ("sessionId", Is("SessionId")),
+    ("exitStatus", Is("ExitStatus")),
+    ("directoryTableBase", Is("DirectoryTableBase")),
+    ("flags", Is("Flags")),
+    ("imageFileName", Is("ImageFileName")),
+    ("commandLine", Is("CommandLine")),
+    ("packageFullName", Is("PackageFullName")),
+    ("applicationId", Is("ApplicationId")),
+    ("exitTime", Is("ExitTime")),
+    ("bufferSize", Is("BufferSize")),
+    // Four bytes, which they read as one number.
+    (
+        "version",
+        By(|d| {
+            let byte = |name| number(d, name);
+            let version =
+                byte("SubMinorVersion") << 24 | byte("SubVersion") << 16 | byte("MinorVersion") << 8;
+            Seen::Number(version | byte("MajorVersion"))
+        }),
+    ),
+    ("providerVersion", Is("ProviderVersion")),
+    ("numberOfProcessors", Is("NumberOfProcessors")),
+    ("endTime", Is("EndTime")),
+    ("timerResolution", Is("TimerResolution")),
+    ("maxFileSize", Is("MaximumFileSize")),
+    ("logFileMode", Is("LogFileMode")),
+    ("buffersWritten", Is("BuffersWritten")),
+    ("startBuffers", Is("StartBuffers")),
+    ("pointerSize", Is("PointerSize")),
+    ("eventsLost", Is("EventsLost")),
+    ("cpuSpeed", Is("CpuSpeedInMHz")),
+    ("loggerName", Is("LoggerName")),
+    ("logFileName", Is("LogFileName")),
+    ("timeZoneInformation.standardName", Is("TimeZone.StandardName")),
+    ("timeZoneInformation.daylightName", Is("TimeZone.DaylightName")),
+    ("bootTime", Is("BootTime")),
+    ("perfFreq", Is("PerfFreq")),
+    ("startTime", Is("StartTime")),
+    ("reservedFlags", Is("ReservedFlags")),
+    ("buffersLost", Is("BuffersLost")),
+    ("sessionNameString", Is("SessionName")),
+    ("logFileNameString", Is("LogFileNameString")),
+];
