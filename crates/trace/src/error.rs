@@ -11,10 +11,10 @@ use stackhound_etl::OpenError;
 pub enum Error {
     /// A file cannot be read.
     #[error("{}: {}", .0.display(), .1)]
-    Io(PathBuf, #[source] io::Error),
+    Io(PathBuf, io::Error),
     /// A file is no recording.
     #[error("{0}: {1}")]
-    NotARecording(String, #[source] OpenError),
+    NotARecording(String, OpenError),
     /// A packed file cannot be unpacked.
     #[error("{}: {}", .0.display(), .1)]
     Packed(PathBuf, String),

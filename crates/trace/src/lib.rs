@@ -22,6 +22,7 @@
 mod error;
 mod event;
 mod feed;
+mod filter;
 mod merge;
 mod source;
 mod stats;
@@ -29,6 +30,7 @@ mod trace;
 
 pub use error::Error;
 pub use event::{Event, TraceTime};
+pub use filter::{HeaderFilter, ProviderFilter};
 pub use merge::{Ordered, TimeBase};
 pub use source::{Source, UNPACKED_SIZE_MAX};
 pub use stats::Stats;

@@ -9,6 +9,7 @@ use stackhound_etl::{Clock, Index, Selection};
 
 use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
+use crate::filter::HeaderFilter;
 use crate::merge::{Ordered, TimeBase};
 use crate::source::{self, Source};
 use crate::{Error, Stats};
@@ -21,6 +22,7 @@ pub type Flow = ControlFlow<()>;
 pub struct Trace {
     paths: Vec<PathBuf>,
     threads: usize,
+    filter: HeaderFilter,
 }
 
 impl Trace {
@@ -31,7 +33,7 @@ impl Trace {
 
     /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
-        Trace { paths: paths.into_iter().collect(), threads: 1 }
+        Trace { paths: paths.into_iter().collect(), threads: 1, filter: HeaderFilter::new() }
     }
 
     /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
@@ -40,10 +42,16 @@ impl Trace {
         self
     }
 
+    /// Hands only these events to [`run`](Trace::run).
+    pub fn filter(mut self, filter: HeaderFilter) -> Trace {
+        self.filter = filter;
+        self
+    }
+
     /// Opens every source: reads its first buffer and finds its buffers.
     pub fn open(&self) -> Result<OpenTrace, Error> {
         let sources = source::open_all(&self.paths)?;
-        OpenTrace::new(sources, self.threads)
+        Ok(OpenTrace::new(sources, self.threads)?.filter(self.filter.clone()))
     }
 
     /// Hands every event to `handle`, in time order, until it breaks.
@@ -58,6 +66,7 @@ pub struct OpenTrace {
     sources: Vec<Source>,
     indexes: Vec<Index>,
     loading: Loading,
+    filter: HeaderFilter,
 }
 
 impl OpenTrace {
@@ -71,7 +80,15 @@ impl OpenTrace {
             0 | 1 => None,
             _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
         };
-        Ok(OpenTrace { sources, indexes, loading: Loading { pool, selection: None } })
+        let loading = Loading { pool, selection: None };
+        Ok(OpenTrace { sources, indexes, loading, filter: HeaderFilter::new() })
+    }
+
+    /// Hands only these events to [`run`](OpenTrace::run). [`ordered`](OpenTrace::ordered) and stages behind it get all
+    /// events, since stacks and names of wanted events stand in others.
+    pub fn filter(mut self, filter: HeaderFilter) -> OpenTrace {
+        self.filter = filter;
+        self
     }
 
     /// The sources, in the order of their numbers.
@@ -135,8 +152,9 @@ impl OpenTrace {
     /// Hands every event to `handle`, in time order, until it breaks.
     pub fn run(&self, mut handle: impl FnMut(&Event<'_>) -> Flow) -> Stats {
         let mut ordered = self.ordered();
+        let all = self.filter == HeaderFilter::new();
         while let Some(event) = ordered.next() {
-            if handle(&event).is_break() {
+            if (all || self.filter.wants(&event)) && handle(&event).is_break() {
                 break;
             }
         }

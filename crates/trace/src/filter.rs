@@ -1,0 +1,220 @@
+//! Choosing events by what their headers say.
+//!
+//! The tests are ETW's own, so that a filter that was tried on a recording does the same when a session applies it.
+
+use stackhound_etl::{Guid, Pid, Tid};
+
+use crate::event::{Event, TraceTime};
+
+/// Events of one provider, by level and keywords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderFilter {
+    provider: Guid,
+    any: u64,
+    all: u64,
+    level: u8,
+}
+
+impl ProviderFilter {
+    /// All events of a provider, or of a classic event class.
+    pub fn new(provider: Guid) -> ProviderFilter {
+        ProviderFilter { provider, any: 0, all: 0, level: 0 }
+    }
+
+    /// Only events with at least one of these keywords, or with none at all. Further calls add keywords.
+    pub fn any(mut self, keywords: u64) -> ProviderFilter {
+        self.any |= keywords;
+        self
+    }
+
+    /// Of these, only events with all of these keywords, or with none at all.
+    pub fn all(mut self, keywords: u64) -> ProviderFilter {
+        self.all |= keywords;
+        self
+    }
+
+    /// Only events of at most this level, or of level 0. 0 means every level.
+    pub fn level(mut self, level: u8) -> ProviderFilter {
+        self.level = level;
+        self
+    }
+
+    fn wants(&self, event: &Event<'_>) -> bool {
+        let record = event.record();
+        if record.guid() != Some(self.provider) {
+            return false;
+        }
+        let Some(descriptor) = record.descriptor() else { return true };
+        let (keyword, level) = (descriptor.keyword, descriptor.level);
+        let by_keyword =
+            keyword == 0 || ((self.any == 0 || keyword & self.any != 0) && keyword & self.all == self.all);
+        by_keyword && (self.level == 0 || level <= self.level)
+    }
+}
+
+/// Events by header fields. Of each field that is named, one of the values must fit; kernel events have no provider in
+/// their headers and are chosen by hook.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFilter {
+    providers: Vec<ProviderFilter>,
+    hooks: Vec<u16>,
+    ids: Vec<u16>,
+    opcodes: Vec<u8>,
+    pids: Vec<Pid>,
+    tids: Vec<Tid>,
+    processors: Vec<u16>,
+    from: Option<TraceTime>,
+    until: Option<TraceTime>,
+}
+
+impl HeaderFilter {
+    /// Every event.
+    pub fn new() -> HeaderFilter {
+        HeaderFilter::default()
+    }
+
+    /// Events of this provider; several calls mean any of them.
+    pub fn provider(mut self, provider: ProviderFilter) -> HeaderFilter {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Kernel events with these hooks.
+    pub fn hooks(mut self, hooks: impl IntoIterator<Item = u16>) -> HeaderFilter {
+        self.hooks.extend(hooks);
+        self
+    }
+
+    /// Events with these ids.
+    pub fn ids(mut self, ids: impl IntoIterator<Item = u16>) -> HeaderFilter {
+        self.ids.extend(ids);
+        self
+    }
+
+    /// Events with these opcodes.
+    pub fn opcodes(mut self, opcodes: impl IntoIterator<Item = u8>) -> HeaderFilter {
+        self.opcodes.extend(opcodes);
+        self
+    }
+
+    /// Events with these processes in their headers.
+    pub fn pids(mut self, pids: impl IntoIterator<Item = Pid>) -> HeaderFilter {
+        self.pids.extend(pids);
+        self
+    }
+
+    /// Events with these threads in their headers.
+    pub fn tids(mut self, tids: impl IntoIterator<Item = Tid>) -> HeaderFilter {
+        self.tids.extend(tids);
+        self
+    }
+
+    /// Events of these processors.
+    pub fn processors(mut self, processors: impl IntoIterator<Item = u16>) -> HeaderFilter {
+        self.processors.extend(processors);
+        self
+    }
+
+    /// Events from this time on.
+    pub fn from(mut self, time: TraceTime) -> HeaderFilter {
+        self.from = Some(time);
+        self
+    }
+
+    /// Events before this time.
+    pub fn until(mut self, time: TraceTime) -> HeaderFilter {
+        self.until = Some(time);
+        self
+    }
+
+    /// Whether an event passes.
+    pub fn wants(&self, event: &Event<'_>) -> bool {
+        fn one_of<T: PartialEq>(allowed: &[T], value: Option<T>) -> bool {
+            allowed.is_empty() || value.is_some_and(|value| allowed.contains(&value))
+        }
+        let record = event.record();
+        let by_kind = (self.providers.is_empty() && self.hooks.is_empty())
+            || self.providers.iter().any(|provider| provider.wants(event))
+            || event.hook().is_some_and(|hook| self.hooks.contains(&hook));
+        by_kind
+            && one_of(&self.ids, record.descriptor().map(|descriptor| descriptor.id))
+            && one_of(&self.opcodes, Some(record.opcode()))
+            && one_of(&self.pids, record.pid())
+            && one_of(&self.tids, record.tid())
+            && one_of(&self.processors, event.processor())
+            && self.from.is_none_or(|from| event.time() >= from)
+            && self.until.is_none_or(|until| event.time() < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::ops::ControlFlow;
+
+    use stackhound_etl::record::Descriptor;
+    use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+    use stackhound_etl::{PointerSize, RawTime, Recording};
+
+    use super::*;
+    use crate::{OpenTrace, Source};
+
+    const PROVIDER: Guid = Guid([9; 16]);
+
+    /// Ten events of one provider: event `n` has id, level and opcode `n`, and keyword bit `n` (event 0 has none).
+    fn trace() -> OpenTrace {
+        let session = Session { processors: 2, ..Session::default() };
+        let start = session.start.0;
+        let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+        for n in 0..10u8 {
+            let keyword = if n == 0 { 0 } else { 1 << n };
+            let descriptor =
+                Descriptor { id: n.into(), version: 0, channel: 0, level: n, opcode: n, task: 0, keyword };
+            let header = HeaderSpec::Event {
+                provider: PROVIDER,
+                descriptor,
+                property: 0,
+                issuer: Issuer::new(Pid(u32::from(n) / 2), Tid(n.into())),
+                activity: Guid::ZERO,
+                items: &[],
+            };
+            let time = RawTime(start + 1 + i64::from(n));
+            let record =
+                RecordSpec { time, pointer_size: PointerSize::Eight, header, payload: Payload::Bytes(&[]) };
+            writer.write(u16::from(n % 2), &record).unwrap();
+        }
+        let (file, _) = writer.finish().unwrap();
+        let recording = Recording::open(file.into_inner().into()).unwrap();
+        OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap()
+    }
+
+    #[track_caller]
+    fn check(filter: HeaderFilter, expected: &[u16]) {
+        let mut ids = Vec::new();
+        trace().filter(filter).run(|event| {
+            ids.extend(event.record().descriptor().map(|descriptor| descriptor.id));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(ids, expected);
+    }
+
+    #[test]
+    fn each_field_chooses() {
+        let of = || ProviderFilter::new(PROVIDER);
+        let by = |provider| HeaderFilter::new().provider(provider);
+        check(HeaderFilter::new().ids([3, 5]), &[3, 5]);
+        check(HeaderFilter::new().opcodes([7]), &[7]);
+        check(HeaderFilter::new().pids([Pid(1)]), &[2, 3]);
+        check(HeaderFilter::new().tids([Tid(4), Tid(8)]), &[4, 8]);
+        check(HeaderFilter::new().processors([1]).ids([1, 2, 3]), &[1, 3]);
+        check(HeaderFilter::new().hooks([0x0301]), &[]);
+        check(by(ProviderFilter::new(Guid::ZERO)), &[]);
+        check(by(of()).ids([1]), &[1]);
+        check(by(of().any(0b10).any(0b100)), &[0, 1, 2]);
+        check(by(of().all(0b100)), &[0, 2]);
+        check(by(of().level(2)), &[0, 1, 2]);
+        check(by(of().any(0b1110).level(2)), &[0, 1, 2]);
+        let start = Session::default().start.0;
+        check(HeaderFilter::new().from(TraceTime(start + 8)).until(TraceTime(start + 10)), &[7, 8]);
+    }
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Prints one table: how fast each stage is, and what share of the bare record walk of the same run.
+
+usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [RECORDING...]
+
+Without recordings: the demo recording of the profiling mix (made once, under target/speed/), and
+perfview-net452-x64 of the corpus if it is there, compressed as it is and inflated. Shares are what to compare:
+absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
+that runs this script has it.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RELEASE = ROOT / "target" / "release"
+WORK = ROOT / "target" / "speed"
+
+
+def run(*command, **options):
+    return subprocess.run([str(part) for part in command], check=True, cwd=ROOT, **options)
+
+
+def stage(name, file, threads=1):
+    out = run(RELEASE / "examples" / "stages", name, file, threads, capture_output=True, text=True).stdout
+    return json.loads(out)
+
+
+def ndjson(file, stacks):
+    """The program as a process: its output is read and thrown away by the kernel."""
+    command = [RELEASE / "stackhound", "events", "-q", "--threads", "1", "--format", "ndjson", file]
+    if stacks:
+        command.append("--stacks")
+    started = time.monotonic()
+    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+    peak = 0
+    while child.poll() is None:
+        try:
+            for line in open(f"/proc/{child.pid}/status"):
+                if line.startswith("RssAnon:"):
+                    peak = max(peak, int(line.split()[1]))
+        except (FileNotFoundError, ProcessLookupError):
+            break
+        time.sleep(0.01)
+    seconds = time.monotonic() - started
+    if child.wait() != 0:
+        raise SystemExit(f"{command} failed")
+    return {"seconds": seconds, "anonymous_kib": peak}
+
+
+def dissect(file):
+    """Headers of all events, as an independent reader walks them."""
+    code = (
+        "import sys, time, json\n"
+        "from dissect.etl import ETL\n"
+        "started = time.monotonic()\n"
+        "count = sum(1 for _ in ETL(open(sys.argv[1], 'rb')))\n"
+        "print(json.dumps({'events': count, 'seconds': time.monotonic() - started, 'anonymous_kib': 0}))\n"
+    )
+    try:
+        out = run(sys.executable, "-c", code, file, capture_output=True, text=True).stdout
+    except subprocess.CalledProcessError:
+        return None
+    return json.loads(out)
+
+
+def median(measure, runs):
+    results = [measure() for _ in range(runs)]
+    middle = statistics.median(result["seconds"] for result in results)
+    chosen = min(results, key=lambda result: abs(result["seconds"] - middle))
+    chosen["anonymous_kib"] = max(result["anonymous_kib"] for result in results)
+    return chosen
+
+
+def measure_file(name, file, runs, with_dissect):
+    size = os.path.getsize(file)
+    rows = []
+    merge = median(lambda: stage("merge", file), runs)
+    events = merge["events"]
+    walk = median(lambda: stage("walk", file), runs)
+    is_plain = walk["events"] == events
+    rows.append(("bare walk", walk, walk["bytes"] if is_plain else None, is_plain))
+    blocks = median(lambda: stage("decompress", file), runs)
+    rows.append(("scan" if is_plain else "decompress + scan", blocks, blocks["bytes"], True))
+    rows.append(("merge + iterate", merge, size, True))
+    rows.append(("full pipeline", median(lambda: stage("full", file), runs), size, True))
+    rows.append(("full, 2 threads", median(lambda: stage("full", file, 2), runs), size, True))
+    few = max(1, runs // 2)
+    rows.append(("NDJSON", median(lambda: ndjson(file, False), few), size, True))
+    rows.append(("NDJSON + stacks", median(lambda: ndjson(file, True), few), size, True))
+    if with_dissect:
+        result = dissect(file) if events < 2_000_000 else None
+        rows.append(("dissect.etl, headers", result, size, result is not None))
+    print(f"\n{name}: {events:,} records, {size / 1e6:,.1f} MB")
+    print(f"{'stage':<22}{'M events/s':>12}{'MB/s':>10}{'seconds':>10}{'anon. MB':>10}{'of walk':>9}")
+    base = events / walk["seconds"] if is_plain else None
+    for label, result, volume, valid in rows:
+        if not valid:
+            print(f"{label:<22}{'-':>12}")
+            continue
+        rate = events / result["seconds"]
+        share = f"{rate / base:.3f}" if base else "-"
+        megabytes = f"{volume / result['seconds'] / 1e6:,.0f}" if volume else "-"
+        print(
+            f"{label:<22}{rate / 1e6:>12.2f}{megabytes:>10}{result['seconds']:>10.3f}"
+            f"{result['anonymous_kib'] / 1024:>10.1f}{share:>9}"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--no-dissect", action="store_true")
+    parser.add_argument("recordings", nargs="*")
+    options = parser.parse_args()
+    run("cargo", "build", "--release", "--quiet", "--bin", "stackhound")
+    run("cargo", "build", "--release", "--quiet", "-p", "stackhound", "--example", "stages")
+    WORK.mkdir(parents=True, exist_ok=True)
+    files = [(pathlib.Path(file).name, pathlib.Path(file).resolve()) for file in options.recordings]
+    if not files:
+        demo = WORK / f"demo-{options.events}"
+        if not list(demo.glob("*.etl")):
+            command = ["demo", "--quiet", "--mix", "profile", "--events", options.events, "--out", demo]
+            run(RELEASE / "stackhound", *command, stdout=subprocess.DEVNULL)
+        files.append((f"demo --mix profile --events {options.events}", next(demo.glob("*.etl"))))
+        corpus = pathlib.Path(os.environ.get("STACKHOUND_CORPUS", ROOT.parent / "shared" / "corpus"))
+        packed = corpus / "etl" / "perfview-net452-x64.etl.zst"
+        if packed.exists():
+            plain = WORK / "perfview-net452-x64.etl"
+            run("zstd", "-dqf", packed, "-o", plain)
+            files.append(("perfview-net452-x64", plain))
+    for name, file in files:
+        measure_file(name, file, options.runs, not options.no_dissect)
+
+
+if __name__ == "__main__":
+    main()
