@@ -11,8 +11,6 @@
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
-mod layout;
-mod notation;
 
 use std::sync::Arc;
 
