@@ -7,6 +7,7 @@
 //! Does not know where events come from.
 #![forbid(unsafe_code)]
 
+mod builtin;
 mod decode;
 mod embedded;
 mod error;
@@ -15,6 +16,7 @@ pub mod kernel;
 mod manifest;
 mod model;
 mod naming;
+mod notation;
 mod plan;
 mod render;
 mod store;

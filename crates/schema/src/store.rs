@@ -6,6 +6,7 @@
 //! has a limit.
 
 mod answers;
+mod kernel_plans;
 mod learned;
 mod self_described;
 
@@ -13,15 +14,18 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use stackhound_etl::{Guid, Pid, Tid};
+use stackhound_etl::{Guid, Pid, PointerSize, Tid};
 
+use crate::builtin;
 use crate::embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::kernel;
 use crate::manifest::{Manifest, ManifestChunks, is_manifest_chunk};
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
 use answers::Answers;
+use kernel_plans::{KernelPlans, is_opaque};
 use learned::Learned;
 use self_described::SelfDescribed;
 
@@ -39,6 +43,7 @@ const MAX_MANIFESTS: usize = 1 << 16;
 pub struct SchemaStore {
     learned: Learned,
     answers: Answers,
+    kernel_plans: KernelPlans,
     self_described: SelfDescribed,
     chunks: ManifestChunks,
     /// Hashes of the manifests that have been read, since every process sends the same ones.
@@ -77,17 +82,49 @@ impl SchemaStore {
     ///
     /// An event that describes itself is taken at its word. For others a description for exactly their id and version
     /// is best. Where there is none, the next lower version serves: Windows raises versions without registering them
-    /// anew, and versions only append fields.
-    pub fn lookup(&mut self, identity: &Identity<'_>) -> Option<&Arc<Plan>> {
+    /// anew, and versions only append fields. What is learned and what is built in count alike, unless one of them
+    /// names more fields; where they do not, the names are the built-in ones.
+    ///
+    /// Payload and pointer size decide between the layouts of kernel classes that share a version.
+    pub fn lookup(
+        &mut self,
+        identity: &Identity<'_>,
+        payload: &[u8],
+        pointer: PointerSize,
+    ) -> Option<&Arc<Plan>> {
         let plan = match *identity {
+            Identity::Kernel { hook, version } => {
+                let schema = kernel::lookup_for(hook, version, pointer, payload);
+                schema.map(|schema| self.kernel_plans.get(schema))
+            }
+            Identity::Classic { class, opcode, version } => {
+                let schema = kernel::lookup_classic_for(class, opcode, version, pointer, payload);
+                match schema.filter(|schema| !is_opaque(schema)) {
+                    Some(schema) => Some(self.kernel_plans.get(schema)),
+                    None => {
+                        let key = Key { guid: class, kind: Kind::Classic, number: opcode.into(), version };
+                        let answer = self.answers.get(key, || answer(&self.learned, key));
+                        answer.or_else(|| schema.map(|schema| self.kernel_plans.get(schema)))
+                    }
+                }
+            }
+            Identity::Manifest { provider, id, version, opcode, task } => {
+                let key = if is_manifest_chunk(id, task, opcode) {
+                    Key { guid: provider, kind: Kind::ManifestChunk, number: 0, version: 0 }
+                } else {
+                    Key { guid: provider, kind: Kind::Manifest, number: id, version }
+                };
+                self.answers.get(key, || answer(&self.learned, key))
+            }
+            Identity::Text { provider } => {
+                let key = Key { guid: provider, kind: Kind::Text, number: 0, version: 0 };
+                self.answers.get(key, || answer(&self.learned, key))
+            }
             Identity::TraceLogging { provider, metadata, traits, opcode } => {
-                let name = self.learned.provider_name(provider);
+                let name = self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider));
                 self.self_described.lookup(provider, name, metadata, traits, opcode)
             }
-            _ => match Key::of(identity) {
-                Some(key) => self.answers.get(key, || answer(&self.learned, key)),
-                None => None,
-            },
+            Identity::Message { .. } => None,
         };
         self.misses += u64::from(plan.is_none());
         plan
@@ -103,9 +140,9 @@ impl SchemaStore {
         self.learned.refused() + self.chunks.dropped()
     }
 
-    /// The name of a provider, as far as learned descriptions tell it.
+    /// The name of a provider, as far as descriptions tell it.
     pub fn provider_name(&self, provider: Guid) -> Option<&str> {
-        self.learned.provider_name(provider)
+        self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider))
     }
 
     /// Takes what an event tells about others: embedded descriptions and manifests. Gives whether the event was one of
@@ -162,24 +199,6 @@ impl SchemaStore {
 }
 
 impl Key {
-    fn of(identity: &Identity<'_>) -> Option<Key> {
-        Some(match *identity {
-            Identity::Classic { class, opcode, version } => {
-                Key { guid: class, kind: Kind::Classic, number: opcode.into(), version }
-            }
-            Identity::Manifest { provider, id, opcode, task, .. } if is_manifest_chunk(id, task, opcode) => {
-                Key { guid: provider, kind: Kind::ManifestChunk, number: 0, version: 0 }
-            }
-            Identity::Manifest { provider, id, version, .. } => {
-                Key { guid: provider, kind: Kind::Manifest, number: id, version }
-            }
-            Identity::Text { provider } => Key { guid: provider, kind: Kind::Text, number: 0, version: 0 },
-            Identity::Kernel { .. } | Identity::TraceLogging { .. } | Identity::Message { .. } => {
-                return None;
-            }
-        })
-    }
-
     fn of_embedded(identity: EmbeddedIdentity) -> Key {
         match identity {
             EmbeddedIdentity::Manifest { provider, id, version } => {
@@ -206,12 +225,32 @@ fn answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
         Some(Arc::new(Plan::new(Arc::new(schema))))
     };
     match key.kind {
-        Kind::Classic | Kind::Manifest => {
-            (0..=key.version).rev().find_map(|version| learned.get(&Key { version, ..key }).cloned())
-        }
+        Kind::Classic => highest(learned, key).map(|(_, plan)| plan.clone()),
+        Kind::Manifest => manifest_answer(learned, key),
         Kind::ManifestChunk => described("ManifestData", manifest_chunk_fields()),
         Kind::Text => described("EventWriteString", vec![Field::new("Message", InType::Utf16)]),
     }
+}
+
+/// The description of the highest version up to the key's, with that version.
+fn highest(learned: &Learned, key: Key) -> Option<(u8, &Arc<Plan>)> {
+    (0..=key.version).rev().find_map(|version| Some((version, learned.get(&Key { version, ..key })?)))
+}
+
+/// Chooses between what is learned and what is built in: the nearer version, then the one that names more fields, then
+/// what is built in, so that an event has the same name in every recording.
+fn manifest_answer(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
+    let rank = |version: u8, plan: &Plan| (version, plan.schema().fields.len());
+    let learned = highest(learned, key);
+    let built_in =
+        builtin::lookup(key.guid, key.number, key.version).map(|found| (found.version, found.plan));
+    let plan = match (learned, built_in) {
+        (Some((learned_version, learned)), Some((built_in_version, built_in))) => {
+            if rank(learned_version, learned) > rank(built_in_version, built_in) { learned } else { built_in }
+        }
+        (learned, built_in) => learned.or(built_in)?.1,
+    };
+    Some(plan.clone())
 }
 
 fn manifest_chunk_fields() -> Vec<Field> {

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use stackhound_etl::{Guid, PointerSize};
 
-use super::layout::{Extent, Fit, LayoutError, Maps, alternatives};
-use super::notation::{self, ClassText, EventText, NotationError};
 use crate::model::{Field, InType, Length, Map, MapKind, Schema, SchemaSource};
+use crate::notation::layout::{Extent, Fit, LayoutError, Maps, alternatives};
+use crate::notation::{self, ClassText, EventText, NotationError};
 
 const TABLES: [(&str, &str); 17] = [
     ("maps", include_str!("tables/maps.txt")),

@@ -12,8 +12,6 @@
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
-mod layout;
-mod notation;
 pub mod view;
 
 use std::sync::Arc;

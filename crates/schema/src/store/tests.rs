@@ -21,7 +21,7 @@ fn learn(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) {
 
 /// What the store makes of a payload; `-` if it knows nothing.
 fn read(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) -> String {
-    match store.lookup(identity) {
+    match store.lookup(identity, payload, Eight) {
         Some(plan) => {
             let schema = plan.schema();
             let fields = decoded(schema, payload, Eight);
@@ -157,11 +157,47 @@ fn tracelogging_events_describe_themselves() {
     assert_eq!(read(&mut store, &event(0, Some(&traits)), &[7]), "Log:Event v=7");
     assert_eq!(read(&mut store, &event(1, Some(&traits)), &[7]), "Log:Event/Start v=7");
     // Known bytes are not read again.
-    let first = Arc::as_ptr(store.lookup(&event(0, Some(&traits))).unwrap());
-    assert_eq!(Arc::as_ptr(store.lookup(&event(0, Some(&traits))).unwrap()), first);
+    let first = Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap());
+    assert_eq!(Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap()), first);
     let other = Identity::TraceLogging { provider: CLASS, metadata: &metadata, traits: None, opcode: 0 };
     assert_eq!(read(&mut store, &other, &[7]), ":Event v=7");
     assert_eq!(store.misses(), 0);
+}
+
+#[test]
+fn the_tables_know_kernel_classes_and_some_providers() {
+    let mut store = SchemaStore::new();
+    let end = Identity::Kernel { hook: 0x030b, version: 2 };
+    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
+    assert_eq!(read(&mut store, &Identity::Kernel { hook: 0xffff, version: 2 }, &[]), "-");
+    // The same event with a classic header, as test programs write it.
+    let class = "3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c".parse().unwrap();
+    let end = Identity::Classic { class, opcode: 11, version: 2 };
+    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
+
+    let runtime = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4".parse().unwrap();
+    let stopped = read(&mut store, &manifest_event(runtime, 8, 1), &[9, 0]);
+    assert_eq!(stopped, "Microsoft-Windows-DotNETRuntime:GC/SuspendEEStop ClrInstanceID=9");
+    assert_eq!(store.provider_name(runtime), Some("Microsoft-Windows-DotNETRuntime"));
+    assert_eq!(store.misses(), 1);
+}
+
+#[test]
+fn recordings_may_know_more_than_the_tables() {
+    let mut store = SchemaStore::new();
+    let runtime: Guid = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4".parse().unwrap();
+    let byte = r#"<data name="b" inType="win:UInt8"/>"#;
+    let events = r#"<event value="8" version="1" task="Same" template="T"/><event value="8" version="2" task="Newer" template="T"/>"#;
+    let templates = |fields: usize| format!(r#"<template tid="T">{}</template>"#, byte.repeat(fields));
+    store.learn_manifest(&manifest(runtime, events, &templates(1))).unwrap();
+    let name = |store: &mut SchemaStore, version| {
+        let plan = store.lookup(&manifest_event(runtime, 8, version), &[], Eight).unwrap();
+        plan.schema().event_name.to_string()
+    };
+    // As many fields: the built-in name. More fields, or a nearer version: the recording's.
+    assert_eq!([1, 2, 3].map(|version| name(&mut store, version)), ["GC/SuspendEEStop", "Newer", "Newer"]);
+    store.learn_manifest(&manifest(runtime, events, &templates(2))).unwrap();
+    assert_eq!([0, 1, 2].map(|version| name(&mut store, version)), ["GC/SuspendEEStop", "Same", "Newer"]);
 }
 
 #[test]

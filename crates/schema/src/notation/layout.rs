@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use stackhound_etl::PointerSize;
 
-use super::notation::{CountText, FieldText, KindText, LayoutText, Packing};
+use super::{CountText, FieldText, KindText, LayoutText, Packing};
 use crate::model::{Count, Field, InType, Length, Map, OutType};
 
 /// A name that a table uses and that nothing defines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LayoutError {
+pub(crate) enum LayoutError {
     #[error("unknown type {0}")]
     Type(String),
     #[error("unknown map {0}")]
@@ -24,18 +24,18 @@ pub(super) enum LayoutError {
 }
 
 /// The maps of all tables by name.
-pub(super) type Maps<'t> = BTreeMap<&'t str, Arc<Map>>;
+pub(crate) type Maps<'t> = BTreeMap<&'t str, Arc<Map>>;
 
 /// Fields in payload order, and what is known of their size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     pub fields: Vec<Field>,
     pub extent: Extent,
 }
 
 /// How many bytes a layout takes, as far as that does not depend on texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     fixed: usize,
     arrays: Vec<CountedArray>,
     /// A field of unknown size follows.
@@ -52,7 +52,7 @@ struct CountedArray {
 
 /// How well a layout suits a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fit {
+pub(crate) enum Fit {
     /// The payload is too short.
     TooShort,
     /// There is room; more may follow.
@@ -62,7 +62,7 @@ pub(super) enum Fit {
 }
 
 impl Extent {
-    pub(super) fn fit(&self, payload: &[u8]) -> Fit {
+    pub(crate) fn fit(&self, payload: &[u8]) -> Fit {
         let mut size = self.fixed;
         for array in &self.arrays {
             let count = payload.get(array.count_at..array.count_at + array.count_size).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Extent {
 }
 
 /// All readings of a layout, the first being the one to assume.
-pub(super) fn alternatives(
+pub(crate) fn alternatives(
     text: &LayoutText<'_>,
     pointer: PointerSize,
     maps: &Maps<'_>,
@@ -148,10 +148,14 @@ fn simple(name: &str, pointer: PointerSize) -> Result<Simple, LayoutError> {
         "x16" => number(I::U16, O::Hex, 2),
         "x32" => number(I::HexInt32, O::Default, 4),
         "x64" => number(I::HexInt64, O::Default, 8),
+        "f64" => number(I::F64, O::Default, 8),
+        "bool" => number(I::Bool32, O::Default, 4),
         "bool8" => number(I::Bool8, O::Default, 1),
         "pid" => number(I::U32, O::Pid, 4),
         "tid" => number(I::U32, O::Tid, 4),
         "status" => number(I::U32, O::NtStatus, 4),
+        "hresult" => number(I::U32, O::HResult, 4),
+        "error" => number(I::U32, O::Win32Error, 4),
         "port" => number(I::U16, O::Port, 2),
         "ip4" => number(I::U32, O::Ipv4, 4),
         "ft" => number(I::FileTime, O::Default, 8),
@@ -162,9 +166,11 @@ fn simple(name: &str, pointer: PointerSize) -> Result<Simple, LayoutError> {
         "wchar" => units(I::Utf16, O::Default, 2, 2),
         "char" => units(I::Ansi, O::Default, 1, 1),
         "bytes" => units(I::Binary, O::Default, 1, 1),
+        "sockaddr" => units(I::Binary, O::SocketAddress, 1, 1),
         "wsz" => variable(I::Utf16),
         "asz" => variable(I::Ansi),
         "sid" => variable(I::WbemSid),
+        "plainsid" => variable(I::Sid),
         _ => return Err(LayoutError::Type(name.to_owned())),
     })
 }
@@ -254,9 +260,10 @@ impl Placing<'_> {
                 let Simple { in_type, out_type, size, .. } = simple(type_name, self.pointer)?;
                 let mut length = Length::Natural;
                 // What brackets count in these types is the length of one value.
-                if matches!(*type_name, "wchar" | "char" | "bytes") {
+                if matches!(*type_name, "wchar" | "char" | "bytes" | "sockaddr") {
                     length = match std::mem::take(&mut count) {
                         Count::Fixed(n) => Length::Fixed(n),
+                        Count::Field(field) => Length::Field(field),
                         _ => Length::Rest,
                     };
                 }
@@ -311,7 +318,7 @@ impl Placing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::notation;
+    use crate::notation;
 
     fn layouts(text: &str, pointer: PointerSize) -> Vec<Layout> {
         let text = format!("class - A 3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c {{ 1 B v0 {text} }}");

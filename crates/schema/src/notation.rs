@@ -1,4 +1,4 @@
-//! The notation of the class tables: text to layouts, as they are written, before offsets are known.
+//! The notation of the built-in tables: text to layouts, as they are written, before offsets are known.
 //!
 //! ```text
 //! # Up to the end of the line: a comment.
@@ -8,6 +8,10 @@
 //!     v0 { NewThreadId tid, OldThreadId tid }       from version 0 on
 //!     v2 packed { NewThreadId tid, State u8=ThreadState, Frames p[], Slots { Key p }[Count] }
 //!   0x23 ConvertToGuiThread                         no layout: nobody knows it
+//! }
+//! provider Microsoft-Windows-Kernel-Process 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {
+//!   1 ProcessStart/Start                            id and whole name
+//!     v0 { ProcessID pid, ImageName wsz }           always packed
 //! }
 //! ```
 //!
@@ -21,34 +25,37 @@
 //!
 //! The tables belong to the program, so an error in them is an error of ours; a test reads them all.
 
+pub(crate) mod layout;
+
 use stackhound_etl::Guid;
 
 /// Where the notation was not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: expected {expected}")]
-pub(super) struct NotationError {
+pub(crate) struct NotationError {
     line: u32,
     expected: &'static str,
 }
 
 /// One table.
 #[derive(Debug, Default)]
-pub(super) struct Table<'t> {
+pub(crate) struct Table<'t> {
     pub maps: Vec<MapText<'t>>,
     pub classes: Vec<ClassText<'t>>,
+    pub providers: Vec<ClassText<'t>>,
 }
 
 /// Names of values or bits.
 #[derive(Debug)]
-pub(super) struct MapText<'t> {
+pub(crate) struct MapText<'t> {
     pub name: &'t str,
     pub bits: bool,
     pub entries: Vec<(u32, &'t str)>,
 }
 
-/// A class and its events.
+/// A class, or a provider, and its events.
 #[derive(Debug)]
-pub(super) struct ClassText<'t> {
+pub(crate) struct ClassText<'t> {
     pub group: Option<u8>,
     pub name: &'t str,
     pub guid: Guid,
@@ -57,7 +64,7 @@ pub(super) struct ClassText<'t> {
 
 /// Events that share layouts.
 #[derive(Debug)]
-pub(super) struct EventText<'t> {
+pub(crate) struct EventText<'t> {
     /// Type or hook id, and name.
     pub names: Vec<(u16, &'t str)>,
     pub layouts: Vec<LayoutText<'t>>,
@@ -65,7 +72,7 @@ pub(super) struct EventText<'t> {
 
 /// The fields of a range of versions.
 #[derive(Debug)]
-pub(super) struct LayoutText<'t> {
+pub(crate) struct LayoutText<'t> {
     pub from_version: u8,
     pub packing: Packing,
     pub fields: Vec<FieldText<'t>>,
@@ -73,7 +80,7 @@ pub(super) struct LayoutText<'t> {
 
 /// How fields are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     Natural,
     Packed,
     /// Natural, or packed where the payload is too short for that.
@@ -82,7 +89,7 @@ pub(super) enum Packing {
 
 /// One field.
 #[derive(Debug)]
-pub(super) struct FieldText<'t> {
+pub(crate) struct FieldText<'t> {
     pub name: &'t str,
     pub kind: KindText<'t>,
     pub count: CountText<'t>,
@@ -93,14 +100,14 @@ pub(super) struct FieldText<'t> {
 
 /// A simple type by name, or a structure.
 #[derive(Debug)]
-pub(super) enum KindText<'t> {
+pub(crate) enum KindText<'t> {
     Simple(&'t str),
     Struct(Vec<FieldText<'t>>),
 }
 
 /// The brackets behind a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountText<'t> {
+pub(crate) enum CountText<'t> {
     One,
     Fixed(u16),
     Field(&'t str),
@@ -108,7 +115,7 @@ pub(super) enum CountText<'t> {
 }
 
 /// Reads one table.
-pub(super) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
+pub(crate) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
     let mut parser = Parser { tokens: tokens(text), at: 0 };
     let mut table = Table::default();
     while let Some(word) = parser.peek() {
@@ -117,9 +124,10 @@ pub(super) fn parse(text: &str) -> Result<Table<'_>, NotationError> {
             "values" => table.maps.push(parser.map(false)?),
             "bits" => table.maps.push(parser.map(true)?),
             "class" => table.classes.push(parser.class()?),
+            "provider" => table.providers.push(parser.provider()?),
             _ => {
                 parser.at -= 1;
-                return Err(parser.error("values, bits or class"));
+                return Err(parser.error("values, bits, class or provider"));
             }
         }
     }
@@ -195,7 +203,19 @@ impl<'t> Parser<'t> {
 
     fn class(&mut self) -> Result<ClassText<'t>, NotationError> {
         let group = if self.next_is("-") { None } else { Some(self.number("a group or -")?) };
-        let name = self.word("the name of a class")?;
+        Ok(ClassText { group, ..self.events_of("the name of a class")? })
+    }
+
+    fn provider(&mut self) -> Result<ClassText<'t>, NotationError> {
+        let mut provider = self.events_of("the name of a provider")?;
+        for layout in provider.events.iter_mut().flat_map(|event| &mut event.layouts) {
+            layout.packing = Packing::Packed;
+        }
+        Ok(provider)
+    }
+
+    fn events_of(&mut self, expected: &'static str) -> Result<ClassText<'t>, NotationError> {
+        let name = self.word(expected)?;
         let error = self.error("a GUID");
         let guid = self.word("a GUID")?.parse().map_err(|_| error)?;
         let mut events = Vec::new();
@@ -203,7 +223,7 @@ impl<'t> Parser<'t> {
         while !self.next_is("}") {
             events.push(self.event()?);
         }
-        Ok(ClassText { group, name, guid, events })
+        Ok(ClassText { group: None, name, guid, events })
     }
 
     fn event(&mut self) -> Result<EventText<'t>, NotationError> {
@@ -327,6 +347,6 @@ mod tests {
             "a version such as v2",
         );
         check_error("values A { 1", 1, "the name of a value");
-        check_error("\n\nevents", 3, "values, bits or class");
+        check_error("\n\nevents", 3, "values, bits, class or provider");
     }
 }

@@ -1,0 +1,144 @@
+//! Events of well-known providers, for recordings that do not describe them.
+//!
+//! Fields and versions are those of the providers' manifests; the names of .NET runtime events are those that people
+//! know from PerfView and its library rather than the longer ones of the manifest. The tables are in the notation of
+//! [`crate::notation`] (`builtin/*.txt`) and are read once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use stackhound_etl::{Guid, PointerSize};
+
+use crate::kernel;
+use crate::model::{Map, MapKind, Schema, SchemaSource};
+use crate::notation::layout::{LayoutError, Maps, alternatives};
+use crate::notation::{self, ClassText, EventText, MapText, NotationError};
+use crate::plan::Plan;
+
+const TABLES: [(&str, &str); 6] = [
+    ("clr_maps", include_str!("builtin/clr_maps.txt")),
+    ("clr_runtime", include_str!("builtin/clr_runtime.txt")),
+    ("clr_rundown", include_str!("builtin/clr_rundown.txt")),
+    ("clr_private", include_str!("builtin/clr_private.txt")),
+    ("kernel_providers", include_str!("builtin/kernel_providers.txt")),
+    ("dns_client", include_str!("builtin/dns_client.txt")),
+];
+
+/// Maps that the tables share with those of the kernel logger.
+const KERNEL_MAPS: [&str; 5] =
+    ["CreateOptions", "FileAttributes", "ShareAccess", "IrpFlags", "FileInformationClass"];
+
+/// The tables. An error in them is found by the first test that looks anything up.
+static PROVIDERS: LazyLock<Providers> = LazyLock::new(|| {
+    Providers::read(&TABLES).unwrap_or_else(|error| panic!("built-in provider table: {error}"))
+});
+
+#[derive(Debug, thiserror::Error)]
+enum TableError {
+    #[error("{0}.txt: {1}")]
+    Notation(&'static str, NotationError),
+    #[error("{0}: {1}")]
+    Layout(String, LayoutError),
+    #[error("{0} is defined twice, or a version before a lower one")]
+    Order(String),
+}
+
+/// A description from the tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuiltIn {
+    pub plan: &'static Arc<Plan>,
+    /// The version from which on it holds, which may be lower than the one asked for.
+    pub version: u8,
+}
+
+/// The description of the highest version up to this one.
+pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
+    let versions = PROVIDERS.events.get(&(provider, id))?;
+    let (version, plan) = versions.iter().rev().find(|(from, _)| *from <= version)?;
+    Some(BuiltIn { plan, version: *version })
+}
+
+/// The name of a provider in the tables.
+pub(crate) fn provider_name(provider: Guid) -> Option<&'static str> {
+    PROVIDERS.names.get(&provider).map(|name| &**name)
+}
+
+/// Versions in ascending order.
+type Versions = Vec<(u8, Arc<Plan>)>;
+
+#[derive(Debug, Default)]
+struct Providers {
+    events: HashMap<(Guid, u16), Versions>,
+    names: HashMap<Guid, Box<str>>,
+}
+
+impl Providers {
+    fn read(tables: &[(&'static str, &str)]) -> Result<Providers, TableError> {
+        let mut maps = Maps::new();
+        for name in KERNEL_MAPS {
+            maps.extend(kernel::map(name).map(|map| (name, map.clone())));
+        }
+        let mut providers = Providers::default();
+        for &(name, text) in tables {
+            let table = notation::parse(text).map_err(|error| TableError::Notation(name, error))?;
+            for text in table.maps {
+                let map = Arc::new(map(&text));
+                if maps.insert(text.name, map).is_some() {
+                    return Err(TableError::Order(text.name.to_owned()));
+                }
+            }
+            for provider in &table.providers {
+                providers.names.insert(provider.guid, provider.name.into());
+                for event in &provider.events {
+                    providers.add(provider, event, &maps)?;
+                }
+            }
+        }
+        Ok(providers)
+    }
+
+    fn add(
+        &mut self,
+        provider: &ClassText<'_>,
+        text: &EventText<'_>,
+        maps: &Maps<'_>,
+    ) -> Result<(), TableError> {
+        for &(id, event_name) in &text.names {
+            let place = format!("{} {id} {event_name}", provider.name);
+            let mut versions: Versions = Vec::new();
+            for layout in &text.layouts {
+                // Nothing is aligned here, so that one pointer size stands for both.
+                let layouts = alternatives(layout, PointerSize::Eight, maps);
+                let layouts = layouts.map_err(|error| TableError::Layout(place.clone(), error))?;
+                if versions.last().is_some_and(|(last, _)| *last >= layout.from_version) {
+                    return Err(TableError::Order(place));
+                }
+                let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
+                let schema = Schema {
+                    source: SchemaSource::BuiltIn,
+                    provider: provider.guid,
+                    provider_name: provider.name.into(),
+                    event_name: event_name.into(),
+                    message: None,
+                    fields,
+                };
+                versions.push((layout.from_version, Arc::new(Plan::new(Arc::new(schema)))));
+            }
+            if self.events.insert((provider.guid, id), versions).is_some() {
+                return Err(TableError::Order(place));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn map(text: &MapText<'_>) -> Map {
+    Map {
+        name: text.name.into(),
+        kind: if text.bits { MapKind::Bits } else { MapKind::Values },
+        entries: text.entries.iter().map(|&(value, name)| (value, name.into())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+use stackhound_etl::PointerSize::{Eight, Four};
+
+use super::*;
+use crate::testing::decoded;
+
+const RUNTIME: &str = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4";
+const RUNDOWN: &str = "a669021c-c450-4609-a035-5af59af4df18";
+const PRIVATE: &str = "763fd754-7086-4dfe-95eb-c01a46faf4ca";
+const PROCESS: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
+const NETWORK: &str = "7dd42a49-5329-4832-8dfd-43d979153a88";
+const TRACING: &str = "b675ec37-bdb6-4648-bc92-f3fdc74d3ca2";
+
+fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
+    let found = lookup(provider.parse().unwrap(), id, version).unwrap();
+    assert_eq!(found.version, version, "{provider} {id}");
+    found.plan
+}
+
+#[test]
+fn tables_are_read() {
+    assert_eq!(PROVIDERS.names.len(), 8);
+    for versions in PROVIDERS.events.values() {
+        for (_, plan) in versions {
+            let schema = plan.schema();
+            assert!(schema.fields.iter().all(|field| !field.is_padding()), "{}", schema.event_name);
+        }
+    }
+}
+
+#[test]
+fn errors_in_a_table_are_found() {
+    #[track_caller]
+    fn check(events: &str, expected: &str) {
+        let text = format!("provider P 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {{ {events} }}");
+        assert_eq!(Providers::read(&[("t", &text)]).unwrap_err().to_string(), expected);
+    }
+    check("1 A v0 { B nonsense }", "P 1 A: unknown type nonsense");
+    check("1 A v0 {} 1 B v0 {}", "P 1 B is defined twice, or a version before a lower one");
+    check("1 A v1 {} v0 {}", "P 1 A is defined twice, or a version before a lower one");
+    check("1 A v0 { B u8", "t.txt: line 1: expected the type of an event");
+    check("1 A v0 {} } values M {} values M {", "M is defined twice, or a version before a lower one");
+}
+
+/// How many bytes events without texts had in recordings, by pointer size. A payload of just that size, all zero, is
+/// read without anything missing or left over.
+#[test]
+fn sizes_are_those_of_recorded_events() {
+    for (provider, id, version, pointer, size) in [
+        (RUNTIME, 1, 1, Eight, 18),
+        (RUNTIME, 1, 2, Eight, 26),
+        (RUNTIME, 2, 1, Eight, 10),
+        (RUNTIME, 3, 1, Eight, 2),
+        (RUNTIME, 4, 1, Eight, 94),
+        (RUNTIME, 4, 2, Eight, 110),
+        (RUNTIME, 5, 1, Eight, 22),
+        (RUNTIME, 9, 1, Eight, 10),
+        (RUNTIME, 13, 1, Eight, 6),
+        (RUNTIME, 23, 0, Four, 23),
+        (RUNTIME, 23, 0, Eight, 27),
+        (RUNTIME, 25, 0, Eight, 6),
+        (RUNTIME, 29, 0, Four, 10),
+        (RUNTIME, 29, 0, Eight, 18),
+        (RUNTIME, 35, 0, Eight, 6),
+        (RUNTIME, 50, 0, Four, 10),
+        (RUNTIME, 85, 0, Eight, 30),
+        (RUNTIME, 200, 0, Eight, 10),
+        (RUNTIME, 202, 0, Eight, 18),
+        (RUNTIME, 205, 2, Eight, 38),
+        (RUNDOWN, 146, 1, Four, 2),
+        (PRIVATE, 2, 1, Four, 22),
+        (PRIVATE, 5, 1, Eight, 30),
+        (PRIVATE, 7, 1, Four, 6),
+        (PRIVATE, 11, 0, Eight, 2),
+        (PRIVATE, 20, 0, Eight, 10),
+        (PRIVATE, 21, 0, Four, 22),
+        (PRIVATE, 26, 0, Eight, 6),
+        (PROCESS, 3, 1, Eight, 68),
+        (PROCESS, 4, 1, Eight, 76),
+        (PROCESS, 7, 0, Eight, 10),
+        (NETWORK, 10, 0, Eight, 40),
+        (NETWORK, 11, 0, Eight, 32),
+        (NETWORK, 26, 0, Eight, 64),
+        (NETWORK, 27, 0, Eight, 56),
+        (NETWORK, 42, 0, Eight, 32),
+        (TRACING, 8, 0, Eight, 16),
+    ] {
+        let schema = plan(provider, id, version).schema();
+        let read = decoded(schema, &vec![0; size], pointer);
+        let clean = !read.contains(['!', '+']);
+        assert!(clean, "{} {id} v{version} of {size} bytes: {read}", schema.provider_name);
+    }
+    // With arrays: a count of frames, map entries, generations, buckets and times.
+    for (provider, id, version, pointer, count_at, count, size) in [
+        (RUNTIME, 82, 0, Four, 4, 67, 276),
+        (RUNTIME, 190, 0, Eight, 17, 3, 45),
+        (RUNTIME, 204, 3, Four, 54, 4, 218),
+        (RUNTIME, 204, 3, Eight, 82, 5, 486),
+        (RUNTIME, 205, 4, Eight, 46, 8, 82),
+        (RUNTIME, 208, 0, Eight, 2, 1, 36),
+        (RUNTIME, 209, 0, Eight, 12, 9, 158),
+        (RUNTIME, 21, 0, Eight, 4, 28, 458),
+        (RUNTIME, 22, 0, Four, 4, 4080, 65290),
+    ] {
+        let mut payload = vec![0; size];
+        payload[count_at..count_at + 2].copy_from_slice(&u16::to_le_bytes(count));
+        let schema = plan(provider, id, version).schema();
+        let read = decoded(schema, &payload, pointer);
+        assert!(!read.contains(['!', '+']), "{id} v{version} of {size} bytes: {read}");
+    }
+}
+
+#[test]
+fn names_are_those_that_people_know() {
+    for (provider, id, version, name, fields) in [
+        (RUNTIME, 1, 2, "GC/Start", "Count Depth Reason Type ClrInstanceID ClientSequenceNumber"),
+        (RUNTIME, 7, 1, "GC/RestartEEStart", "ClrInstanceID"),
+        (RUNTIME, 9, 1, "GC/SuspendEEStart", "Reason Count ClrInstanceID"),
+        (RUNTIME, 14, 1, "GC/FinalizersStart", "ClrInstanceID"),
+        (RUNTIME, 202, 0, "GC/MarkWithType", "HeapNum ClrInstanceID Type Promoted"),
+        (
+            RUNTIME,
+            80,
+            1,
+            "Exception/Start",
+            "ExceptionType ExceptionMessage ExceptionEIP ExceptionHRESULT ExceptionFlags ClrInstanceID",
+        ),
+        (RUNDOWN, 148, 1, "Method/DCStopInit", "ClrInstanceID"),
+        (PRIVATE, 196, 0, "Binding/FusionMessage", "ClrInstanceID Prepend Message"),
+        (
+            PROCESS,
+            1,
+            1,
+            "ProcessStart/Start",
+            "ProcessID CreateTime ParentProcessID SessionID Flags ImageName",
+        ),
+        (TRACING, 14, 0, "ETW_TASK_PROVIDER/ETW_OPCODE_ENABLE", "ProviderName SessionName"),
+    ] {
+        let schema = plan(provider, id, version).schema();
+        assert_eq!(&*schema.event_name, name);
+        let names: Vec<&str> = schema.fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names.join(" "), fields, "{name}");
+    }
+    assert_eq!(provider_name(RUNTIME.parse().unwrap()), Some("Microsoft-Windows-DotNETRuntime"));
+    assert_eq!(provider_name(Guid::ZERO), None);
+}
+
+#[test]
+fn versions_stand_for_those_above_them() {
+    let version = |id, version| lookup(RUNTIME.parse().unwrap(), id, version).map(|found| found.version);
+    assert_eq!([0, 1, 2, 3, 255].map(|v| version(1, v)), [0, 1, 2, 2, 2].map(Some));
+    assert_eq!([2, 3, 4].map(|v| version(204, v)), [None, Some(3), Some(3)]);
+    assert_eq!(version(9999, 0), None);
+    assert!(lookup(Guid::ZERO, 1, 0).is_none());
+}
