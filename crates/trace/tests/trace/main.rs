@@ -1,0 +1,5 @@
+//! The public face of the crate: which events a trace hands out, in which order, and from which files.
+
+mod merge;
+mod recordings;
+mod sources;

@@ -1,0 +1,270 @@
+//! The order in which a trace hands out events, against a sort and against the simplest merge there is.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use proptest::prelude::*;
+use stackhound_etl::write::{Form, Session};
+use stackhound_etl::{ClockKind, LogFileMode, RawTime};
+use stackhound_trace::Stats;
+
+use crate::recordings::{HOOKS, Logged, Making, events, open, selection};
+
+/// One source to be made: its session, and per processor the ticks from each event to the next one.
+#[derive(Clone, Debug)]
+struct Plan {
+    session: Session,
+    steps: Vec<Vec<i64>>,
+}
+
+/// Sessions of every form that a merge has to do with. The buffers are so small that streams have several.
+fn sessions() -> impl Strategy<Value = Session> {
+    let form =
+        prop_oneof![Just(Form::Live), Just(Form::Windows7), Just(Form::Merged { header_buffer_size: 512 })];
+    (1..5u16, form, any::<bool>()).prop_map(|(processors, form, compressed)| Session {
+        processors,
+        form,
+        compressed,
+        buffer_size: 1024,
+        ..Session::default()
+    })
+}
+
+fn plans(steps: std::ops::Range<i64>) -> impl Strategy<Value = Plan> {
+    sessions().prop_flat_map(move |session| {
+        let stream = prop::collection::vec(steps.clone(), 0..70);
+        prop::collection::vec(stream, usize::from(session.processors))
+            .prop_map(move |steps| Plan { session: session.clone(), steps })
+    })
+}
+
+impl Plan {
+    /// Writes the file. Which processor comes next does not follow the times, as in a real recording.
+    fn make(&self, source: u16) -> (Vec<u8>, Vec<Logged>) {
+        let mut making = Making::new(source, self.session.clone());
+        for (processor, steps) in self.steps.iter().enumerate() {
+            let mut time = 0;
+            for step in steps {
+                time += step;
+                making.log(processor as u16, time);
+            }
+        }
+        making.finish()
+    }
+}
+
+fn make_all(plans: &[Plan]) -> (Vec<Vec<u8>>, Vec<Logged>) {
+    let made: Vec<_> = plans.iter().zip(0..).map(|(plan, source)| plan.make(source)).collect();
+    let logged = made.iter().flat_map(|(_, logged)| logged.iter().copied()).collect();
+    (made.into_iter().map(|(file, _)| file).collect(), logged)
+}
+
+/// Sorts by trace time, source, processor, and the order within the stream.
+fn sorted(mut logged: Vec<Logged>, trace_time: impl Fn(&Logged) -> i64) -> Vec<Logged> {
+    logged.sort_by_key(|event| (trace_time(event), event.source, event.processor, event.number));
+    logged
+}
+
+/// Takes the earliest of all streams' next events, again and again; the first stream's among equals.
+fn merged(logged: &[Logged]) -> Vec<Logged> {
+    let mut streams: Vec<Vec<Logged>> = Vec::new();
+    let mut by_stream = logged.to_vec();
+    by_stream.sort_by_key(|event| (event.source, event.processor, event.number));
+    for events in by_stream.chunk_by(|a, b| (a.source, a.processor) == (b.source, b.processor)) {
+        streams.push(events.iter().rev().copied().collect());
+    }
+    let mut merged = Vec::new();
+    while let Some(next) = streams.iter_mut().filter(|s| !s.is_empty()).min_by_key(|s| s[s.len() - 1].time) {
+        merged.extend(next.pop());
+    }
+    merged
+}
+
+proptest! {
+    #[test]
+    fn a_merge_is_a_stable_sort(plans in prop::collection::vec(plans(0..4), 1..4)) {
+        let (files, logged) = make_all(&plans);
+        let expected = sorted(logged, |event| event.time);
+        let trace = open(&files, 1);
+        let (found, stats) = events(trace.ordered());
+        prop_assert_eq!(&found, &expected);
+        prop_assert_eq!((stats.events, stats.out_of_order), (expected.len() as u64, 0));
+        prop_assert!(stats.damage.is_empty(), "{:?}", stats.damage);
+        let buffers: usize = trace.indexes().iter().map(|index| index.buffers.len()).sum();
+        prop_assert_eq!(stats.buffers, buffers as u64);
+        prop_assert_eq!(events(trace.ordered()).0, expected, "a trace can be read again");
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_nothing(plans in prop::collection::vec(plans(0..4), 1..4)) {
+        let (files, _) = make_all(&plans);
+        let one = events(open(&files, 1).ordered());
+        for threads in [2, 4] {
+            prop_assert_eq!(&events(open(&files, threads).ordered()), &one, "{} threads", threads);
+        }
+    }
+
+    #[test]
+    fn a_selection_is_a_filter(plans in prop::collection::vec(plans(0..4), 1..4), hooks in hooks()) {
+        let (files, _) = make_all(&plans);
+        let trace = open(&files, 1);
+        let mut expected = events(trace.ordered()).0;
+        expected.retain(|event| hooks.contains(&event.hook()));
+        prop_assert_eq!(events(trace.selected(selection(&hooks))).0, expected);
+    }
+
+    /// Where the system clock was set back, streams are not sorted; only the next events of all are compared.
+    #[test]
+    fn disorder_within_a_stream_is_kept_and_counted(
+        mut plans in prop::collection::vec(plans(-4..8), 1..4), hooks in hooks(),
+    ) {
+        for plan in &mut plans {
+            plan.session.clock = ClockKind::SystemTime;
+            plan.session.start = RawTime(plan.session.start_time.0);
+        }
+        let (files, logged) = make_all(&plans);
+        let expected = merged(&logged);
+        let trace = open(&files, 2);
+        let (found, stats) = events(trace.ordered());
+        prop_assert_eq!(&found, &expected);
+        let backwards = expected.windows(2).filter(|pair| pair[1].time < pair[0].time).count();
+        prop_assert_eq!(stats.out_of_order, backwards as u64);
+
+        // A selection has the same events; between streams in disorder, their order depends on the others.
+        let mut selected = events(trace.selected(selection(&hooks))).0;
+        let mut filtered = expected;
+        filtered.retain(|event| hooks.contains(&event.hook()));
+        selected.sort();
+        filtered.sort();
+        prop_assert_eq!(selected, filtered);
+    }
+
+    #[test]
+    fn other_clocks_are_converted(
+        first in plans(0..4), second in plans(0..400), frequency in 1_000..50_000_000u64, later in 0..100i64,
+    ) {
+        let mut second = second;
+        second.session.perf_frequency = NonZeroU64::new(frequency).unwrap();
+        second.session.start = RawTime(77);
+        second.session.start_time.0 += later;
+        let clocks = [first.session.clock(), second.session.clock()];
+        let (files, logged) = make_all(&[first, second]);
+        let trace_time = |event: &Logged| {
+            let [to, from] = clocks;
+            if event.source == 0 { event.time } else { to.to_raw(from.to_file_time(RawTime(event.time))).0 }
+        };
+        let expected = sorted(logged, trace_time);
+        prop_assume!(!clocks[0].comparable(&clocks[1]));
+
+        let trace = open(&files, 1);
+        prop_assert_eq!(trace.clock(), clocks[0]);
+        let mut ordered = trace.ordered();
+        let mut times = Vec::new();
+        while let Some(event) = ordered.next() {
+            times.push((event.time().0, event.utc()));
+        }
+        let expected_times = expected.iter().map(|event| {
+            (trace_time(event), clocks[usize::from(event.source)].to_file_time(RawTime(event.time)))
+        });
+        prop_assert_eq!(times, expected_times.collect::<Vec<_>>());
+        prop_assert_eq!(events(trace.ordered()).0, expected);
+    }
+}
+
+fn hooks() -> impl Strategy<Value = Vec<u16>> {
+    prop::sample::subsequence([&[0], &HOOKS[..]].concat(), 0..=1 + HOOKS.len())
+}
+
+/// Each row: source, processor, ticks after the start. Expected are the numbers within the sources.
+#[track_caller]
+fn check(sessions: &[Session], rows: &[(u16, u16, i64)], expected: &[(u16, u64)]) -> Stats {
+    let mut makings: Vec<_> =
+        sessions.iter().zip(0..).map(|(session, source)| Making::new(source, session.clone())).collect();
+    for &(source, processor, time) in rows {
+        makings[usize::from(source)].log(processor, time);
+    }
+    let files: Vec<_> = makings.into_iter().map(|making| making.finish().0).collect();
+    let (found, stats) = events(open(&files, 1).ordered());
+    let found: Vec<_> = found.iter().map(|event| (event.source, event.number)).collect();
+    assert_eq!(found, expected);
+    stats
+}
+
+fn session(processors: u16) -> Session {
+    Session { processors, buffer_size: 1024, ..Session::default() }
+}
+
+#[test]
+fn equal_times_go_by_source_then_processor_then_place() {
+    check(
+        &[session(3), session(2)],
+        &[(1, 0, 5), (0, 2, 5), (1, 1, 5), (0, 0, 5), (0, 2, 5), (0, 1, 5), (0, 0, 5), (1, 1, 6), (1, 0, 5)],
+        &[(0, 0), (1, 0), (0, 2), (0, 5), (0, 4), (0, 1), (0, 3), (1, 1), (1, 4), (1, 2), (1, 3)],
+    );
+}
+
+#[test]
+fn a_later_session_of_the_same_boot_shares_the_counter() {
+    // Both saw the counter at 10 MHz; the second one's pair of times is off by 0.2 ms.
+    let first = session(1);
+    let mut second = session(1);
+    second.start.0 += 100_000_000;
+    second.start_time.0 += 100_002_000;
+    assert!(first.clock().comparable(&second.clock()));
+    // The counter decides, though UTC would put the second session's events behind both of the first one's.
+    check(
+        &[first, second],
+        &[(0, 0, 100_000_001), (0, 0, 100_000_003), (1, 0, 2)],
+        &[(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)],
+    );
+}
+
+#[test]
+fn a_stream_without_processors_is_sorted_within_its_buffers() {
+    let mode = LogFileMode(LogFileMode::NO_PER_PROCESSOR_BUFFERING.0 | 1);
+    let clock = ClockKind::SystemTime;
+    let start = RawTime(session(1).start_time.0);
+    let stats = check(
+        &[Session { mode, clock, start, ..session(1) }],
+        &[(0, 0, 30), (0, 0, 10), (0, 0, 20)],
+        &[(0, 0), (0, 2), (0, 3), (0, 1)],
+    );
+    assert_eq!(stats.out_of_order, 0);
+}
+
+#[test]
+fn a_circular_recording_has_the_latest_buffers_in_order_of_time() {
+    let circular = NonZeroU32::new(5);
+    let mut making = Making::new(0, Session { circular, ..session(2) });
+    let mut buffers = Vec::new();
+    for buffer in 0..13 {
+        let processor = buffer % 2;
+        buffers
+            .push((0..6).map(|tick| making.log(processor, i64::from(buffer) * 4 + tick)).collect::<Vec<_>>());
+        making.flush(processor);
+    }
+    let (file, logged) = making.finish();
+    let kept = buffers[8..].concat();
+    let expected = sorted([&logged[..1], &kept].concat(), |event| event.time);
+    let (found, stats) = events(open(&[file], 1).ordered());
+    assert_eq!(found, expected);
+    assert_eq!((stats.out_of_order, stats.buffers_missing, stats.buffers), (0, 0, 6));
+}
+
+#[test]
+fn an_unfinished_recording_has_all_its_events() {
+    for (session, zeros) in [
+        (session(2), 0),
+        (session(2), 5_000),
+        (Session { form: Form::Windows7, ..session(2) }, 3_000),
+        (Session { form: Form::Merged { header_buffer_size: 512 }, compressed: true, ..session(2) }, 4_096),
+    ] {
+        let mut making = Making::new(0, session);
+        for tick in 0..200 {
+            making.log((tick % 2) as u16, tick / 3);
+        }
+        let (file, logged) = making.leave_unfinished(zeros);
+        let (found, stats) = events(open(&[file], 1).ordered());
+        assert_eq!(found, sorted(logged, |event| event.time));
+        assert!(stats.damage.is_empty(), "{:?}", stats.damage);
+    }
+}
