@@ -10,6 +10,8 @@
 mod decode;
 mod embedded;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod identity;
 pub mod kernel;
 mod manifest;
