@@ -11,6 +11,8 @@ mod builtin;
 mod decode;
 mod embedded;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod identity;
 pub mod kernel;
 mod manifest;
