@@ -1,0 +1,42 @@
+//! The state of the traced machine at any time of its trace: which processes, threads, modules, memory, files and
+//! registry keys there were.
+//!
+//! A [`System`] takes in statements ("at this time, this module was loaded there", "this process was there when the
+//! recording ended") and answers questions about a time. Everything is valid over a [`Span`] of trace time, and says
+//! how the span's ends are known.
+//!
+//! There are two ways to use it, and both give the same answers but for what only the end of a recording tells:
+//! - All events first, then questions about any time. What a rundown at the end lists is known at every time.
+//! - Questions about the current time, with all events up to it taken in.
+//!
+//! Knows time, addresses and names of things; does not know symbols or verdicts.
+#![forbid(unsafe_code)]
+
+mod caller;
+mod completeness;
+mod file;
+mod lifetimes;
+mod module;
+mod multiversion;
+mod name_history;
+mod process;
+mod ranges;
+mod region;
+mod registry;
+mod span;
+mod system;
+mod text;
+mod thread;
+mod volume;
+
+pub use caller::Caller;
+pub use completeness::{Completeness, Gap, Losses};
+pub use file::{FileKey, FileNameEvent, FileObject};
+pub use module::{ModuleFacts, ModuleId, ModuleRef, PdbIdentity};
+pub use process::{ProcessEntity, ProcessFacts, ProcessId, ProcessRef};
+pub use region::{Allocation, AllocationFacts, Region};
+pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};
+pub use span::{Evidence, Phase, Span};
+pub use system::{AllocationEvent, System, SystemStats};
+pub use thread::{StackExtent, ThreadFacts, ThreadId, ThreadRef};
+pub use volume::Volumes;

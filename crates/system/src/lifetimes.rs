@@ -1,0 +1,251 @@
+//! Who held a number when: process and thread ids are given out again and again.
+
+use hashbrown::HashMap;
+use stackhound_trace::TraceTime;
+
+use crate::span::{Evidence, Phase, Span};
+
+/// How a sighting relates to the one that holds the number at its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Identity {
+    Same,
+    Different,
+    /// Nothing contradicts that it is the same.
+    Unsure,
+}
+
+/// A sighting that comes behind more holders of its number than this counts as of the newest one's start.
+///
+/// Bounds what one late event can cost; only a recording whose times are damaged comes near it.
+const LATE_MAX: usize = 1 << 10;
+
+/// Every holder of every number. Holders are numbered in the order of their first sighting; spans of one number's
+/// holders do not overlap. About 50 bytes a holder.
+#[derive(Debug, Default)]
+pub(crate) struct Lifetimes {
+    /// In the order of their starts.
+    holders: HashMap<u32, Vec<u32>, foldhash::fast::RandomState>,
+    spans: Vec<Span>,
+}
+
+impl Lifetimes {
+    pub fn span(&self, holder: u32) -> Span {
+        self.spans[holder as usize]
+    }
+
+    /// Who holds a number at a time.
+    #[inline]
+    pub fn at(&self, number: u32, time: TraceTime) -> Option<u32> {
+        self.newest_until(number, time).filter(|&holder| time <= self.span(holder).to)
+    }
+
+    /// Who was the last to get a number up to a time, whether it is over or not.
+    #[inline]
+    pub fn newest_until(&self, number: u32, time: TraceTime) -> Option<u32> {
+        let holders = self.holders.get(&number)?;
+        let &newest = holders.last()?;
+        if self.span(newest).from <= time {
+            return Some(newest);
+        }
+        let place = holders.partition_point(|&holder| self.span(holder).from <= time);
+        place.checked_sub(1).map(|before| holders[before])
+    }
+
+    /// Takes in what an event says of the holder of a number. The second value tells whether the holder is new.
+    pub fn sight(
+        &mut self,
+        number: u32,
+        phase: Phase,
+        time: TraceTime,
+        identity: impl FnOnce(u32) -> Identity,
+    ) -> (u32, bool) {
+        let time = self.not_too_late(number, time);
+        let Some(current) = self.newest_until(number, time) else {
+            return (self.add(number, phase, time), true);
+        };
+        let identity = identity(current);
+        let span = &mut self.spans[current as usize];
+        let alive = time < span.to || (time == span.to && span.end != Evidence::Observed);
+        match (phase, identity) {
+            // What has ended can be told of once more, but only a start gives its number away again.
+            (Phase::End | Phase::RundownAtStart | Phase::RundownAtEnd, Identity::Same) if !alive => {}
+            _ if !alive => return (self.add(number, phase, time), true),
+            // A rundown can list what is about to tell of its start.
+            (Phase::Start, Identity::Same) => {
+                if span.start != Evidence::Observed {
+                    (span.from, span.start) = (time, Evidence::Observed);
+                }
+            }
+            (Phase::Start, _) | (_, Identity::Different) => {
+                return (self.replace(number, current, phase, time), true);
+            }
+            (Phase::End, _) => (span.to, span.end) = (time, Evidence::Observed),
+            (Phase::RundownAtStart, _) => {
+                if span.start == Evidence::Unknown {
+                    span.start = Evidence::RundownAtStart;
+                }
+            }
+            (Phase::RundownAtEnd, _) => {
+                if span.start == Evidence::Unknown {
+                    span.start = Evidence::RundownAtEnd;
+                }
+                if span.end == Evidence::Unknown {
+                    span.end = Evidence::RundownAtEnd;
+                }
+            }
+        }
+        (current, false)
+    }
+
+    /// The holder at a time at which there must be one; made up where none is known.
+    pub fn expect(&mut self, number: u32, time: TraceTime) -> (u32, bool) {
+        let time = self.not_too_late(number, time);
+        match self.at(number, time) {
+            Some(holder) => (holder, false),
+            None => (self.insert(number, time, Span::BEGINNING, Evidence::Unknown), true),
+        }
+    }
+
+    fn not_too_late(&self, number: u32, time: TraceTime) -> TraceTime {
+        let Some(holders) = self.holders.get(&number).filter(|holders| holders.len() > LATE_MAX) else {
+            return time;
+        };
+        let start = |place: usize| self.span(holders[place]).from;
+        if time < start(holders.len() - 1 - LATE_MAX) { start(holders.len() - 1) } else { time }
+    }
+
+    /// A holder that takes the number from one that ended unseen.
+    fn replace(&mut self, number: u32, current: u32, phase: Phase, time: TraceTime) -> u32 {
+        let new = self.add(number, phase, time);
+        let old = &mut self.spans[current as usize];
+        let (to, end) = (old.to, old.end);
+        (old.to, old.end) = (time, Evidence::Unknown);
+        // An end that was seen before is that of the one that was there last.
+        if phase != Phase::End && end == Evidence::Observed {
+            let new = &mut self.spans[new as usize];
+            (new.to, new.end) = (to, end);
+        }
+        new
+    }
+
+    /// A holder where the number is free, or is about to be.
+    fn add(&mut self, number: u32, phase: Phase, time: TraceTime) -> u32 {
+        let (from, start) = match phase {
+            Phase::Start => (time, Evidence::Observed),
+            Phase::RundownAtStart => (Span::BEGINNING, Evidence::RundownAtStart),
+            Phase::RundownAtEnd => (Span::BEGINNING, Evidence::RundownAtEnd),
+            Phase::End => (Span::BEGINNING, Evidence::Unknown),
+        };
+        let new = self.insert(number, time, from, start);
+        let span = &mut self.spans[new as usize];
+        if phase == Phase::End {
+            (span.to, span.end) = (time, Evidence::Observed);
+        } else if phase == Phase::RundownAtEnd && span.to == Span::OPEN {
+            span.end = Evidence::RundownAtEnd;
+        }
+        new
+    }
+
+    /// Puts a holder that was sighted at `time` between the others. It starts at `from`, but not while another one
+    /// holds the number.
+    fn insert(&mut self, number: u32, time: TraceTime, from: TraceTime, start: Evidence) -> u32 {
+        let Lifetimes { holders, spans } = self;
+        let holders = holders.entry(number).or_default();
+        let place = holders.partition_point(|&holder| spans[holder as usize].from <= time);
+        // The event that ends a holder is the last that belongs to it.
+        let free = place.checked_sub(1).map(|before| spans[holders[before] as usize].to.0.saturating_add(1));
+        let from = free.map_or(from, |free| from.max(TraceTime(free).min(time)));
+        let to = holders.get(place).map_or(Span::OPEN, |&next| spans[next as usize].from);
+        let new = spans.len() as u32;
+        spans.push(Span { from, to, start, end: Evidence::Unknown });
+        holders.insert(place, new);
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn time(at: i64) -> TraceTime {
+        TraceTime(at)
+    }
+
+    /// What the events of one number say about a time, looked up one by one.
+    fn oracle(events: &[(i64, Phase)], at: i64) -> Option<i64> {
+        let begins = |until: usize| {
+            let turn =
+                events[..until].iter().rev().find(|(_, phase)| matches!(phase, Phase::Start | Phase::End));
+            turn.map_or(i64::MIN, |&(time, phase)| if phase == Phase::End { time + 1 } else { time })
+        };
+        let passed = events.iter().filter(|&&(time, _)| time <= at).count();
+        let next_was_there = events.get(passed).is_some_and(|&(_, phase)| phase != Phase::Start);
+        match passed.checked_sub(1).map(|last| events[last]) {
+            Some((time, Phase::End)) if time == at => Some(begins(passed - 1)),
+            Some((_, Phase::End)) | None => next_was_there.then(|| begins(passed)),
+            Some(_) => Some(begins(passed)),
+        }
+    }
+
+    fn phases() -> impl Strategy<Value = Phase> {
+        prop_oneof![
+            4 => Just(Phase::Start),
+            4 => Just(Phase::End),
+            1 => Just(Phase::RundownAtStart),
+            1 => Just(Phase::RundownAtEnd),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_linear_search(
+            steps in proptest::collection::vec((0u32..3, 1i64..3, phases()), 0..40),
+        ) {
+            let mut lifetimes = Lifetimes::default();
+            let mut events = vec![Vec::new(); 3];
+            let mut now = 0;
+            for (number, wait, phase) in steps {
+                now += wait;
+                events[number as usize].push((now, phase));
+                lifetimes.sight(number, phase, time(now), |_| Identity::Unsure);
+            }
+            for (number, events) in events.iter().enumerate() {
+                for at in -1..=now + 1 {
+                    let found = lifetimes.at(number as u32, time(at)).map(|holder| lifetimes.span(holder).from.0);
+                    prop_assert_eq!(found, oracle(events, at), "{} at {}: {:?}", number, at, events);
+                }
+            }
+        }
+
+        #[test]
+        fn disorder_leaves_spans_apart(
+            steps in proptest::collection::vec((0i64..50, phases(), 0..3u8), 0..80),
+        ) {
+            let mut lifetimes = Lifetimes::default();
+            for (at, phase, identity) in steps {
+                let identity = [Identity::Same, Identity::Different, Identity::Unsure][usize::from(identity)];
+                lifetimes.sight(7, phase, time(at), |_| identity);
+                lifetimes.expect(7, time(at / 2));
+            }
+            let spans: Vec<Span> =
+                lifetimes.holders.get(&7).into_iter().flatten().map(|&holder| lifetimes.span(holder)).collect();
+            for span in &spans {
+                prop_assert!(span.from <= span.to, "{:?}", spans);
+            }
+            for pair in spans.windows(2) {
+                prop_assert!(pair[0].to <= pair[1].from, "{:?}", spans);
+            }
+        }
+    }
+
+    #[test]
+    fn many_late_starts_cost_little() {
+        let mut lifetimes = Lifetimes::default();
+        for at in (0..300_000).rev() {
+            lifetimes.sight(7, Phase::Start, time(at), |_| Identity::Unsure);
+        }
+        assert_eq!(lifetimes.spans.len(), 300_000);
+    }
+}

@@ -1,0 +1,341 @@
+//! Modules of processes and of the kernel.
+
+use hashbrown::HashMap;
+use stackhound_etl::{Address, Guid, Pid};
+use stackhound_trace::TraceTime;
+
+use crate::process::{ProcessId, ProcessRef};
+use crate::ranges::{AddressRange, RangeHistory};
+use crate::span::{Evidence, Phase, Span};
+use crate::system::System;
+use crate::text::{Text, Texts};
+
+/// One module of a [`System`]: an image at a place in one address space, from its load to its unload. Numbers are
+/// dense and start at 0, in the order of first sighting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ModuleId(pub(crate) u32);
+
+impl ModuleId {
+    /// For columns with a place for each module.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What an event states about a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModuleFacts<'a> {
+    /// The process as the event states it; 0, in rundowns also 4, for modules of the kernel.
+    pub pid: Pid,
+    /// Where it is.
+    pub base: Address,
+    /// Bytes that it takes there. The format of images has 32 bits for it; what is above is ignored.
+    pub size: u64,
+    /// From the image's header; `None` in old recordings.
+    pub time_date_stamp: Option<u32>,
+    /// From the image's header; `None` in old recordings.
+    pub checksum: Option<u32>,
+    /// NT path. May be empty.
+    pub path: &'a str,
+}
+
+/// The PDB that belongs to a module, by the image's debug directory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PdbIdentity<'a> {
+    /// Together with the age, names the PDB.
+    pub guid: Guid,
+    /// Counts how often the PDB was written.
+    pub age: u32,
+    /// Path or file name, as the linker wrote it.
+    pub name: &'a str,
+}
+
+/// As [`PdbIdentity`], with the text by number.
+type Pdb = (Guid, u32, Text);
+
+/// Whose address space a module is in: a process's, or the kernel's part of all.
+pub(crate) type Owner = Option<ProcessId>;
+
+#[derive(Debug)]
+struct Record {
+    owner: Owner,
+    range: AddressRange,
+    path: Text,
+    time_date_stamp: Option<u32>,
+    checksum: Option<u32>,
+    span: Span,
+    /// Index into `pdbs`.
+    pdb: Option<u32>,
+}
+
+/// What is known of the modules of one address space.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleSpace {
+    ranges: RangeHistory,
+    /// A rundown listed a module of it.
+    pub was_run_down: bool,
+}
+
+/// All modules. About 130 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    records: Vec<Record>,
+    kernel: ModuleSpace,
+    /// By process.
+    spaces: Vec<ModuleSpace>,
+    pdbs: Vec<Pdb>,
+    pdb_numbers: HashMap<Pdb, u32, foldhash::fast::RandomState>,
+    /// PDBs of modules that were not heard of by then.
+    awaiting: HashMap<(Owner, u64, TraceTime), u32, foldhash::fast::RandomState>,
+    /// Some load was seen, so that loads are recorded at all.
+    pub loads_are_recorded: bool,
+    /// Unloads of modules that nothing else is known of.
+    pub unplaced: u64,
+}
+
+/// The last component of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit('\\').next().unwrap_or(path)
+}
+
+impl Modules {
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn space(&self, owner: Owner) -> Option<&ModuleSpace> {
+        match owner {
+            None => Some(&self.kernel),
+            Some(process) => self.spaces.get(process.index()),
+        }
+    }
+
+    fn space_mut(&mut self, owner: Owner) -> &mut ModuleSpace {
+        let Some(process) = owner else { return &mut self.kernel };
+        if self.spaces.len() <= process.index() {
+            self.spaces.resize_with(process.index() + 1, ModuleSpace::default);
+        }
+        &mut self.spaces[process.index()]
+    }
+
+    /// The module at an address, and how far into it the address is.
+    #[inline]
+    pub fn at(&self, owner: Owner, address: Address, time: TraceTime) -> Option<(ModuleId, u64)> {
+        let number = self.space(owner)?.ranges.at(address.0, time)?;
+        Some((ModuleId(number), address.0 - self.records[number as usize].range.first))
+    }
+
+    /// Takes in what an event says of a module. `owner_from` is when its address space came into being.
+    pub fn sight(
+        &mut self,
+        texts: &mut Texts,
+        phase: Phase,
+        time: TraceTime,
+        (owner, owner_from): (Owner, TraceTime),
+        facts: &ModuleFacts<'_>,
+    ) -> Option<ModuleId> {
+        let size = facts.size.clamp(1, u32::MAX.into());
+        let range = AddressRange::new(facts.base.0, size)?;
+        let path = texts.intern(facts.path);
+        self.loads_are_recorded |= phase == Phase::Start;
+        let space = self.space_mut(owner);
+        space.was_run_down |= matches!(phase, Phase::RundownAtStart | Phase::RundownAtEnd);
+        let present = space.ranges.held_at(range.first, time);
+        let present = present.filter(|&number| self.records[number as usize].range.first == range.first);
+        let number = match present {
+            Some(number) if phase == Phase::End => {
+                self.end(number, time, Evidence::Observed);
+                let range = self.records[number as usize].range;
+                self.space_mut(owner).ranges.free(time, range);
+                number
+            }
+            Some(number) if self.is_same(texts, number, range, facts) => {
+                let span = &mut self.records[number as usize].span;
+                if phase == Phase::RundownAtEnd && span.end == Evidence::Unknown {
+                    span.end = Evidence::RundownAtEnd;
+                }
+                number
+            }
+            present => {
+                if let Some(old) = present {
+                    self.end(old, time, Evidence::Unknown);
+                }
+                self.add(phase, time, (owner, owner_from), range, present.is_none())?
+            }
+        };
+        let record = &mut self.records[number as usize];
+        record.time_date_stamp = record.time_date_stamp.or(facts.time_date_stamp);
+        record.checksum = record.checksum.or(facts.checksum);
+        // A load can leave out the device that later events name.
+        let (known, stated) = (texts.get(record.path), facts.path);
+        if stated.len() > known.len() && ends_with_ignore_case(stated, known) {
+            record.path = path;
+        }
+        if !self.awaiting.is_empty()
+            && let Some(pdb) = self.awaiting.remove(&(owner, range.first, time))
+        {
+            self.records[number as usize].pdb.get_or_insert(pdb);
+        }
+        Some(ModuleId(number))
+    }
+
+    /// Whether what is stated about the base of a module fits the module that is there.
+    fn is_same(&self, texts: &Texts, number: u32, range: AddressRange, facts: &ModuleFacts<'_>) -> bool {
+        let record = &self.records[number as usize];
+        record.range == range
+            && match (record.time_date_stamp, facts.time_date_stamp) {
+                (Some(known), Some(stated)) => known == stated,
+                _ => file_name(texts.get(record.path)).eq_ignore_ascii_case(file_name(facts.path)),
+            }
+    }
+
+    fn end(&mut self, number: u32, time: TraceTime, end: Evidence) {
+        let span = &mut self.records[number as usize].span;
+        (span.to, span.end) = (time.max(span.from), end);
+    }
+
+    /// A module that was not known. What did not just start was there from the beginning, unless its place was taken.
+    fn add(
+        &mut self,
+        phase: Phase,
+        time: TraceTime,
+        (owner, owner_from): (Owner, TraceTime),
+        range: AddressRange,
+        place_is_free: bool,
+    ) -> Option<u32> {
+        let number = self.records.len() as u32;
+        let ranges = &mut self.space_mut(owner).ranges;
+        let is_old = phase != Phase::Start && place_is_free && ranges.set_from_beginning(range, number);
+        match phase {
+            Phase::End if is_old => ranges.free(time, range),
+            Phase::End => {
+                self.unplaced += 1;
+                return None;
+            }
+            _ if is_old => {}
+            _ => ranges.set(time, range, number),
+        }
+        let start = match phase {
+            Phase::Start => Evidence::Observed,
+            Phase::RundownAtStart => Evidence::RundownAtStart,
+            Phase::RundownAtEnd => Evidence::RundownAtEnd,
+            Phase::End => Evidence::Unknown,
+        };
+        let (to, end) = match phase {
+            Phase::End => (time, Evidence::Observed),
+            Phase::RundownAtEnd => (Span::OPEN, Evidence::RundownAtEnd),
+            _ => (Span::OPEN, Evidence::Unknown),
+        };
+        let from = if is_old { owner_from } else { time };
+        let span = Span { from, to, start, end };
+        let (path, time_date_stamp, checksum, pdb) = (Text::EMPTY, None, None, None);
+        self.records.push(Record { owner, range, path, time_date_stamp, checksum, span, pdb });
+        Some(number)
+    }
+
+    /// Takes in the PDB of the module at `base`. The module's own event has the same time, and may come later.
+    pub fn identify(
+        &mut self,
+        texts: &mut Texts,
+        time: TraceTime,
+        owner: Owner,
+        base: Address,
+        pdb: &PdbIdentity<'_>,
+    ) {
+        let pdb = (pdb.guid, pdb.age, texts.intern(pdb.name));
+        let number = *self.pdb_numbers.entry(pdb).or_insert_with(|| {
+            self.pdbs.push(pdb);
+            self.pdbs.len() as u32 - 1
+        });
+        let present = self.at(owner, base, time).filter(|&(_, rva)| rva == 0);
+        let known = present.map(|(module, _)| &mut self.records[module.index()].pdb);
+        match known {
+            Some(known) if known.is_none_or(|known| known == number) => *known = Some(number),
+            _ => {
+                self.awaiting.insert((owner, base.0, time), number);
+            }
+        }
+    }
+
+    /// PDBs that no module was found for.
+    pub fn unclaimed_pdbs(&self) -> u64 {
+        self.awaiting.len() as u64
+    }
+}
+
+fn ends_with_ignore_case(text: &str, end: &str) -> bool {
+    let tail = text.len().checked_sub(end.len()).and_then(|at| text.get(at..));
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end))
+}
+
+/// A module as a [`System`] knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleRef<'s> {
+    pub(crate) system: &'s System,
+    pub(crate) id: ModuleId,
+}
+
+impl<'s> ModuleRef<'s> {
+    fn record(&self) -> &'s Record {
+        &self.system.modules.records[self.id.index()]
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ModuleId {
+        self.id
+    }
+
+    /// The process that it is in; `None` for modules of the kernel.
+    pub fn process(&self) -> Option<ProcessRef<'s>> {
+        self.record().owner.map(|id| ProcessRef { system: self.system, id })
+    }
+
+    /// Where it starts.
+    pub fn base(&self) -> Address {
+        Address(self.record().range.first)
+    }
+
+    /// Bytes that it takes.
+    pub fn size(&self) -> u64 {
+        let range = self.record().range;
+        range.last - range.first + 1
+    }
+
+    /// NT path, with the device if any event told it. See [`System::dos_path`].
+    pub fn path(&self) -> &'s str {
+        self.system.texts.get(self.record().path)
+    }
+
+    /// The last component of its path.
+    pub fn file_name(&self) -> &'s str {
+        file_name(self.path())
+    }
+
+    /// From the image's header: a time, or a hash in reproducible builds. With the size, names the image on a symbol
+    /// server.
+    pub fn time_date_stamp(&self) -> Option<u32> {
+        self.record().time_date_stamp
+    }
+
+    /// From the image's header.
+    pub fn checksum(&self) -> Option<u32> {
+        self.record().checksum
+    }
+
+    /// The PDB that belongs to it. Only recordings that were merged on the traced machine tell.
+    pub fn pdb(&self) -> Option<PdbIdentity<'s>> {
+        let (guid, age, name) = self.system.modules.pdbs[self.record().pdb? as usize];
+        Some(PdbIdentity { guid, age, name: self.system.texts.get(name) })
+    }
+
+    /// When it was there: no longer than its process.
+    pub fn span(&self) -> Span {
+        let mut span = self.record().span;
+        if let Some(process) = self.process().map(|process| process.span())
+            && process.to < span.to
+        {
+            (span.to, span.end) = (process.to, process.end);
+        }
+        span
+    }
+}

@@ -1,0 +1,194 @@
+//! Ranges of one address space over trace time: which is where when.
+//!
+//! At each address the latest statement up to a time holds. Statements are changes ("from now on this range is X",
+//! "from now on it is free") and, below all changes, what rundowns tell: what was there from the beginning on. What
+//! was never stated is free.
+
+use std::collections::BTreeMap;
+
+use stackhound_trace::TraceTime;
+
+use crate::multiversion::{Change, RangeTree};
+
+/// Newest changes that are kept apart, in the order of their times: a late one finds its place among them.
+const RECENT_MAX: usize = 32;
+
+/// No change concerns the address.
+const UNTOUCHED: u32 = u32::MAX;
+/// A change made the address free.
+const FREE: u32 = u32::MAX - 1;
+
+/// A range of addresses, both ends included, so that it can reach the end of the space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AddressRange {
+    pub first: u64,
+    pub last: u64,
+}
+
+impl AddressRange {
+    /// `size` bytes from `base` on, cut at the end of the space. `None` if there are none.
+    pub fn new(base: u64, size: u64) -> Option<AddressRange> {
+        Some(AddressRange { first: base, last: base.saturating_add(size.checked_sub(1)?) })
+    }
+}
+
+/// Which ranges of an address space hold which values when. Values are numbers below 2³² − 2.
+///
+/// About 40 bytes for what was there from the beginning, 200 for a change.
+#[derive(Debug, Default)]
+pub(crate) struct RangeHistory {
+    /// From first address to last address and value; no two overlap.
+    from_beginning: BTreeMap<u64, (u64, u32)>,
+    /// In time order, none earlier than those in `older`.
+    recent: Vec<Change>,
+    older: Option<Box<RangeTree>>,
+    /// Time of the newest change in `older`.
+    older_until: Option<TraceTime>,
+}
+
+impl RangeHistory {
+    /// The value of an address at a time. What was made free at that very time still has its value.
+    #[inline]
+    pub fn at(&self, address: u64, time: TraceTime) -> Option<u32> {
+        match self.changed(address, time) {
+            FREE => self.held_at(address, TraceTime(time.0.saturating_sub(1))),
+            value => self.below_changes(address, value),
+        }
+    }
+
+    /// The value of an address at a time, behind all changes of that time.
+    pub fn held_at(&self, address: u64, time: TraceTime) -> Option<u32> {
+        self.below_changes(address, self.changed(address, time))
+    }
+
+    #[inline]
+    fn below_changes(&self, address: u64, value: u32) -> Option<u32> {
+        match value {
+            FREE => None,
+            UNTOUCHED => {
+                let (_, &(last, value)) = self.from_beginning.range(..=address).next_back()?;
+                (address <= last).then_some(value)
+            }
+            value => Some(value),
+        }
+    }
+
+    #[inline]
+    fn changed(&self, address: u64, time: TraceTime) -> u32 {
+        let covers =
+            |change: &&Change| change.time <= time && change.first <= address && address <= change.last;
+        if let Some(change) = self.recent.iter().rev().find(covers) {
+            return change.value;
+        }
+        self.older.as_ref().map_or(UNTOUCHED, |older| older.at(address, time))
+    }
+
+    /// States that a range has a value from the beginning on, as far as no change says otherwise.
+    ///
+    /// Refused where the range is not free from the beginning, or its first address was changed.
+    pub fn set_from_beginning(&mut self, range: AddressRange, value: u32) -> bool {
+        let before = self.from_beginning.range(..=range.last).next_back();
+        let taken = before.is_some_and(|(_, &(last, _))| last >= range.first);
+        if taken || self.changed(range.first, TraceTime(i64::MAX)) != UNTOUCHED {
+            return false;
+        }
+        self.from_beginning.insert(range.first, (range.last, value));
+        true
+    }
+
+    /// States that a range has a value from `time` on.
+    pub fn set(&mut self, time: TraceTime, range: AddressRange, value: u32) {
+        // A change that is too late to be sorted in counts as made when it still can be.
+        let time = self.older_until.map_or(time, |until| time.max(until));
+        let place = self.recent.partition_point(|change| change.time <= time);
+        self.recent.insert(place, Change { time, first: range.first, last: range.last, value });
+        if self.recent.len() > RECENT_MAX {
+            let older = self.older.get_or_insert_with(|| Box::new(RangeTree::new(UNTOUCHED)));
+            for change in self.recent.drain(..RECENT_MAX / 2) {
+                self.older_until = Some(change.time);
+                older.change(change);
+            }
+        }
+    }
+
+    /// States that a range is free from `time` on.
+    pub fn free(&mut self, time: TraceTime, range: AddressRange) {
+        self.set(time, range, FREE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Statement {
+        FromBeginning,
+        Set,
+        Free,
+    }
+
+    fn statements() -> impl Strategy<Value = Vec<(Statement, i64, i64, AddressRange)>> {
+        let kind = prop_oneof![Just(Statement::FromBeginning), Just(Statement::Set), Just(Statement::Free)];
+        let step =
+            (kind, 0i64..4, 0i64..20, 0u64..40, 1u64..12).prop_map(|(kind, wait, late, base, size)| {
+                (kind, wait, late, AddressRange::new(base, size).unwrap())
+            });
+        proptest::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_linear_search(statements in statements()) {
+            let mut history = RangeHistory::default();
+            let mut from_beginning: Vec<(AddressRange, u32)> = Vec::new();
+            let mut changes: Vec<(i64, AddressRange, Option<u32>)> = Vec::new();
+            let covers = |range: AddressRange, address| range.first <= address && address <= range.last;
+            let mut now = 0;
+            for (value, (kind, wait, late, range)) in statements.into_iter().enumerate() {
+                now += wait;
+                // At most 16 changes are overtaken.
+                let overtaken = changes.len().saturating_sub(16);
+                let floor = changes.get(overtaken).map_or(0, |&(time, ..)| time);
+                let time = (now - late).max(floor);
+                let value = value as u32;
+                let change = match kind {
+                    Statement::FromBeginning => {
+                        let free = (range.first..=range.last)
+                            .all(|address| !from_beginning.iter().any(|&(range, _)| covers(range, address)));
+                        let touched = changes.iter().any(|&(_, changed, _)| covers(changed, range.first));
+                        prop_assert_eq!(history.set_from_beginning(range, value), free && !touched);
+                        if free && !touched {
+                            from_beginning.push((range, value));
+                        }
+                        continue;
+                    }
+                    Statement::Set => Some(value),
+                    Statement::Free => None,
+                };
+                match change {
+                    Some(value) => history.set(TraceTime(time), range, value),
+                    None => history.free(TraceTime(time), range),
+                }
+                let place = changes.partition_point(|&(other, ..)| other <= time);
+                changes.insert(place, (time, range, change));
+            }
+            let oracle = |address, time: i64| {
+                let newest = |time| changes.iter().rev().find(|c| c.0 <= time && covers(c.1, address)).map(|c| c.2);
+                let mut found = newest(time);
+                if found == Some(None) {
+                    found = newest(time - 1);
+                }
+                let beginning = || from_beginning.iter().find(|b| covers(b.0, address)).map(|b| b.1);
+                found.unwrap_or_else(beginning)
+            };
+            for time in -1..=now + 1 {
+                for address in 0..52 {
+                    prop_assert_eq!(history.at(address, TraceTime(time)), oracle(address, time));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Private memory of processes: what was reserved and committed.
+
+use stackhound_etl::{Address, Pid};
+use stackhound_trace::TraceTime;
+
+use crate::caller::Caller;
+use crate::process::ProcessId;
+use crate::ranges::{AddressRange, RangeHistory};
+use crate::span::Span;
+
+/// What an event states about memory of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocationFacts {
+    /// The process whose memory it is, which need not be the caller's.
+    pub pid: Pid,
+    /// Where it starts.
+    pub base: Address,
+    /// Bytes. When memory is released, 0 stands for all that was reserved at `base`.
+    pub size: u64,
+    /// `MEM_COMMIT` 0x1000, `MEM_RESERVE` 0x2000, `MEM_DECOMMIT` 0x4000, `MEM_RELEASE` 0x8000.
+    pub flags: u32,
+    /// The thread that did it.
+    pub by: Option<Caller>,
+}
+
+const COMMIT: u32 = 0x1000;
+const RESERVE: u32 = 0x2000;
+const DECOMMIT: u32 = 0x4000;
+const RELEASE: u32 = 0x8000;
+
+/// One call that reserved or committed memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    /// Where it starts.
+    pub base: Address,
+    /// Bytes of the call. Parts may have been given back since.
+    pub size: u64,
+    /// When the call was made; [`Span::BEGINNING`] if before the recording.
+    pub since: TraceTime,
+    /// The thread that made it. Its process need not be that of the memory.
+    pub by: Option<Caller>,
+}
+
+/// What is known of the memory at one address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// The call that reserved it; `None` if that was before the recording.
+    pub reserved: Option<Allocation>,
+    /// The call that last committed it; `None` if it is not committed, or was before the recording.
+    pub committed: Option<Allocation>,
+}
+
+#[derive(Debug, Default)]
+struct MemorySpace {
+    reserved: RangeHistory,
+    committed: RangeHistory,
+}
+
+/// Memory of all processes. About 200 bytes for a call, and as much again if it both reserves and commits.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    allocations: Vec<Allocation>,
+    /// By process.
+    spaces: Vec<MemorySpace>,
+}
+
+impl Regions {
+    fn space(&mut self, process: ProcessId) -> &mut MemorySpace {
+        if self.spaces.len() <= process.index() {
+            self.spaces.resize_with(process.index() + 1, MemorySpace::default);
+        }
+        &mut self.spaces[process.index()]
+    }
+
+    fn add(&mut self, since: TraceTime, range: AddressRange, by: Option<Caller>) -> u32 {
+        let size = (range.last - range.first).saturating_add(1);
+        self.allocations.push(Allocation { base: Address(range.first), size, since, by });
+        self.allocations.len() as u32 - 1
+    }
+
+    pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
+        let space = self.spaces.get(process.index())?;
+        let allocation = |history: &RangeHistory| {
+            history.at(address.0, time).map(|number| self.allocations[number as usize])
+        };
+        let region =
+            Region { reserved: allocation(&space.reserved), committed: allocation(&space.committed) };
+        (region.reserved.is_some() || region.committed.is_some()).then_some(region)
+    }
+
+    /// Takes in that memory is reserved or committed.
+    pub fn allocate(&mut self, time: TraceTime, process: ProcessId, facts: &AllocationFacts) {
+        let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
+        if facts.flags & (RESERVE | COMMIT) == 0 {
+            return;
+        }
+        let number = self.add(time, range, facts.by);
+        let space = self.space(process);
+        if facts.flags & RESERVE != 0 {
+            space.reserved.set(time, range, number);
+        }
+        if facts.flags & COMMIT != 0 {
+            space.committed.set(time, range, number);
+        }
+    }
+
+    /// Takes in that memory was there when the recording began or ended.
+    pub fn run_down(&mut self, process: ProcessId, facts: &AllocationFacts) {
+        let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
+        if facts.flags & RESERVE != 0 {
+            self.was_there(process, range, |space| &mut space.reserved);
+        }
+        if facts.flags & COMMIT != 0 {
+            self.was_there(process, range, |space| &mut space.committed);
+        }
+    }
+
+    /// Takes in that memory is decommitted or released.
+    pub fn free(&mut self, time: TraceTime, process: ProcessId, facts: &AllocationFacts) {
+        if facts.flags & RELEASE != 0 {
+            let held = self.space(process).reserved.held_at(facts.base.0, time);
+            let size = match (facts.size, held) {
+                (0, Some(number)) => self.allocations[number as usize].size,
+                (size, _) => size,
+            };
+            let Some(range) = AddressRange::new(facts.base.0, size) else { return };
+            if held.is_none() {
+                self.was_there(process, range, |space| &mut space.reserved);
+            }
+            let space = self.space(process);
+            space.reserved.free(time, range);
+            space.committed.free(time, range);
+        } else if facts.flags & DECOMMIT != 0 {
+            let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
+            if self.space(process).committed.held_at(range.first, time).is_none() {
+                self.was_there(process, range, |space| &mut space.committed);
+            }
+            self.space(process).committed.free(time, range);
+        }
+    }
+
+    /// Notes memory that nothing was known of.
+    fn was_there(
+        &mut self,
+        process: ProcessId,
+        range: AddressRange,
+        history: impl Fn(&mut MemorySpace) -> &mut RangeHistory,
+    ) {
+        let number = self.allocations.len() as u32;
+        if history(self.space(process)).set_from_beginning(range, number) {
+            self.add(Span::BEGINNING, range, None);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The whole machine: what is taken in about its parts, and what can be asked.
+
+use std::borrow::Cow;
+
+use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_trace::{OpenTrace, TraceTime};
+
+use crate::completeness::{Completeness, Gap, Losses};
+use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
+use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
+use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
+use crate::region::{AllocationFacts, Region, Regions};
+use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
+use crate::span::{Evidence, Phase, Span};
+use crate::text::Texts;
+use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
+use crate::volume::Volumes;
+
+/// What happens to memory of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AllocationEvent {
+    /// It is reserved or committed.
+    Allocate,
+    /// It is decommitted or released.
+    Free,
+    /// It is there when the recording begins or ends.
+    Rundown,
+}
+
+/// Counters of a [`System`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct SystemStats {
+    /// Events that were taken in.
+    pub observed: u64,
+    /// Events whose payload could not be read.
+    pub malformed: u64,
+    /// Unloads of modules that nothing else is known of, where another module was before.
+    pub unplaced_unloads: u64,
+    /// PDB identities for which no module was found.
+    pub unclaimed_pdbs: u64,
+}
+
+/// The state of the traced machine at any time of the trace.
+///
+/// Memory grows with the events that are taken in, by 50 to 500 bytes for one, beside its distinct texts; nothing is
+/// forgotten. Every call takes a time that grows with the logarithm of what is known, whatever the events say.
+#[derive(Debug)]
+pub struct System {
+    pub(crate) texts: Texts,
+    pub(crate) processes: Processes,
+    pub(crate) threads: Threads,
+    pub(crate) modules: Modules,
+    regions: Regions,
+    files: FileNames,
+    registry: KeyNames,
+    volumes: Volumes,
+    pointer_size: PointerSize,
+    losses: Losses,
+    pub(crate) stats: SystemStats,
+}
+
+impl System {
+    /// A machine of which nothing is known but its pointer size.
+    pub fn new(pointer_size: PointerSize, losses: Losses) -> System {
+        let mut texts = Texts::default();
+        let processes = Processes::new(&mut texts);
+        System {
+            texts,
+            processes,
+            threads: Threads::new(),
+            modules: Modules::default(),
+            regions: Regions::default(),
+            files: FileNames::default(),
+            registry: KeyNames::default(),
+            volumes: Volumes::default(),
+            pointer_size,
+            losses,
+            stats: SystemStats::default(),
+        }
+    }
+
+    /// The machine that a trace is about, with what the sources' headers tell of pointer size and losses.
+    pub fn of(trace: &OpenTrace) -> System {
+        let mut losses = Losses::default();
+        let mut pointer_size = PointerSize::Four;
+        for (source, index) in trace.sources().iter().zip(trace.indexes()) {
+            let session = source.recording.session();
+            losses.events += u64::from(session.events_lost);
+            losses.buffers += u64::from(session.buffers_lost) + index.missing_buffers();
+            // A private session of a 32-bit process can be among the sources.
+            pointer_size = pointer_size.max(session.pointer_size);
+        }
+        System::new(pointer_size, losses)
+    }
+
+    /// Takes in that events are missing, beside those that were known to be.
+    pub fn add_losses(&mut self, losses: Losses) {
+        self.losses.events += losses.events;
+        self.losses.buffers += losses.buffers;
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> SystemStats {
+        SystemStats {
+            unplaced_unloads: self.modules.unplaced,
+            unclaimed_pdbs: self.modules.unclaimed_pdbs(),
+            ..self.stats
+        }
+    }
+
+    // What is taken in.
+
+    /// Takes in what an event says of a process.
+    pub fn take_process(&mut self, phase: Phase, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
+        self.processes.sight(&mut self.texts, phase, time, facts)
+    }
+
+    /// Takes in a process that has ended but whose object is still there when the recording ends (`Defunct`).
+    pub fn take_defunct_process(&mut self, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
+        self.processes.sight_defunct(&mut self.texts, time, facts)
+    }
+
+    /// Takes in what an event says of a thread.
+    pub fn take_thread(
+        &mut self,
+        phase: Phase,
+        time: TraceTime,
+        (pid, tid): (Pid, Tid),
+        facts: &ThreadFacts<'_>,
+    ) -> ThreadId {
+        let process = self.process_of_event(phase, time, pid);
+        self.threads.sight(&mut self.texts, phase, time, (process, tid), facts)
+    }
+
+    /// Takes in that a thread is given a name.
+    pub fn take_thread_name(&mut self, time: TraceTime, (pid, tid): (Pid, Tid), name: &str) {
+        let process = self.processes.expect(pid, time);
+        let name = self.texts.intern(name);
+        self.threads.rename(time, (process, tid), name);
+    }
+
+    /// Takes in what an event says of a module. `None` where an unload tells of a module that cannot be placed.
+    pub fn take_module(
+        &mut self,
+        phase: Phase,
+        time: TraceTime,
+        facts: &ModuleFacts<'_>,
+    ) -> Option<ModuleId> {
+        let owner = self.owner(phase, time, facts.pid, facts.base);
+        let owner_from = owner.map_or(Span::BEGINNING, |process| self.processes.span(process).from);
+        self.volumes.learn_from_image(facts.path);
+        self.modules.sight(&mut self.texts, phase, time, (owner, owner_from), facts)
+    }
+
+    /// Takes in the PDB of the module at `base`, as an event of the same time as the module's own tells it.
+    pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<'_>) {
+        let owner = self.owner(Phase::RundownAtEnd, time, pid, base);
+        self.modules.identify(&mut self.texts, time, owner, base, pdb);
+    }
+
+    /// Takes in what happens to memory of a process.
+    pub fn take_allocation(&mut self, event: AllocationEvent, time: TraceTime, facts: &AllocationFacts) {
+        let phase = if event == AllocationEvent::Free { Phase::End } else { Phase::Start };
+        let process = self.process_of_event(phase, time, facts.pid);
+        match event {
+            AllocationEvent::Allocate => self.regions.allocate(time, process, facts),
+            AllocationEvent::Free => self.regions.free(time, process, facts),
+            AllocationEvent::Rundown => self.regions.run_down(process, facts),
+        }
+    }
+
+    /// Takes in what an event says of a file's name.
+    pub fn take_file_name(&mut self, event: FileNameEvent, time: TraceTime, name: &str) {
+        let name = self.texts.intern(name);
+        self.files.note(time, event, name);
+    }
+
+    /// Takes in the whole name of a registry key.
+    pub fn take_key_name(
+        &mut self,
+        event: KeyNameEvent,
+        time: TraceTime,
+        block: KeyControlBlock,
+        name: &str,
+    ) {
+        let name = self.texts.intern(name);
+        self.registry.note(time, event, block, name);
+    }
+
+    /// What is known of the machine's volumes, to add to.
+    pub fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
+    }
+
+    fn process_of_event(&mut self, phase: Phase, time: TraceTime, pid: Pid) -> ProcessId {
+        match phase {
+            Phase::End => self.processes.expect_until(pid, time),
+            _ => self.processes.expect(pid, time),
+        }
+    }
+
+    /// Whose address space an image event means. Drivers are stated with process 0, in rundowns also 4; but some of
+    /// what is stated with process 4 is in the user half, mapped into System.
+    fn owner(&mut self, phase: Phase, time: TraceTime, pid: Pid, base: Address) -> Owner {
+        let is_kernel = match self.pointer_size {
+            _ if pid == Pid::IDLE => true,
+            PointerSize::Eight => base.is_kernel(self.pointer_size),
+            // A 32-bit system can give processes three of its four gigabytes.
+            PointerSize::Four => pid == Pid::SYSTEM && base.is_kernel(self.pointer_size),
+        };
+        (!is_kernel).then(|| self.process_of_event(phase, time, pid))
+    }
+
+    // What can be asked.
+
+    /// The process that has an id at a time.
+    #[inline]
+    pub fn process_at(&self, pid: Pid, time: TraceTime) -> Option<ProcessRef<'_>> {
+        self.processes.at(pid, time).map(|id| self.process(id))
+    }
+
+    /// A process by its number.
+    ///
+    /// # Panics
+    /// The references' methods do if the number is of another system.
+    pub fn process(&self, id: ProcessId) -> ProcessRef<'_> {
+        ProcessRef { system: self, id }
+    }
+
+    /// All processes, in the order of their numbers.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessRef<'_>> {
+        (0..self.processes.len() as u32).map(|id| self.process(ProcessId(id)))
+    }
+
+    /// The thread that has an id at a time.
+    #[inline]
+    pub fn thread_at(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
+        self.threads.at(tid, time).map(|id| self.thread(id))
+    }
+
+    /// A thread by its number.
+    ///
+    /// # Panics
+    /// The references' methods do if the number is of another system.
+    pub fn thread(&self, id: ThreadId) -> ThreadRef<'_> {
+        ThreadRef { system: self, id }
+    }
+
+    /// All threads, in the order of their numbers.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadRef<'_>> {
+        (0..self.threads.len() as u32).map(|id| self.thread(ThreadId(id)))
+    }
+
+    /// A module by its number.
+    ///
+    /// # Panics
+    /// The references' methods do if the number is of another system.
+    pub fn module(&self, id: ModuleId) -> ModuleRef<'_> {
+        ModuleRef { system: self, id }
+    }
+
+    /// All modules, in the order of their numbers.
+    pub fn modules(&self) -> impl Iterator<Item = ModuleRef<'_>> {
+        (0..self.modules.len() as u32).map(|id| self.module(ModuleId(id)))
+    }
+
+    /// The module at an address of a process at a time, and how many bytes into it the address is.
+    ///
+    /// Addresses of the kernel's half are looked up in the kernel, whatever the process.
+    #[inline]
+    pub fn module_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<(ModuleRef<'_>, u64)> {
+        if address.is_kernel(self.pointer_size)
+            && let Some(found) = self.modules.at(None, address, time)
+        {
+            return Some((self.module(found.0), found.1));
+        }
+        self.module_in(self.processes.at(pid, time)?, address, time)
+    }
+
+    /// As [`module_at`](System::module_at), for a process that is known already; not for addresses of the kernel.
+    #[inline]
+    pub fn module_in(
+        &self,
+        process: ProcessId,
+        address: Address,
+        time: TraceTime,
+    ) -> Option<(ModuleRef<'_>, u64)> {
+        let (id, rva) = self.modules.at(Some(process), address, time)?;
+        Some((self.module(id), rva))
+    }
+
+    /// Whether all modules of a process at a time are known, so that an address outside them is in none.
+    ///
+    /// They are if no event is missing and either the process was seen to start, with loads being recorded, or a
+    /// rundown listed its modules. For the idle process and System, this is about the kernel's modules. In one pass, the
+    /// rundown at the end is known only behind it.
+    pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
+        let Some(process) = self.processes.at(pid, time) else {
+            return Completeness::Incomplete(Gap::UnknownProcess);
+        };
+        let owner = (!pid.is_kernel_only()).then_some(process);
+        let was_run_down = self.modules.space(owner).is_some_and(|space| space.was_run_down);
+        let was_started = self.processes.span(process).start == Evidence::Observed;
+        if self.losses != Losses::default() {
+            Completeness::Incomplete(Gap::Lost(self.losses))
+        } else if was_run_down || (was_started && self.modules.loads_are_recorded) {
+            Completeness::Complete
+        } else {
+            Completeness::Incomplete(Gap::NoRundown)
+        }
+    }
+
+    /// What is known of the private memory at an address of a process at a time. Cheap, but not for every frame.
+    pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
+        self.regions.at(self.processes.at(pid, time)?, address, time)
+    }
+
+    /// The name of the file that an operation at a time is on.
+    ///
+    /// Names of files that were open before the recording stand in the rundown at its end: in one pass they are not
+    /// known until then.
+    pub fn file_name(
+        &self,
+        key: Option<FileKey>,
+        object: Option<FileObject>,
+        time: TraceTime,
+    ) -> Option<&str> {
+        self.files.at(key, object, time).map(|name| self.texts.get(name))
+    }
+
+    /// The path that a registry event's key and name mean together.
+    ///
+    /// In one pass, names that only a deletion or the rundown at the end tells are not known before.
+    pub fn registry_path<'a>(
+        &'a self,
+        key: KeyControlBlock,
+        name: &'a str,
+        time: TraceTime,
+    ) -> RegistryPath<'a> {
+        let key = match key {
+            KeyControlBlock(0) => Some(""),
+            key => self.registry.at(key, time).map(|name| self.texts.get(name)),
+        };
+        RegistryPath { key, name }
+    }
+
+    /// How NT paths and drives relate.
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
+    /// As [`Volumes::dos_path`].
+    pub fn dos_path<'a>(&self, nt: &'a str) -> Cow<'a, str> {
+        self.volumes.dos_path(nt)
+    }
+}

@@ -1,0 +1,709 @@
+//! Small stories about a machine, told and asked in a notation of their own.
+//!
+//! A line that begins with a time is told to the system, one that begins with `ask` is asked: right there, with what
+//! was told before, and once more with everything told. `now` is asked only there, `then` only with everything told.
+
+use stackhound_etl::{Address, Guid, Pid, PointerSize, Tid};
+use stackhound_system::{
+    Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
+    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, ModuleFacts, PdbIdentity, Phase, ProcessFacts,
+    Span, System, ThreadFacts,
+};
+use stackhound_trace::TraceTime;
+
+/// One line, taken apart into words.
+struct Line<'a> {
+    text: &'a str,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn new(text: &'a str) -> Line<'a> {
+        Line { text, words: text.split_whitespace().collect() }
+    }
+
+    /// The value of `name=value`.
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.value(name).map(number)
+    }
+
+    fn need(&self, name: &str) -> u64 {
+        self.number(name).unwrap_or_else(|| panic!("{name} is missing: {}", self.text))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.need("pid") as u32)
+    }
+
+    fn tid(&self) -> Tid {
+        Tid(self.need("tid") as u32)
+    }
+
+    fn time(&self) -> TraceTime {
+        let time = self.words.iter().find_map(|word| word.strip_prefix('@'));
+        TraceTime(time.unwrap_or_else(|| panic!("no time: {}", self.text)).parse().unwrap())
+    }
+
+    fn by(&self) -> Option<Caller> {
+        let (pid, tid) = self.value("by")?.split_once('/').unwrap();
+        Some(Caller { pid: Pid(number(pid) as u32), tid: Tid(number(tid) as u32) })
+    }
+
+    /// `0x1000+0x100`, or an address alone.
+    fn extent(&self) -> (Address, u64) {
+        let word = self.words.iter().find(|word| word.starts_with("0x"));
+        let word = word.unwrap_or_else(|| panic!("no address: {}", self.text));
+        let (base, size) = word.split_once('+').unwrap_or((word, "0"));
+        (Address(number(base)), number(size))
+    }
+
+    /// The last word, if it is nothing else.
+    fn name(&self) -> &'a str {
+        let last = self.words[self.words.len() - 1];
+        if self.words.len() > 3 && !last.contains('=') && !last.starts_with("0x") { last } else { "" }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.words[2] {
+            "start" | "load" => Phase::Start,
+            "end" | "unload" => Phase::End,
+            "dcstart" => Phase::RundownAtStart,
+            "dcend" => Phase::RundownAtEnd,
+            word => panic!("what is {word}? {}", self.text),
+        }
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.strip_prefix("0x").map_or_else(|| text.parse().unwrap(), |hex| u64::from_str_radix(hex, 16).unwrap())
+}
+
+fn tell(system: &mut System, line: &Line<'_>) {
+    let time = line.time();
+    match (line.words[1], line.words[2]) {
+        ("process", word) => {
+            let facts = ProcessFacts {
+                parent: line.number("parent").map(|pid| Pid(pid as u32)),
+                key: line.number("key").map(Address),
+                exit_status: line.number("exit").map(|status| status as u32),
+                image_name: line.name(),
+                creator: line.by(),
+                ..ProcessFacts::of(line.pid())
+            };
+            match word {
+                "defunct" => system.take_defunct_process(time, &facts),
+                _ => system.take_process(line.phase(), time, &facts),
+            };
+        }
+        ("thread", "name") => system.take_thread_name(time, (line.pid(), line.tid()), line.name()),
+        ("thread", _) => {
+            let facts = ThreadFacts { name: line.name(), creator: line.by(), ..ThreadFacts::default() };
+            system.take_thread(line.phase(), time, (line.pid(), line.tid()), &facts);
+        }
+        ("image", _) => {
+            let (base, size) = line.extent();
+            let time_date_stamp = line.number("stamp").map(|stamp| stamp as u32);
+            let (pid, path) = (line.pid(), line.name());
+            let facts = ModuleFacts { pid, base, size, time_date_stamp, checksum: None, path };
+            system.take_module(line.phase(), time, &facts);
+        }
+        ("pdb", number) => {
+            let guid = Guid::new(number.parse().unwrap(), 0, 0, [0; 8]);
+            let pdb = PdbIdentity { guid, age: 1, name: line.name() };
+            system.take_pdb(time, line.pid(), line.extent().0, &pdb);
+        }
+        ("memory", word) => {
+            let event = match word {
+                "alloc" => AllocationEvent::Allocate,
+                "free" => AllocationEvent::Free,
+                "rundown" => AllocationEvent::Rundown,
+                word => panic!("what is {word}? {}", line.text),
+            };
+            let flags = [("commit", 0x1000), ("reserve", 0x2000), ("decommit", 0x4000), ("release", 0x8000)];
+            let has = |name: &str| line.name().split(',').any(|word| word == name);
+            let flags = flags.iter().filter(|(name, _)| has(name)).map(|(_, flag)| flag).sum();
+            let (base, size) = line.extent();
+            let facts = AllocationFacts { pid: line.pid(), base, size, flags, by: line.by() };
+            system.take_allocation(event, time, &facts);
+        }
+        ("file", word) => {
+            let event = match word {
+                "create" => FileNameEvent::Create(FileKey(line.need("key"))),
+                "delete" => FileNameEvent::Delete(FileKey(line.need("key"))),
+                "rundown" => FileNameEvent::Rundown(FileKey(line.need("key"))),
+                "open" => FileNameEvent::Open(FileObject(line.need("object"))),
+                "close" => FileNameEvent::Close(FileObject(line.need("object"))),
+                word => panic!("what is {word}? {}", line.text),
+            };
+            system.take_file_name(event, time, line.name());
+        }
+        ("key", word) => {
+            let event = match word {
+                "create" => KeyNameEvent::Create,
+                "delete" => KeyNameEvent::Delete,
+                "rundown" => KeyNameEvent::Rundown,
+                word => panic!("what is {word}? {}", line.text),
+            };
+            system.take_key_name(event, time, KeyControlBlock(line.need("kcb")), line.name());
+        }
+        word => panic!("what is {word:?}? {}", line.text),
+    }
+}
+
+/// `10..20`, `-` for an end that is not in the recording; marked `s` or `e` if a rundown tells, `?` if nothing does.
+fn render_span(span: Span) -> String {
+    let end = |time: TraceTime, evidence| {
+        let mark = match evidence {
+            Evidence::Observed => "",
+            Evidence::RundownAtStart => "s",
+            Evidence::RundownAtEnd => "e",
+            Evidence::Unknown => "?",
+        };
+        let outside = [Span::BEGINNING, Span::OPEN].contains(&time);
+        if outside { format!("-{mark}") } else { format!("{}{mark}", time.0) }
+    };
+    format!("{}..{}", end(span.from, span.start), end(span.to, span.end))
+}
+
+fn render_caller(caller: Option<Caller>) -> String {
+    caller.map_or(String::new(), |Caller { pid, tid }| format!(" by {pid}/{tid}"))
+}
+
+fn render_allocation(what: &str, allocation: Option<Allocation>) -> String {
+    let Some(Allocation { base, size, since, by }) = allocation else { return String::new() };
+    let since = if since == Span::BEGINNING { "before".into() } else { format!("@{}", since.0) };
+    format!("{what} {base}+{size:#x} {since}{} ", render_caller(by))
+}
+
+fn answer(system: &System, line: &Line<'_>) -> String {
+    let time = line.time();
+    let found = match line.words[2] {
+        "process" => system.process_at(line.pid(), time).map(|process| process.image_name().into()),
+        "thread" => system.thread_at(line.tid(), time).map(|thread| {
+            assert_eq!(thread.process().pid(), thread.pid());
+            format!("{} {}", thread.process().image_name(), thread.name_at(time)).trim_end().into()
+        }),
+        "life" if line.value("tid").is_some() => system
+            .thread_at(line.tid(), time)
+            .map(|thread| format!("{}{}", render_span(thread.span()), render_caller(thread.creator()))),
+        "life" => system.process_at(line.pid(), time).map(|process| {
+            let parent =
+                process.parent().map_or(String::new(), |parent| format!(" of {}", parent.image_name()));
+            let defunct = if process.is_defunct() { " defunct" } else { "" };
+            let exit = process.exit_status().map_or(String::new(), |status| format!(" exit {status}"));
+            format!(
+                "{}{parent}{}{exit}{defunct}",
+                render_span(process.span()),
+                render_caller(process.creator())
+            )
+        }),
+        "module" => system.module_at(line.pid(), line.extent().0, time).map(|(module, rva)| {
+            let pdb = module.pdb().map_or(String::new(), |pdb| format!(" {}", pdb.name));
+            format!("{}+{rva:#x}{pdb}", module.path())
+        }),
+        "span" => system
+            .module_at(line.pid(), line.extent().0, time)
+            .map(|(module, _)| format!("{} {}", module.file_name(), render_span(module.span()))),
+        "region" => system.region_at(line.pid(), line.extent().0, time).map(|region| {
+            let reserved = render_allocation("reserved", region.reserved);
+            format!("{reserved}{}", render_allocation("committed", region.committed)).trim_end().into()
+        }),
+        "file" => {
+            let (key, object) = (line.number("key").map(FileKey), line.number("object").map(FileObject));
+            system.file_name(key, object, time).map(str::to_owned)
+        }
+        "registry" => {
+            let path = system.registry_path(KeyControlBlock(line.need("kcb")), line.name(), time);
+            Some(format!("{}{path}", if path.is_complete() { "" } else { "…" }))
+        }
+        "complete" => Some(match system.map_complete(line.pid(), time) {
+            Completeness::Complete => "yes".into(),
+            Completeness::Incomplete(Gap::UnknownProcess) => "unknown".into(),
+            Completeness::Incomplete(Gap::NoRundown) => "no-rundown".into(),
+            Completeness::Incomplete(Gap::Lost(losses)) => {
+                format!("lost {}/{}", losses.events, losses.buffers)
+            }
+        }),
+        word => panic!("what is {word}? {}", line.text),
+    };
+    found.unwrap_or("none".into())
+}
+
+#[track_caller]
+fn check_on(mut system: System, story: &str) {
+    let ask = |system: &System, line: &str, how: &str| {
+        let (question, expected) = line.split_once("=>").unwrap_or_else(|| panic!("no answer: {line}"));
+        let got = answer(system, &Line::new(question));
+        assert_eq!(got, expected.trim(), "{how}: {question}\n{story}");
+    };
+    let lines: Vec<&str> = story.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    for line in &lines {
+        match line.split_whitespace().next() {
+            Some("ask" | "now") => ask(&system, line, "so far"),
+            Some("then") => {}
+            _ => tell(&mut system, &Line::new(line)),
+        }
+    }
+    for line in &lines {
+        if let Some("ask" | "then") = line.split_whitespace().next() {
+            ask(&system, line, "with everything told");
+        }
+    }
+}
+
+#[track_caller]
+fn check(story: &str) {
+    check_on(System::new(PointerSize::Eight, Losses::default()), story);
+}
+
+#[test]
+fn process_ids_are_reused() {
+    check(
+        "@10 process start pid=7 key=1 by=3/4 parent=4 a.exe
+         now @10 life pid=7 => 10..-? of System by 3/4
+         @20 process end pid=7 key=1 exit=5
+         ask @20 process pid=7 => a.exe
+         ask @21 process pid=7 => none
+         @30 process start pid=7 key=2 b.exe
+         @40 process end pid=7 key=2 exit=0
+         ask @9 process pid=7 => none
+         ask @15 process pid=7 => a.exe
+         ask @15 life pid=7 => 10..20 of System by 3/4 exit 5
+         ask @30 life pid=7 => 30..40 exit 0
+         ask @41 process pid=7 => none",
+    );
+}
+
+#[test]
+fn a_rundown_is_no_start() {
+    check(
+        "@5 process dcstart pid=7 key=1 a.exe
+         ask @1 process pid=7 => a.exe
+         now @1 life pid=7 => -s..-?
+         now @1 process pid=8 => none
+         @50 process dcend pid=7 key=1
+         @50 process dcend pid=8 key=2 b.exe
+         ask @1 process pid=8 => b.exe
+         ask @1 life pid=7 => -s..-e
+         ask @1 life pid=8 => -e..-e",
+    );
+    check(
+        "@20 process end pid=7 key=1 a.exe
+         ask @1 process pid=7 => a.exe
+         @60 process dcend pid=7 key=2 b.exe
+         ask @20 life pid=7 => -?..20
+         ask @21 process pid=7 => b.exe
+         ask @21 life pid=7 => 21e..-e",
+    );
+}
+
+#[test]
+fn a_process_that_is_started_while_it_is_listed_is_one() {
+    check(
+        "@5 process dcstart pid=7 key=1 a.exe
+         @6 process start pid=7 key=1 a.exe
+         @7 process dcstart pid=7 key=1 a.exe
+         @7 process start pid=7 key=1 a.exe
+         ask @7 life pid=7 => 6..-?
+         ask @5 process pid=7 => none",
+    );
+}
+
+#[test]
+fn an_end_that_was_lost_comes_at_the_next_start_at_the_latest() {
+    check(
+        "@10 process start pid=7 key=1 a.exe
+         @30 process start pid=7 key=2 b.exe
+         ask @29 life pid=7 => 10..30?
+         now @30 life pid=7 => 30..-?
+         @40 process dcend pid=7 key=3 c.exe
+         ask @39 life pid=7 => 30..40?
+         now @40 life pid=7 => 40e..-e
+         @50 process end pid=7 key=4 d.exe
+         ask @49 process pid=7 => c.exe
+         ask @50 process pid=7 => d.exe",
+    );
+}
+
+#[test]
+fn defunct_processes_have_ended() {
+    check(
+        "@10 process start pid=7 key=1 a.exe
+         @20 process end pid=7 key=1
+         @90 process defunct pid=7 key=1 exit=3
+         @90 process defunct pid=8 key=2 exit=4 b.exe
+         ask @15 life pid=7 => 10..20 exit 3 defunct
+         ask @15 life pid=8 => -e..-e exit 4 defunct
+         ask @90 process pid=7 => none",
+    );
+}
+
+#[test]
+fn idle_and_system_are_always_there() {
+    check(
+        "ask @1 process pid=0 => Idle
+         ask @1 process pid=4 => System
+         ask @1 thread tid=0 => Idle
+         now @1 life pid=4 => -?..-?
+         @5 process dcstart pid=4 key=1 ignored
+         @5 thread dcstart pid=0 tid=0
+         @6 thread dcstart pid=0 tid=0
+         @7 process end pid=4 key=2
+         @8 process start pid=4 key=3 fake.exe
+         ask @9 process pid=4 => System
+         ask @9 life pid=4 => -s..-?
+         ask @9 life tid=0 => -s..-?",
+    );
+}
+
+#[test]
+fn a_parent_is_the_one_of_its_time() {
+    check(
+        "@10 process start pid=3 key=1 old.exe
+         @11 process start pid=7 key=2 parent=3 a.exe
+         @12 process end pid=3 key=1
+         @13 process start pid=3 key=3 new.exe
+         @14 process dcstart pid=8 key=4 parent=3 b.exe
+         ask @14 life pid=7 => 11..-? of old.exe
+         ask @14 life pid=8 => -s..-?",
+    );
+}
+
+#[test]
+fn thread_ids_are_reused() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process dcstart pid=8 b.exe
+         @3 thread dcstart pid=7 tid=9 main
+         ask @1 thread tid=9 => a.exe main
+         now @1 life tid=9 => -s..-?
+         @10 thread end pid=7 tid=9
+         ask @10 life tid=9 => -s..10
+         ask @11 thread tid=9 => none
+         @20 thread start pid=8 tid=9 by=7/12
+         ask @20 thread tid=9 => b.exe
+         @30 thread start pid=7 tid=9 by=7/13
+         ask @29 life tid=9 => 20..30? by 7/12
+         ask @30 thread tid=9 => a.exe
+         ask @30 life tid=9 => 30..-? by 7/13
+         @40 thread dcend pid=8 tid=10
+         ask @1 thread tid=10 => b.exe
+         ask @1 life tid=10 => -e..-e",
+    );
+}
+
+#[test]
+fn a_thread_outlives_its_process_by_a_little() {
+    check(
+        "@1 process start pid=7 a.exe
+         @2 thread start pid=7 tid=9
+         @10 process end pid=7
+         @11 thread end pid=7 tid=9
+         @11 thread end pid=7 tid=10
+         ask @11 thread tid=9 => a.exe
+         ask @11 thread tid=10 => a.exe
+         ask @11 process pid=7 => none",
+    );
+}
+
+#[test]
+fn threads_are_named_over_time() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @3 thread start pid=7 tid=9
+         ask @4 thread tid=9 => a.exe
+         @10 thread name pid=7 tid=9 worker
+         @20 thread name pid=7 tid=9 idle
+         ask @9 thread tid=9 => a.exe
+         ask @10 thread tid=9 => a.exe worker
+         ask @25 thread tid=9 => a.exe idle
+         @30 thread start pid=7 tid=10
+         @40 thread end pid=7 tid=10 late
+         ask @30 thread tid=10 => a.exe late
+         @50 thread start pid=7 tid=9
+         ask @50 thread tid=9 => a.exe
+         @60 thread name pid=7 tid=11 early
+         ask @60 thread tid=11 => a.exe early
+         ask @59 thread tid=11 => a.exe",
+    );
+}
+
+#[test]
+fn modules_come_and_go() {
+    check(
+        "@1 process start pid=7 a.exe
+         @10 image load pid=7 0x1000+0x100 a.dll
+         ask @10 module pid=7 0x1010 => a.dll+0x10
+         ask @15 module pid=7 0x10ff => a.dll+0xff
+         ask @15 module pid=7 0x1100 => none
+         ask @15 module pid=8 0x1010 => none
+         @20 image unload pid=7 0x1000+0x100 a.dll
+         ask @20 module pid=7 0x1010 => a.dll+0x10
+         ask @21 module pid=7 0x1010 => none
+         @30 image load pid=7 0x1080+0x100 b.dll
+         ask @9 module pid=7 0x1010 => none
+         ask @19 module pid=7 0x1080 => a.dll+0x80
+         ask @30 module pid=7 0x1080 => b.dll+0x0
+         ask @30 module pid=7 0x1010 => none
+         @35 image unload pid=7 0x1080+0x100 b.dll
+         @35 image load pid=7 0x1000+0x200 c.dll
+         ask @34 module pid=7 0x1080 => b.dll+0x0
+         ask @35 module pid=7 0x1080 => c.dll+0x80
+         now @35 span pid=7 0x1080 => c.dll 35..-?
+         @40 process end pid=7
+         ask @40 span pid=7 0x1080 => c.dll 35..40
+         ask @41 module pid=7 0x1080 => none
+         @50 process start pid=7 b.exe
+         ask @50 module pid=7 0x1080 => none",
+    );
+}
+
+#[test]
+fn an_unload_that_was_lost_comes_at_the_next_load_at_the_latest() {
+    check(
+        "@10 image load pid=7 0x1000+0x100 stamp=1 a.dll
+         @20 image load pid=7 0x1000+0x100 stamp=2 a.dll
+         ask @19 span pid=7 0x1000 => a.dll 10..20?
+         ask @20 span pid=7 0x1000 => a.dll 20..-?
+         @30 image load pid=7 0x1080+0x100 b.dll
+         ask @30 module pid=7 0x1010 => a.dll+0x10
+         ask @30 module pid=7 0x1080 => b.dll+0x0",
+    );
+}
+
+#[test]
+fn modules_that_only_a_rundown_lists_were_there_from_the_beginning() {
+    check(
+        "@5 process dcstart pid=7 a.exe
+         @50 image dcend pid=7 0x1000+0x100 a.dll
+         ask @50 module pid=7 0x1010 => a.dll+0x10
+         then @1 module pid=7 0x1010 => a.dll+0x10
+         then @1 span pid=7 0x1010 => a.dll -e..-e",
+    );
+    check(
+        "@5 process start pid=7 a.exe
+         @50 image dcend pid=7 0x1000+0x100 a.dll
+         then @5 span pid=7 0x1010 => a.dll 5e..-e
+         then @4 module pid=7 0x1010 => none",
+    );
+    check(
+        "@5 process dcstart pid=7 a.exe
+         @10 image unload pid=7 0x1000+0x100 a.dll
+         @20 image load pid=7 0x1000+0x200 b.dll
+         @30 image unload pid=7 0x1000+0x200 b.dll
+         @50 image dcend pid=7 0x1000+0x300 c.dll
+         then @1 span pid=7 0x1010 => a.dll -?..10
+         then @15 module pid=7 0x1010 => none
+         then @20 module pid=7 0x1010 => b.dll+0x10
+         then @40 module pid=7 0x1010 => none
+         then @50 span pid=7 0x1010 => c.dll 50e..-e",
+    );
+}
+
+#[test]
+fn a_module_is_one_however_often_it_is_listed() {
+    check(
+        "@4 image load pid=7 0x1000+0x100 stamp=3 \\Windows\\a.dll
+         @5 image dcstart pid=7 0x1000+0x100 stamp=3 \\Device\\HarddiskVolume1\\WINDOWS\\a.dll
+         ask @5 module pid=7 0x1001 => \\Device\\HarddiskVolume1\\WINDOWS\\a.dll+0x1
+         @50 image dcend pid=7 0x1000+0x100 stamp=3 \\Windows\\renamed.dll
+         now @4 span pid=7 0x1000 => a.dll 4..-e
+         @50 image dcend pid=7 0x1000+0x100 stamp=4 \\Windows\\a.dll
+         then @49 span pid=7 0x1000 => a.dll 4..50?
+         then @50 span pid=7 0x1000 => a.dll 50e..-e",
+    );
+}
+
+#[test]
+fn kernel_modules_are_everybodys() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 image dcstart pid=0 0xfffff80000000000+0x1000 ntoskrnl.exe
+         @3 image dcstart pid=4 0xfffff80000001000+0x1000 hal.dll
+         @4 image dcstart pid=4 0x7ff000000000+0x1000 ntdll.dll
+         @10 image load pid=0 0xfffff80000002000+0x1000 a.sys
+         @20 image unload pid=0 0xfffff80000002000+0x1000 a.sys
+         ask @5 module pid=7 0xfffff80000000010 => ntoskrnl.exe+0x10
+         ask @5 module pid=99 0xfffff80000001010 => hal.dll+0x10
+         ask @15 module pid=7 0xfffff80000002010 => a.sys+0x10
+         ask @25 module pid=7 0xfffff80000002010 => none
+         ask @5 module pid=4 0x7ff000000010 => ntdll.dll+0x10
+         ask @5 module pid=7 0x7ff000000010 => none",
+    );
+    check_on(
+        System::new(PointerSize::Four, Losses::default()),
+        "@2 image dcstart pid=4 0x80400000+0x1000 ntoskrnl.exe
+         @3 image dcstart pid=7 0x90000000+0x1000 large.dll
+         ask @3 module pid=7 0x80400010 => ntoskrnl.exe+0x10
+         ask @3 module pid=7 0x90000010 => large.dll+0x10
+         ask @3 module pid=8 0x90000010 => none",
+    );
+}
+
+#[test]
+fn modules_get_the_pdb_of_their_time() {
+    check(
+        "@10 image load pid=7 0x1000+0x100 stamp=1 a.dll
+         @10 pdb 1 pid=7 0x1000 a.pdb
+         ask @10 module pid=7 0x1000 => a.dll+0x0 a.pdb
+         @20 pdb 2 pid=7 0x1000 b.pdb
+         @20 image load pid=7 0x1000+0x100 stamp=2 b.dll
+         ask @20 module pid=7 0x1000 => b.dll+0x0 b.pdb
+         ask @19 module pid=7 0x1000 => a.dll+0x0 a.pdb
+         @30 pdb 3 pid=0 0xfffff80000000000 kernel.pdb
+         @30 image dcend pid=0 0xfffff80000000000+0x1000 kernel.exe
+         then @1 module pid=7 0xfffff80000000000 => kernel.exe+0x0 kernel.pdb
+         @40 pdb 4 pid=7 0x1080 nothing.pdb
+         @41 image load pid=7 0x1080+0x10 c.dll
+         ask @41 module pid=7 0x1080 => c.dll+0x0",
+    );
+}
+
+#[test]
+fn memory_is_reserved_and_committed_in_parts() {
+    check(
+        "@1 process start pid=7 a.exe
+         @10 memory alloc pid=7 0x10000+0x10000 by=3/4 reserve
+         ask @10 region pid=7 0x1ffff => reserved 0x10000+0x10000 @10 by 3/4
+         ask @10 region pid=7 0x20000 => none
+         @20 memory alloc pid=7 0x12000+0x3000 by=7/9 commit
+         ask @19 region pid=7 0x12000 => reserved 0x10000+0x10000 @10 by 3/4
+         ask @20 region pid=7 0x12000 => reserved 0x10000+0x10000 @10 by 3/4 committed 0x12000+0x3000 @20 by 7/9
+         @30 memory free pid=7 0x13000+0x1000 decommit
+         ask @31 region pid=7 0x12fff => reserved 0x10000+0x10000 @10 by 3/4 committed 0x12000+0x3000 @20 by 7/9
+         ask @31 region pid=7 0x13000 => reserved 0x10000+0x10000 @10 by 3/4
+         ask @31 region pid=7 0x14000 => reserved 0x10000+0x10000 @10 by 3/4 committed 0x12000+0x3000 @20 by 7/9
+         @40 memory free pid=7 0x18000+0x1000 release
+         ask @41 region pid=7 0x18000 => none
+         ask @41 region pid=7 0x19000 => reserved 0x10000+0x10000 @10 by 3/4
+         ask @39 region pid=7 0x18000 => reserved 0x10000+0x10000 @10 by 3/4
+         @50 memory free pid=7 0x10000 release
+         ask @51 region pid=7 0x12000 => none
+         @60 memory alloc pid=7 0x12000+0x1000 reserve,commit
+         ask @60 region pid=7 0x12000 => reserved 0x12000+0x1000 @60 committed 0x12000+0x1000 @60
+         @70 process end pid=7
+         ask @71 region pid=7 0x12000 => none",
+    );
+}
+
+#[test]
+fn memory_from_before_the_recording_is_known_by_its_end() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 memory rundown pid=7 0x50000+0x1000 reserve,commit
+         ask @1 region pid=7 0x50000 => reserved 0x50000+0x1000 before committed 0x50000+0x1000 before
+         @10 memory free pid=7 0x10000+0x1000 decommit
+         @20 memory free pid=7 0x10000+0x4000 release
+         then @9 region pid=7 0x10000 => reserved 0x10000+0x4000 before committed 0x10000+0x1000 before
+         then @11 region pid=7 0x10000 => reserved 0x10000+0x4000 before
+         then @9 region pid=7 0x11000 => reserved 0x10000+0x4000 before
+         then @21 region pid=7 0x11000 => none
+         now @9 region pid=7 0x11000 => reserved 0x10000+0x4000 before
+         @30 memory free pid=7 0x90000 release
+         ask @30 region pid=7 0x90000 => none",
+    );
+}
+
+#[test]
+fn files_are_named_by_key_then_by_open_then_by_what_comes_later() {
+    check(
+        "@10 file create key=5 a.txt
+         ask @10 file key=5 => a.txt
+         @20 file delete key=5 a.txt
+         ask @20 file key=5 => a.txt
+         ask @21 file key=5 => none
+         @25 file open object=6 opened.txt
+         ask @26 file key=5 object=6 => opened.txt
+         @30 file create key=5 b.txt
+         ask @31 file key=5 object=6 => b.txt
+         ask @29 file key=5 => none
+         @35 file close object=6
+         ask @35 file object=6 => opened.txt
+         ask @36 file object=6 => none
+         @36 file close object=6
+         @37 file open object=6 again.txt
+         @38 file open object=6
+         ask @38 file object=6 => none
+         @90 file rundown key=5 b.txt
+         @90 file rundown key=7 old.txt
+         then @5 file key=7 => old.txt
+         then @40 file key=5 => b.txt
+         then @5 file key=5 => none
+         then @25 file key=7 object=6 => opened.txt
+         @95 file delete key=7 old.txt
+         then @96 file key=7 => none",
+    );
+}
+
+#[test]
+fn registry_paths_are_joined() {
+    check(
+        "@1 key rundown kcb=5 \\REGISTRY\\MACHINE
+         ask @1 registry kcb=5 SOFTWARE => \\REGISTRY\\MACHINE\\SOFTWARE
+         ask @0 registry kcb=5 x => \\REGISTRY\\MACHINE\\x
+         ask @1 registry kcb=0 \\REGISTRY\\USER => \\REGISTRY\\USER
+         @10 key create kcb=6 \\REGISTRY\\MACHINE\\A
+         @20 key delete kcb=6 \\REGISTRY\\MACHINE\\A
+         @30 key create kcb=6 \\REGISTRY\\MACHINE\\B
+         ask @10 registry kcb=6 v => \\REGISTRY\\MACHINE\\A\\v
+         ask @20 registry kcb=6 v => \\REGISTRY\\MACHINE\\A\\v
+         ask @25 registry kcb=6 v => …v
+         ask @30 registry kcb=6 v => \\REGISTRY\\MACHINE\\B\\v
+         @40 key create kcb=6 \\REGISTRY\\MACHINE\\C
+         ask @41 registry kcb=6 v => \\REGISTRY\\MACHINE\\C\\v
+         now @41 registry kcb=7 v => …v
+         @50 key delete kcb=7 \\REGISTRY\\USER
+         @90 key rundown kcb=8 \\REGISTRY\\USER\\X
+         then @41 registry kcb=7 v => \\REGISTRY\\USER\\v
+         then @41 registry kcb=8 v => \\REGISTRY\\USER\\X\\v
+         then @51 registry kcb=7 v => …v",
+    );
+}
+
+#[test]
+fn a_module_map_is_trusted_for_a_reason() {
+    check(
+        "@1 process dcstart pid=7 a.exe
+         @2 process start pid=8 b.exe
+         @3 process dcstart pid=9 c.exe
+         ask @3 complete pid=5 => unknown
+         now @3 complete pid=7 => no-rundown
+         now @3 complete pid=8 => no-rundown
+         @4 image dcstart pid=7 0x1000+0x100 a.exe
+         ask @4 complete pid=7 => yes
+         @5 image load pid=8 0x1000+0x100 b.exe
+         ask @5 complete pid=8 => yes
+         ask @5 complete pid=9 => no-rundown
+         now @5 complete pid=4 => no-rundown
+         @90 image dcend pid=0 0xfffff80000000000+0x1000 ntoskrnl.exe
+         then @5 complete pid=4 => yes
+         then @5 complete pid=0 => yes",
+    );
+    check_on(
+        System::new(PointerSize::Eight, Losses { events: 2, buffers: 1 }),
+        "@1 process dcstart pid=7 a.exe
+         @4 image dcstart pid=7 0x1000+0x100 a.exe
+         ask @4 complete pid=7 => lost 2/1",
+    );
+}
+
+#[test]
+fn late_events_find_their_place() {
+    check(
+        "@10 process start pid=7 key=1 a.exe
+         @40 process start pid=7 key=2 b.exe
+         @20 process end pid=7 key=1
+         @30 image load pid=0 0xfffff80000000000+0x1000 b.sys
+         @20 image load pid=0 0xfffff80000000000+0x2000 a.sys
+         ask @15 life pid=7 => 10..20
+         ask @30 process pid=7 => none
+         ask @40 life pid=7 => 40..-?
+         ask @25 module pid=7 0xfffff80000000000 => a.sys+0x0
+         ask @30 module pid=7 0xfffff80000000000 => b.sys+0x0
+         ask @30 module pid=7 0xfffff80000001000 => a.sys+0x1000",
+    );
+}
