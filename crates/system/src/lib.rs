@@ -1,6 +1,28 @@
 //! The state of the traced machine at any time of its trace: which processes, threads, modules, memory, files and
 //! registry keys there were.
 //!
+//! ```
+//! use stackhound_etl::Pid;
+//! use stackhound_system::System;
+//! use stackhound_trace::Trace;
+//!
+//! # fn main() -> Result<(), stackhound_trace::Error> {
+//! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
+//! let trace = Trace::file("trace.etl").open()?;
+//! let mut system = System::of(&trace);
+//! let mut events = trace.selected(System::selection());
+//! while let Some(event) = events.next() {
+//!     system.observe(&event);
+//! }
+//! let mut events = trace.ordered();
+//! while let Some(event) = events.next() {
+//!     let process = event.header_pid().and_then(|pid| system.process_at(pid, event.time()));
+//!     println!("{}", process.map_or("?", |process| process.image_name()));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`System`] takes in statements ("at this time, this module was loaded there", "this process was there when the
 //! recording ended") and answers questions about a time. Everything is valid over a [`Span`] of trace time, and says
 //! how the span's ends are known.
@@ -19,6 +41,7 @@ mod lifetimes;
 mod module;
 mod multiversion;
 mod name_history;
+mod observe;
 mod process;
 mod ranges;
 mod region;

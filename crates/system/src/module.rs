@@ -182,9 +182,12 @@ impl Modules {
     /// Whether what is stated about the base of a module fits the module that is there.
     fn is_same(&self, texts: &Texts, number: u32, range: AddressRange, facts: &ModuleFacts<'_>) -> bool {
         let record = &self.records[number as usize];
+        let known = record.time_date_stamp.zip(record.checksum);
+        let stated = facts.time_date_stamp.zip(facts.checksum);
         record.range == range
-            && match (record.time_date_stamp, facts.time_date_stamp) {
-                (Some(known), Some(stated)) => known == stated,
+            && match (known, stated) {
+                // Not every image has them.
+                (Some(known), Some(stated)) if known != (0, 0) => known == stated,
                 _ => file_name(texts.get(record.path)).eq_ignore_ascii_case(file_name(facts.path)),
             }
     }

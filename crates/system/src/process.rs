@@ -126,6 +126,11 @@ impl Processes {
         self.lifetimes.at(pid.0, time).map(ProcessId)
     }
 
+    #[inline]
+    pub fn newest_until(&self, pid: Pid, time: TraceTime) -> Option<ProcessId> {
+        self.lifetimes.newest_until(pid.0, time).map(ProcessId)
+    }
+
     pub fn sight(
         &mut self,
         texts: &mut Texts,
@@ -190,10 +195,7 @@ impl Processes {
 
     /// As [`expect`](Processes::expect), for the end of something, which may come behind that of its process.
     pub fn expect_until(&mut self, pid: Pid, time: TraceTime) -> ProcessId {
-        match self.lifetimes.newest_until(pid.0, time) {
-            Some(holder) => ProcessId(holder),
-            None => self.expect(pid, time),
-        }
+        self.newest_until(pid, time).unwrap_or_else(|| self.expect(pid, time))
     }
 
     fn record(&mut self, holder: u32, is_new: bool, pid: Pid) -> &mut Record {

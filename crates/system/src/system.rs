@@ -58,6 +58,8 @@ pub struct System {
     pointer_size: PointerSize,
     losses: Losses,
     pub(crate) stats: SystemStats,
+    /// For the text of the event that is being taken in.
+    pub(crate) scratch: String,
 }
 
 impl System {
@@ -77,6 +79,7 @@ impl System {
             pointer_size,
             losses,
             stats: SystemStats::default(),
+            scratch: String::new(),
         }
     }
 
@@ -129,7 +132,7 @@ impl System {
         (pid, tid): (Pid, Tid),
         facts: &ThreadFacts<'_>,
     ) -> ThreadId {
-        let process = self.process_of_event(phase, time, pid);
+        let process = self.process_for(phase, time, pid);
         self.threads.sight(&mut self.texts, phase, time, (process, tid), facts)
     }
 
@@ -162,7 +165,7 @@ impl System {
     /// Takes in what happens to memory of a process.
     pub fn take_allocation(&mut self, event: AllocationEvent, time: TraceTime, facts: &AllocationFacts) {
         let phase = if event == AllocationEvent::Free { Phase::End } else { Phase::Start };
-        let process = self.process_of_event(phase, time, facts.pid);
+        let process = self.process_for(phase, time, facts.pid);
         match event {
             AllocationEvent::Allocate => self.regions.allocate(time, process, facts),
             AllocationEvent::Free => self.regions.free(time, process, facts),
@@ -193,7 +196,7 @@ impl System {
         &mut self.volumes
     }
 
-    fn process_of_event(&mut self, phase: Phase, time: TraceTime, pid: Pid) -> ProcessId {
+    fn process_for(&mut self, phase: Phase, time: TraceTime, pid: Pid) -> ProcessId {
         match phase {
             Phase::End => self.processes.expect_until(pid, time),
             _ => self.processes.expect(pid, time),
@@ -209,7 +212,7 @@ impl System {
             // A 32-bit system can give processes three of its four gigabytes.
             PointerSize::Four => pid == Pid::SYSTEM && base.is_kernel(self.pointer_size),
         };
-        (!is_kernel).then(|| self.process_of_event(phase, time, pid))
+        (!is_kernel).then(|| self.process_for(phase, time, pid))
     }
 
     // What can be asked.
@@ -218,6 +221,13 @@ impl System {
     #[inline]
     pub fn process_at(&self, pid: Pid, time: TraceTime) -> Option<ProcessRef<'_>> {
         self.processes.at(pid, time).map(|id| self.process(id))
+    }
+
+    /// The process that an event of a time means by an id: the one that has it, or had it last. Windows tells of the
+    /// end of a process before its last events.
+    #[inline]
+    pub fn process_of_event(&self, pid: Pid, time: TraceTime) -> Option<ProcessRef<'_>> {
+        self.processes.newest_until(pid, time).map(|id| self.process(id))
     }
 
     /// A process by its number.
@@ -237,6 +247,13 @@ impl System {
     #[inline]
     pub fn thread_at(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
         self.threads.at(tid, time).map(|id| self.thread(id))
+    }
+
+    /// The thread that an event of a time means by an id: the one that has it, or had it last. A thread runs on for
+    /// milliseconds after its end was recorded: it is the last one of a process that unloads the modules.
+    #[inline]
+    pub fn thread_of_event(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
+        self.threads.newest_until(tid, time).map(|id| self.thread(id))
     }
 
     /// A thread by its number.

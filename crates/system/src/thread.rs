@@ -96,6 +96,11 @@ impl Threads {
         self.lifetimes.at(tid.0, time).map(ThreadId)
     }
 
+    #[inline]
+    pub fn newest_until(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
+        self.lifetimes.newest_until(tid.0, time).map(ThreadId)
+    }
+
     pub fn sight(
         &mut self,
         texts: &mut Texts,
@@ -105,7 +110,11 @@ impl Threads {
         facts: &ThreadFacts<'_>,
     ) -> ThreadId {
         let is_idle = tid == Tid(0);
-        let phase = if is_idle { Phase::RundownAtStart } else { phase };
+        let phase = match phase {
+            // One number stands for the idle threads of all processors.
+            Phase::Start | Phase::End if is_idle => Phase::RundownAtStart,
+            phase => phase,
+        };
         let records = &self.records;
         let identity = |holder: u32| {
             if is_idle {

@@ -1,0 +1,254 @@
+//! The command line: one definition for parsing, help, completions and manual pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::time::{Point, TimeFormat};
+
+/// Who really called? Windows trace events with the call stacks that caused them.
+///
+/// Reads event trace logs (.etl) on any system, also packed as .etl.zst or .etl.zip, and directories of them. Several
+/// files are merged by time.
+#[derive(Debug, Parser)]
+#[command(name = "stackhound", version, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stackhound trace.etl                     what the recording says about itself
+  stackhound events trace.etl --stacks     every event with its call stack
+  stackhound stacks trace.etl --top 10     the most frequent call stacks
+  stackhound demo                          make a recording and show all this on it";
+
+/// Options of every verb.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// Only errors on standard error
+    #[arg(short, long, global = true, help_heading = "Messages")]
+    pub quiet: bool,
+    /// More on standard error
+    #[arg(short, long, global = true, help_heading = "Messages")]
+    pub verbose: bool,
+    /// No progress bar
+    #[arg(long, global = true, help_heading = "Messages")]
+    pub no_progress: bool,
+    /// When to colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Messages")]
+    pub color: ColorChoice,
+    /// Threads that decompress and scan; results do not depend on it
+    #[arg(long, global = true, value_name = "N", help_heading = "Reading")]
+    pub threads: Option<usize>,
+    /// Exit with 3 if any byte of the input is damaged
+    #[arg(long, global = true, help_heading = "Reading")]
+    pub strict: bool,
+}
+
+/// When to colour output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// If it goes to a terminal and `NO_COLOR` is not set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// What recordings say about themselves; with --full also what is in them
+    Info(Info),
+    /// Events in time order, with their call stacks if wanted
+    Events(Events),
+    /// The most frequent call stacks, by kind of event
+    Stacks(Stacks),
+    /// Make a recording of a small system under attack, and show the main job on it
+    Demo(Demo),
+    /// Completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// The manual page
+    Man,
+}
+
+/// Arguments of `info`.
+#[derive(Args, Debug)]
+pub struct Info {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    /// Read everything: count events, losses, damage and stacks
+    #[arg(long)]
+    pub full: bool,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: InfoFormat,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InfoFormat {
+    /// For people
+    Table,
+    /// One object, or {"files": […]} for several files
+    Json,
+}
+
+/// What to read.
+#[derive(Args, Debug)]
+pub struct Inputs {
+    /// Recordings, archives or directories
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Where to write.
+#[derive(Args, Debug)]
+pub struct Output {
+    /// Write to this file, which appears when it is complete
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Which events.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Which events")]
+pub struct Filters {
+    /// An expression, such as "pid = 4 and event ~ 'Image/*'"
+    #[arg(long = "where", value_name = "EXPR")]
+    pub expression: Option<String>,
+    /// Of these processes
+    #[arg(long, value_name = "ID")]
+    pub pid: Vec<u32>,
+    /// Of processes with these image names (* and ? stand for any text)
+    #[arg(long, value_name = "NAME")]
+    pub process: Vec<String>,
+    /// Of these providers (name or GUID)
+    #[arg(long, value_name = "NAME")]
+    pub provider: Vec<String>,
+    /// Of these kinds, such as Process/Start (* and ? stand for any text)
+    #[arg(long, value_name = "NAME")]
+    pub event: Vec<String>,
+    /// Not before this time: RFC 3339, or +5s since the start
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Point>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Point>,
+}
+
+/// How the trace is read.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Reading")]
+pub struct Reading {
+    /// Read once, as a live session would be read: names and stack keys that stand later are not known earlier
+    #[arg(long)]
+    pub one_pass: bool,
+}
+
+impl Reading {
+    /// As the library names it.
+    pub fn passes(&self) -> stackhound::Passes {
+        if self.one_pass { stackhound::Passes::One } else { stackhound::Passes::Two }
+    }
+}
+
+/// Arguments of `events`.
+#[derive(Args, Debug)]
+pub struct Events {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub filters: Filters,
+    /// With call stacks
+    #[arg(long)]
+    pub stacks: bool,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: EventFormat,
+    /// How times are shown in tables
+    #[arg(long, value_enum, default_value = "utc")]
+    pub time: TimeFormat,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventFormat {
+    /// For people
+    Table,
+    /// One object a line
+    Ndjson,
+    /// Comma-separated, one line an event
+    Csv,
+}
+
+/// Arguments of `stacks`.
+#[derive(Args, Debug)]
+pub struct Stacks {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub filters: Filters,
+    /// How many stacks of each kind of event
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub top: usize,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: StackFormat,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `stacks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StackFormat {
+    /// For people
+    Table,
+    /// Folded stacks for flame graphs: all stacks, outermost frame first
+    Folded,
+    /// One object
+    Json,
+}
+
+/// Which mix of events `demo` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mix {
+    /// A bit of everything
+    Default,
+    /// As a profiling session records: 44 % samples, 38 % provider events, 5 % stack parts
+    Profile,
+}
+
+/// Arguments of `demo`.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Keep the recording in this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How many events
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub events: u64,
+    /// Another seed makes another recording
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Which mix of events
+    #[arg(long, value_enum, default_value = "default")]
+    pub mix: Mix,
+}

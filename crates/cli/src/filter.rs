@@ -1,0 +1,173 @@
+//! Which events a verb shows: one filter out of all options.
+
+use std::ops::ControlFlow;
+
+use anyhow::{Result, anyhow};
+use stackhound::schema::{OutType, Value as FieldValue};
+use stackhound::trace::OpenTrace;
+use stackhound::{RawTime, Seen};
+use stackhound_expr::{Filter, Matcher, Value, Visitor};
+
+use crate::args::Filters;
+
+/// What an expression can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Time,
+    Ts,
+    Cpu,
+    Pid,
+    Tid,
+    Process,
+    Provider,
+    Event,
+    Id,
+    Opcode,
+    Version,
+    StackState,
+    /// A field of the payload.
+    Field(String),
+}
+
+/// Names outside the payload, in the order of the NDJSON keys.
+const NAMES: [(&str, Name); 12] = [
+    ("time", Name::Time),
+    ("ts", Name::Ts),
+    ("cpu", Name::Cpu),
+    ("pid", Name::Pid),
+    ("tid", Name::Tid),
+    ("process", Name::Process),
+    ("provider", Name::Provider),
+    ("event", Name::Event),
+    ("id", Name::Id),
+    ("opcode", Name::Opcode),
+    ("version", Name::Version),
+    ("stack.state", Name::StackState),
+];
+
+/// Decides about events.
+#[derive(Debug)]
+pub struct EventFilter {
+    matchers: Vec<Matcher<Name>>,
+    from: Option<RawTime>,
+    to: Option<RawTime>,
+}
+
+impl EventFilter {
+    /// Puts the short cuts and the expression together.
+    pub fn new(filters: &Filters, trace: &OpenTrace) -> Result<EventFilter> {
+        let mut texts = Vec::new();
+        let any = |field: &str, operator: &str, values: Vec<String>| {
+            let terms = values.into_iter().map(|value| format!("{field} {operator} {}", quoted(&value)));
+            terms.collect::<Vec<_>>().join(" or ")
+        };
+        let ids: Vec<_> = filters.pid.iter().map(|pid| format!("pid = {pid}")).collect();
+        texts.push(ids.join(" or "));
+        texts.push(any("process", "i~", filters.process.clone()));
+        texts.push(any("provider", "i~", filters.provider.clone()));
+        texts.push(any("event", "i~", filters.event.clone()));
+        texts.extend(filters.expression.clone());
+        let matchers: Result<Vec<_>> =
+            texts.iter().filter(|text| !text.is_empty()).map(|text| compile(text)).collect();
+        let session = trace.sources()[0].recording.session();
+        let raw = |point: crate::time::Point| point.to_raw(&trace.clock(), session.start_time);
+        Ok(EventFilter { matchers: matchers?, from: filters.from.map(raw), to: filters.to.map(raw) })
+    }
+
+    /// Whether the event is wanted.
+    pub fn wants(&self, seen: &Seen<'_>) -> bool {
+        let time = RawTime(seen.time().0);
+        self.from.is_none_or(|from| time >= from)
+            && self.to.is_none_or(|to| time < to)
+            && self.matchers.iter().all(|matcher| matcher.matches(|name, visit| look_up(seen, name, visit)))
+    }
+
+    /// Whether no event from here on can be wanted, since time has passed the end.
+    pub fn is_past(&self, seen: &Seen<'_>) -> bool {
+        self.to.is_some_and(|to| RawTime(seen.time().0) >= to)
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn compile(text: &str) -> Result<Matcher<Name>> {
+    // The program says "error: " itself.
+    let explain = |error: stackhound_expr::Error| {
+        let told = error.render(text).to_string();
+        anyhow!("{}", told.strip_prefix("error: ").unwrap_or(&told).to_owned())
+    };
+    let filter = Filter::parse(text).map_err(explain)?;
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    let resolve = |name: &str| {
+        let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, name)| name.clone());
+        known.or_else(|| name.strip_prefix("fields.").map(|field| Name::Field(field.to_owned())))
+    };
+    filter.compile(&names, resolve).map_err(explain)
+}
+
+fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    let unsigned = |number: Option<u64>, visit: &mut Visitor<'_>| match number {
+        Some(number) => visit(Value::Unsigned(number)),
+        None => ControlFlow::Continue(()),
+    };
+    match name {
+        Name::Time => visit(Value::Text(&crate::render::utc(seen.utc()))),
+        Name::Ts => visit(Value::Signed(seen.raw_time().0)),
+        Name::Cpu => unsigned(seen.processor().map(u64::from), visit),
+        Name::Pid => unsigned(seen.pid().map(|pid| pid.0.into()), visit),
+        Name::Tid => unsigned(seen.tid().map(|tid| tid.0.into()), visit),
+        Name::Process => match seen.process_name() {
+            Some(process) => visit(Value::Text(process)),
+            None => ControlFlow::Continue(()),
+        },
+        Name::Provider => {
+            visit(Value::Text(&seen.provider()))?;
+            match seen.provider_guid() {
+                Some(guid) => visit(Value::Text(&guid.to_string())),
+                None => ControlFlow::Continue(()),
+            }
+        }
+        Name::Event => visit(Value::Text(&seen.name())),
+        Name::Id => visit(Value::Unsigned(seen.id().into())),
+        Name::Opcode => visit(Value::Unsigned(seen.opcode().into())),
+        Name::Version => visit(Value::Unsigned(seen.version().into())),
+        Name::StackState => visit(Value::Text(seen.state().name())),
+        Name::Field(field) => match seen.field(field) {
+            Some((field, value)) => visit_field(field, value, visit),
+            None => ControlFlow::Continue(()),
+        },
+    }
+}
+
+/// Numbers compare as numbers; where a field is shown as something else, as that too.
+fn visit_field(
+    field: &stackhound::schema::Field,
+    value: FieldValue<'_>,
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    match value {
+        FieldValue::Null => return ControlFlow::Continue(()),
+        FieldValue::Bool(truth) => return visit(Value::Bool(truth)),
+        FieldValue::Float(number) => return visit(Value::Float(number)),
+        FieldValue::Unsigned(number) if field.out_type == OutType::Port => {
+            return visit(Value::Unsigned((number as u16).swap_bytes().into()));
+        }
+        FieldValue::Unsigned(number) | FieldValue::Hex(number) | FieldValue::Pointer(number) => {
+            visit(Value::Unsigned(number))?;
+            if field.map.is_none() && field.out_type == OutType::Default {
+                return ControlFlow::Continue(());
+            }
+        }
+        FieldValue::Signed(number) => {
+            visit(Value::Signed(number))?;
+            if field.map.is_none() {
+                return ControlFlow::Continue(());
+            }
+        }
+        FieldValue::RawTime(time) => return visit(Value::Signed(time.0)),
+        _ => {}
+    }
+    visit(Value::Text(&field.render(value).to_string()))
+}

@@ -1,0 +1,354 @@
+//! `info`: what a recording says about itself, and with `--full` what is in it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde::Serialize;
+use stackhound::etl::record::HeaderKind;
+use stackhound::etl::{Block, Damage};
+use stackhound::stacks::{OwnerKind, StackState, StackStats};
+use stackhound::trace::{OpenTrace, Source, Trace};
+use stackhound::{Guid, Passes, Pipeline};
+
+use crate::args::{Common, Info, InfoFormat};
+use crate::output::{Sink, grouped};
+use crate::progress::Progress;
+use crate::{Outcome, render};
+
+/// The facts of one recording.
+#[derive(Debug, Serialize)]
+struct FileInfo {
+    file: String,
+    size: u64,
+    session: String,
+    log_file: String,
+    windows: String,
+    build: u32,
+    layout_version: String,
+    pointer_size: u8,
+    processors: u32,
+    clock: &'static str,
+    ticks_per_second: u64,
+    buffer_size: u32,
+    mode: String,
+    boot_time: String,
+    start_time: String,
+    end_time: Option<String>,
+    buffers_written: u32,
+    events_lost: u32,
+    buffers_lost: u32,
+    #[serde(flatten)]
+    full: Option<Contents>,
+}
+
+/// What a scan finds.
+#[derive(Debug, Default, Serialize)]
+struct Contents {
+    events: u64,
+    by_header_type: BTreeMap<&'static str, u64>,
+    kernel_hooks: BTreeMap<String, u64>,
+    classic_guid_events: u64,
+    manifest_events: u64,
+    buffers: u64,
+    compressed_buffers: u64,
+    compression: Option<&'static str>,
+    buffers_missing: u64,
+    other_buffers: u64,
+    providers: BTreeMap<String, Provider>,
+    damage: Vec<DamageInfo>,
+    stacks: StackInfo,
+    first_event: Option<String>,
+    last_event: Option<String>,
+    out_of_order: u64,
+    schema_misses: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Provider {
+    name: Option<String>,
+    events: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DamageInfo {
+    offset: u64,
+    skipped: u64,
+    reason: String,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct StackInfo {
+    full: u64,
+    keyed: u64,
+    extended: u64,
+    definitions: u64,
+    groups: u64,
+    attributed_parts: u64,
+    orphaned_parts: u64,
+    ambiguous_parts: u64,
+    unresolved_keys: u64,
+    distinct_frames: usize,
+    by_owner: BTreeMap<String, u64>,
+    by_state: BTreeMap<&'static str, u64>,
+}
+
+pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
+    let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let mut files = Vec::new();
+    let mut damaged = false;
+    for source in trace.sources() {
+        let mut info = session_facts(source);
+        if arguments.full {
+            let single = OpenTrace::new(vec![source.clone()], crate::threads(common))?;
+            let contents = scan(&single, common)?;
+            damaged |= !contents.damage.is_empty();
+            info.full = Some(contents);
+        }
+        files.push(info);
+    }
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        InfoFormat::Json => match files.as_slice() {
+            [one] => sink.json(one)?,
+            many => sink.json(&BTreeMap::from([("files", many)]))?,
+        },
+        InfoFormat::Table => {
+            for (index, info) in files.iter().enumerate() {
+                if index > 0 {
+                    writeln!(sink)?;
+                }
+                table(&mut sink, info)?;
+            }
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome { damaged })
+}
+
+fn session_facts(source: &Source) -> FileInfo {
+    let session = source.recording.session();
+    let clock = session.clock();
+    FileInfo {
+        file: source.name.clone(),
+        size: source.recording.size(),
+        session: session.session_name.clone(),
+        log_file: session.file_name.clone(),
+        windows: format!("{}.{}", session.windows_version.0, session.windows_version.1),
+        build: session.build,
+        layout_version: format!("{}.{}", session.layout_version.0, session.layout_version.1),
+        pointer_size: session.pointer_size.bytes() as u8,
+        processors: session.processors,
+        clock: render::clock_name(clock.kind()),
+        ticks_per_second: clock.ticks_per_second(),
+        buffer_size: session.buffer_size,
+        mode: format!("{:#x}", session.mode.0),
+        boot_time: render::utc(session.boot_time),
+        start_time: render::utc(session.start_time),
+        end_time: session.end_time.map(render::utc),
+        buffers_written: session.buffers_written,
+        events_lost: session.events_lost,
+        buffers_lost: session.buffers_lost,
+        full: None,
+    }
+}
+
+/// Reads everything: once as stored for the counts, and once in order for the stacks.
+fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
+    let index = &trace.indexes()[0];
+    let mut contents = Contents {
+        buffers: index.buffers.len() as u64 + index.other_buffers,
+        compressed_buffers: index.buffers.iter().filter(|buffer| buffer.compressed).count() as u64,
+        buffers_missing: index.missing_buffers(),
+        other_buffers: index.other_buffers,
+        ..Contents::default()
+    };
+    let recording = &trace.sources()[0].recording;
+    contents.compression = (contents.compressed_buffers > 0).then(|| recording.compression().name());
+    let mut counts = Counts::default();
+    for (_, loaded) in trace.blocks() {
+        if let Ok((block, _)) = loaded {
+            counts.add(&Arc::new(block));
+        }
+    }
+    counts.report(&mut contents, |time| render::utc(trace.clock().to_file_time(time)));
+
+    let mut progress = Progress::new(common, recording.size());
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let outcome = pipeline.run(|_| {
+        progress.tick();
+        std::ops::ControlFlow::Continue(())
+    });
+    let mut lost = String::new();
+    if outcome.trace.buffers_missing > 0 {
+        lost = format!(", {} buffers missing", grouped(outcome.trace.buffers_missing));
+    }
+    progress.finish(&lost);
+    let known = pipeline.knowledge();
+    contents.stacks = stack_info(&outcome.stacks, outcome.distinct_frames, |owner| known.owner_name(owner));
+    contents.schema_misses = known.schema_misses();
+    contents.out_of_order = outcome.trace.out_of_order;
+    for (guid, provider) in &mut contents.providers {
+        provider.name = guid.parse().ok().and_then(|guid: Guid| known.provider_name(guid));
+    }
+    contents.damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
+    Ok(contents)
+}
+
+fn damage_info(damage: &Damage) -> DamageInfo {
+    DamageInfo { offset: damage.offset, skipped: damage.skipped, reason: damage.reason.to_string() }
+}
+
+fn stack_info(stats: &StackStats, distinct_frames: usize, name: impl Fn(&OwnerKind) -> String) -> StackInfo {
+    let mut by_owner = BTreeMap::new();
+    for (owner, parts) in &stats.by_owner {
+        *by_owner.entry(name(owner)).or_default() += parts;
+    }
+    StackInfo {
+        full: stats.full,
+        keyed: stats.keyed,
+        extended: stats.extended,
+        definitions: stats.definitions,
+        groups: stats.groups,
+        attributed_parts: stats.attributed_parts,
+        orphaned_parts: stats.orphaned_parts,
+        ambiguous_parts: stats.ambiguous_parts,
+        unresolved_keys: stats.unresolved_keys,
+        distinct_frames,
+        by_owner,
+        by_state: StackState::ALL
+            .iter()
+            .map(|state| (state.name(), stats.by_state[*state as usize]))
+            .collect(),
+    }
+}
+
+/// Counters by dense numbers, so that the scan does not hash.
+struct Counts {
+    kinds: [u64; HeaderKind::ALL.len()],
+    hooks: Vec<u64>,
+    providers: BTreeMap<Guid, u64>,
+    first: i64,
+    last: i64,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            kinds: Default::default(),
+            hooks: vec![0; 1 << 16],
+            providers: BTreeMap::new(),
+            first: i64::MAX,
+            last: i64::MIN,
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, block: &Arc<Block>) {
+        for entry in block.entries() {
+            let kind = entry.kind();
+            self.kinds[kind as usize] += 1;
+            self.first = self.first.min(entry.time.0);
+            self.last = self.last.max(entry.time.0);
+            if kind.has_hook() {
+                self.hooks[usize::from(entry.tag)] += 1;
+            } else if let Some(guid) = block.record(entry).guid() {
+                *self.providers.entry(guid).or_default() += 1;
+            }
+        }
+    }
+
+    fn report(self, contents: &mut Contents, utc: impl Fn(stackhound::RawTime) -> String) {
+        let of = |kind: HeaderKind| self.kinds[kind as usize];
+        contents.events = self.kinds.iter().sum();
+        contents.classic_guid_events =
+            HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()).map(of).sum();
+        contents.manifest_events =
+            HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()).map(of).sum();
+        contents.by_header_type = HeaderKind::ALL
+            .into_iter()
+            .filter(|&kind| of(kind) > 0)
+            .map(|kind| (kind.name(), of(kind)))
+            .collect();
+        let hooks = self.hooks.iter().enumerate().filter(|(_, count)| **count > 0);
+        contents.kernel_hooks = hooks.map(|(hook, &count)| (format!("{hook:04x}"), count)).collect();
+        let provider = |(guid, events): (Guid, u64)| (guid.to_string(), Provider { name: None, events });
+        contents.providers = self.providers.into_iter().map(provider).collect();
+        if contents.events > 0 {
+            contents.first_event = Some(utc(stackhound::RawTime(self.first)));
+            contents.last_event = Some(utc(stackhound::RawTime(self.last)));
+        }
+    }
+}
+
+fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
+    let mut line = |label: &str, value: String| writeln!(out, "{label:<18}{value}");
+    line("file", format!("{} ({} bytes)", info.file, grouped(info.size)))?;
+    line("session", format!("{} -> {}", info.session, info.log_file))?;
+    line(
+        "windows",
+        format!("{} build {}, {}-bit", info.windows, info.build, u32::from(info.pointer_size) * 8),
+    )?;
+    line("processors", info.processors.to_string())?;
+    line("start", info.start_time.clone())?;
+    line("end", info.end_time.clone().unwrap_or_else(|| "not finished".to_owned()))?;
+    line("clock", format!("{}, {} ticks/s", info.clock, grouped(info.ticks_per_second)))?;
+    line("buffers", format!("{} of {} bytes", info.buffers_written, grouped(info.buffer_size.into())))?;
+    line("lost", format!("{} events, {} buffers", info.events_lost, info.buffers_lost))?;
+    let Some(full) = &info.full else { return Ok(()) };
+    line("events", grouped(full.events))?;
+    if let Some(compression) = full.compression {
+        line(
+            "compression",
+            format!("{compression}, {} of {} buffers", full.compressed_buffers, full.buffers),
+        )?;
+    }
+    if full.buffers_missing > 0 {
+        line("missing", format!("{} buffers by their sequence numbers", full.buffers_missing))?;
+    }
+    let kinds: Vec<_> =
+        full.by_header_type.iter().map(|(kind, n)| format!("{kind} {}", grouped(*n))).collect();
+    line("record headers", kinds.join(", "))?;
+    let s = &full.stacks;
+    let parts = s.full + s.keyed;
+    if parts + s.extended > 0 {
+        line(
+            "stacks",
+            format!(
+                "{} parts ({} inline, {} by key) in {} groups, {} attributed, {} orphaned; {} inside events",
+                grouped(parts),
+                grouped(s.full),
+                grouped(s.keyed),
+                grouped(s.groups),
+                grouped(s.attributed_parts),
+                grouped(s.orphaned_parts),
+                grouped(s.extended)
+            ),
+        )?;
+        for (owner, parts) in &s.by_owner {
+            line("", format!("{:>9}  {owner}", grouped(*parts)))?;
+        }
+        let states: Vec<_> = s.by_state.iter().filter(|(_, n)| **n > 0).collect();
+        let states: Vec<_> =
+            states.into_iter().map(|(state, n)| format!("{state} {}", grouped(*n))).collect();
+        line("stack states", states.join(", "))?;
+    }
+    if !full.providers.is_empty() {
+        line("providers", String::new())?;
+        let mut providers: Vec<_> = full.providers.iter().collect();
+        providers.sort_by_key(|(_, provider)| std::cmp::Reverse(provider.events));
+        for (guid, provider) in providers.into_iter().take(12) {
+            let name = provider.name.as_deref().unwrap_or("");
+            line("", format!("{:>9}  {guid} {name}", grouped(provider.events)))?;
+        }
+    }
+    for damage in &full.damage {
+        line(
+            "damage",
+            format!("at {:#x}: {} ({} bytes skipped)", damage.offset, damage.reason, damage.skipped),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The `stackhound` program.
+//!
+//! Knows arguments, tables and exit codes; what recordings mean, the library knows.
+#![forbid(unsafe_code)]
+
+mod args;
+mod events;
+mod filter;
+mod info;
+mod output;
+mod progress;
+mod record;
+mod render;
+mod stacks;
+mod time;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+
+use args::{Arguments, ColorChoice, Common, Verb};
+
+/// What a verb found, as far as the exit code tells it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// A byte of the input was damaged.
+    pub damaged: bool,
+}
+
+const USAGE_OR_IO: u8 = 2;
+const DAMAGED: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(with_default_verb(std::env::args_os().collect()));
+    match arguments.common.color {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    match run(&arguments) {
+        Ok(outcome) if outcome.damaged && arguments.common.strict => ExitCode::from(DAMAGED),
+        Ok(_) => ExitCode::SUCCESS,
+        // Whoever read the output has read enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            ExitCode::from(USAGE_OR_IO)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `stackhound trace.etl` means `stackhound info trace.etl`.
+fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let command = Arguments::command();
+    let is_file = arguments.get(1).is_some_and(|first| {
+        let known = command.get_subcommands().any(|verb| verb.get_name() == first);
+        !known
+            && first != "help"
+            && !first.as_encoded_bytes().starts_with(b"-")
+            && std::path::Path::new(first).exists()
+    });
+    if is_file {
+        arguments.insert(1, "info".into());
+    }
+    arguments
+}
+
+fn run(arguments: &Arguments) -> Result<Outcome> {
+    let common = &arguments.common;
+    match &arguments.verb {
+        Verb::Info(arguments) => info::run(arguments, common),
+        Verb::Events(arguments) => events::run(arguments, common),
+        Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Demo(_) => anyhow::bail!("demo is not built yet"),
+        Verb::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "stackhound", &mut text);
+            io::stdout().write_all(&text)?;
+            Ok(Outcome::default())
+        }
+        Verb::Man => {
+            clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout())?;
+            Ok(Outcome::default())
+        }
+    }
+}
+
+/// How many threads to use.
+fn threads(common: &Common) -> usize {
+    let available = || std::thread::available_parallelism().map_or(1, usize::from);
+    common.threads.unwrap_or_else(available).max(1)
+}

@@ -1,0 +1,97 @@
+//! Where results go: standard output, or a file that appears when it is complete.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// A destination for data.
+#[derive(Debug)]
+pub struct Sink {
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Standard(BufWriter<io::Stdout>),
+    File(BufWriter<tempfile::NamedTempFile>, PathBuf),
+}
+
+const BUFFER_SIZE: usize = 1 << 18;
+
+impl Sink {
+    /// Standard output, or a file beside which a temporary one is written first.
+    pub fn open(path: Option<&Path>) -> Result<Sink> {
+        let inner = match path {
+            None => Inner::Standard(BufWriter::with_capacity(BUFFER_SIZE, io::stdout())),
+            Some(path) => {
+                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let directory = directory.unwrap_or(Path::new("."));
+                let file = tempfile::NamedTempFile::new_in(directory)
+                    .with_context(|| format!("cannot write in {}", directory.display()))?;
+                Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path.to_owned())
+            }
+        };
+        Ok(Sink { inner })
+    }
+
+    /// Writes what is left; gives the file its name.
+    pub fn finish(self) -> Result<()> {
+        match self.inner {
+            Inner::Standard(mut out) => out.flush()?,
+            Inner::File(out, path) => {
+                let file = out.into_inner().map_err(|error| error.into_error())?;
+                file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a value as indented JSON and a line end.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer_pretty(&mut *self, value).map_err(io::Error::from)?;
+        Ok(writeln!(self)?)
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.inner {
+            Inner::Standard(out) => out.write(bytes),
+            Inner::File(out, _) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.inner {
+            Inner::Standard(out) => out.flush(),
+            Inner::File(out, _) => out.flush(),
+        }
+    }
+}
+
+/// A number with thousands separators.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(grouped(number), expected);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Progress and closing lines on standard error.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Common;
+use crate::output::grouped;
+
+/// Work shorter than this shows no bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often the time is looked at, in events.
+const STEP: u64 = 1 << 15;
+
+/// A bar that appears if work takes long and standard error is a terminal; and the closing line.
+#[derive(Debug)]
+pub struct Progress {
+    started: Instant,
+    bar: Option<ProgressBar>,
+    bytes: u64,
+    events: u64,
+    quiet: bool,
+}
+
+impl Progress {
+    /// Starts the clock.
+    pub fn new(common: &Common, bytes: u64) -> Progress {
+        let wanted = !common.quiet && !common.no_progress && std::io::stderr().is_terminal();
+        let bar = wanted.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+            let style = ProgressStyle::with_template("{elapsed_precise} {human_pos} events, {per_sec} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar
+        });
+        Progress { started: Instant::now(), bar, bytes, events: 0, quiet: common.quiet }
+    }
+
+    /// One more event.
+    #[inline]
+    pub fn tick(&mut self) {
+        self.events += 1;
+        if self.events.is_multiple_of(STEP) {
+            self.draw();
+        }
+    }
+
+    #[cold]
+    fn draw(&mut self) {
+        let Some(bar) = &self.bar else { return };
+        if bar.is_hidden() && self.started.elapsed() > PATIENCE {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        bar.set_position(self.events);
+    }
+
+    /// Removes the bar and, unless it is unwanted, says what was done.
+    pub fn finish(self, rest: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        if self.quiet {
+            return;
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        let rate = self.events as f64 / seconds.max(1e-9) / 1e6;
+        let events = grouped(self.events);
+        eprintln!("{events} events, {mib:.1} MiB in {seconds:.2} s ({rate:.2} M events/s){rest}");
+    }
+}

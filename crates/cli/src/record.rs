@@ -1,0 +1,194 @@
+//! An event as NDJSON: the documented keys, in their order.
+
+use std::fmt::{self, Display};
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
+use stackhound::{Mode, Seen};
+
+/// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, and
+/// `stack` if wanted.
+pub struct Line<'s, 'c> {
+    pub seen: &'s Seen<'c>,
+    pub with_stack: bool,
+}
+
+impl Serialize for Line<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let seen = self.seen;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("time", &Shown(stackhound::schema::Rfc3339(seen.utc())))?;
+        map.serialize_entry("ts", &seen.raw_time().0)?;
+        map.serialize_entry("cpu", &seen.processor())?;
+        map.serialize_entry("pid", &seen.pid().map(|pid| pid.0))?;
+        map.serialize_entry("tid", &seen.tid().map(|tid| tid.0))?;
+        map.serialize_entry("process", &seen.process_name())?;
+        map.serialize_entry("provider", &*seen.provider())?;
+        map.serialize_entry("event", &*seen.name())?;
+        map.serialize_entry("id", &seen.id())?;
+        map.serialize_entry("opcode", &seen.opcode())?;
+        map.serialize_entry("version", &seen.version())?;
+        match seen.fields() {
+            Some(fields) => map.serialize_entry("fields", &Members(fields))?,
+            None => map.serialize_entry("fields", &Raw(seen.payload()))?,
+        }
+        if self.with_stack {
+            map.serialize_entry("stack", &Stack(seen))?;
+        }
+        map.end()
+    }
+}
+
+/// Anything as a string by its `Display`.
+struct Shown<T>(T);
+
+impl<T: Display> Serialize for Shown<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A number as `"0x…"`.
+struct Hex(u64);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
+}
+
+/// Bytes as hexadecimal digits.
+struct Digits<'a>(&'a [u8]);
+
+impl Display for Digits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The payload of an event without a schema.
+struct Raw<'a>(&'a [u8]);
+
+impl Serialize for Raw<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.0.is_empty() {
+            map.serialize_entry("raw", &Shown(Digits(self.0)))?;
+        }
+        map.end()
+    }
+}
+
+/// Decoded fields. What cannot be decoded stands under `error`, behind the fields that can.
+struct Members<'a>(Decoder<'a>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for decoded in self.0.clone() {
+            match decoded {
+                Ok(decoded) => {
+                    map.serialize_entry(&*decoded.field.name, &Content(decoded.field, decoded.item))?
+                }
+                Err(error) => map.serialize_entry("error", &Shown(error))?,
+            }
+        }
+        map.end()
+    }
+}
+
+struct Content<'a>(&'a Field, Item<'a>);
+
+impl Serialize for Content<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.1 {
+            Item::Value(value) => Single(self.0, *value).serialize(serializer),
+            Item::Array(array) => elements(*array, serializer),
+            Item::Struct(members) => Members(members.clone()).serialize(serializer),
+        }
+    }
+}
+
+fn elements<S: Serializer>(array: Array<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut sequence = serializer.serialize_seq(Some(array.len()))?;
+    for item in array {
+        sequence.serialize_element(&Content(array.field(), item))?;
+    }
+    sequence.end()
+}
+
+struct Single<'a>(&'a Field, Value<'a>);
+
+impl Serialize for Single<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Single(field, value) = *self;
+        if field.map.is_some() {
+            return serializer.collect_str(&field.render(value));
+        }
+        match (value, field.out_type) {
+            (Value::Null, _) => serializer.serialize_none(),
+            (Value::Bool(truth), _) => serializer.serialize_bool(truth),
+            (Value::Unsigned(0xffff_ffff), OutType::Pid | OutType::Tid) => serializer.serialize_none(),
+            (Value::Unsigned(number), OutType::Port) => {
+                serializer.serialize_u16((number as u16).swap_bytes())
+            }
+            (
+                Value::Unsigned(number),
+                OutType::Default
+                | OutType::Pid
+                | OutType::Tid
+                | OutType::Signed
+                | OutType::Unsigned
+                | OutType::Other(_),
+            ) => serializer.serialize_u64(number),
+            (Value::Signed(number), OutType::Default | OutType::Signed | OutType::Unsigned) => {
+                serializer.serialize_i64(number)
+            }
+            (Value::Hex(number) | Value::Pointer(number), _) => Hex(number).serialize(serializer),
+            (Value::Float(number), _) if number.is_finite() => serializer.serialize_f64(number),
+            (Value::RawTime(time), _) => serializer.serialize_i64(time.0),
+            (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&Digits(bytes)),
+            _ => serializer.collect_str(&field.render(value)),
+        }
+    }
+}
+
+struct Stack<'s, 'c>(&'s Seen<'c>);
+
+impl Serialize for Stack<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("state", self.0.state().name())?;
+        map.serialize_entry("frames", &Frames(self.0))?;
+        map.end()
+    }
+}
+
+struct Frames<'s, 'c>(&'s Seen<'c>);
+
+impl Serialize for Frames<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.frames().map(Frame))
+    }
+}
+
+struct Frame<'c>(stackhound::Frame<'c>);
+
+impl Serialize for Frame<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("addr", &Hex(self.0.address.0))?;
+        map.serialize_entry("mode", mode_name(self.0.mode))?;
+        map.serialize_entry("module", &self.0.module.map(|module| module.file_name()))?;
+        map.serialize_entry("rva", &self.0.rva.map(Hex))?;
+        map.end()
+    }
+}
+
+/// The spelling in output.
+pub fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Kernel => "kernel",
+        Mode::User => "user",
+    }
+}

@@ -1,0 +1,73 @@
+//! Text forms that all verbs share.
+
+use std::fmt;
+
+use stackhound::schema::{Field, Item, Rfc3339};
+use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
+
+use crate::output::grouped;
+
+/// UTC, RFC 3339 with seven digits of a second.
+pub fn utc(time: FileTime) -> String {
+    Rfc3339(time).to_string()
+}
+
+/// A span of 100 ns units as seconds with seven digits.
+pub fn seconds(span: i64) -> String {
+    let sign = if span < 0 { "-" } else { "" };
+    let (span, second) = (span.unsigned_abs(), TICKS_PER_SECOND as u64);
+    format!("{sign}{}.{:07}", span / second, span % second)
+}
+
+/// What a session's timestamps count.
+pub fn clock_name(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::PerformanceCounter => "performance counter",
+        ClockKind::SystemTime => "system time",
+        ClockKind::CpuCycles => "processor cycles",
+    }
+}
+
+/// What was lost, for the closing line.
+pub fn losses(outcome: &stackhound::Outcome) -> String {
+    let mut text = String::new();
+    let mut say = |number: u64, what: &str| {
+        if number > 0 {
+            text += &format!(", {} {what}", grouped(number));
+        }
+    };
+    say(outcome.trace.events_lost, "events lost");
+    say(outcome.trace.buffers_lost.max(outcome.trace.buffers_missing), "buffers lost");
+    say(outcome.trace.damage.len() as u64, "damaged places");
+    let stacks = &outcome.stacks;
+    say(stacks.attributed_parts + stacks.extended, "stack parts attributed");
+    say(stacks.orphaned_parts, "orphaned");
+    text
+}
+
+/// A field's content on one line: arrays in brackets, structures in braces.
+pub struct Content<'f, 'p>(pub &'f Field, pub &'f Item<'p>);
+
+impl fmt::Display for Content<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Item::Value(value) => write!(f, "{}", self.0.render(*value)),
+            Item::Array(array) => {
+                write!(f, "[")?;
+                for (index, item) in array.iter().enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{}", Content(array.field(), &item))?;
+                }
+                write!(f, "]")
+            }
+            Item::Struct(members) => {
+                write!(f, "{{")?;
+                for (index, member) in members.clone().filter_map(Result::ok).enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{}={}", member.field.name, Content(member.field, &member.item))?;
+                }
+                write!(f, "}}")
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `stacks`: the most frequent call stacks, by kind of event.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use serde::Serialize;
+use stackhound::trace::Trace;
+use stackhound::{Pipeline, Seen};
+
+use crate::Outcome;
+use crate::args::{Common, StackFormat, Stacks};
+use crate::filter::EventFilter;
+use crate::output::{Sink, grouped};
+use crate::progress::Progress;
+use crate::record::mode_name;
+use crate::render;
+
+/// One stack of one process, as it is shown. Addresses mean different modules in different processes.
+#[derive(Clone, Debug, Serialize)]
+struct StackRow {
+    count: u64,
+    process: Option<String>,
+    state: &'static str,
+    frames: Vec<FrameRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct FrameRow {
+    addr: String,
+    mode: &'static str,
+    module: Option<String>,
+    rva: Option<String>,
+    #[serde(skip)]
+    text: String,
+}
+
+/// The stacks of one kind of event.
+#[derive(Debug, Serialize)]
+struct Kind {
+    event: String,
+    events: u64,
+    with_stack: u64,
+    distinct: usize,
+    stacks: Vec<StackRow>,
+}
+
+/// What makes two stacks of one kind of event the same row.
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+struct Same {
+    stack: usize,
+    pid: Option<u32>,
+    state: u8,
+}
+
+#[derive(Default)]
+struct Collected {
+    events: u64,
+    with_stack: u64,
+    rows: HashMap<Same, StackRow>,
+}
+
+pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
+    let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    let mut progress = Progress::new(common, bytes);
+    let mut kinds: HashMap<String, Collected> = HashMap::new();
+    let outcome = pipeline.run(|seen| {
+        progress.tick();
+        if filter.is_past(seen) {
+            return ControlFlow::Break(());
+        }
+        if filter.wants(seen) {
+            collect(&mut kinds, seen);
+        }
+        ControlFlow::Continue(())
+    });
+    progress.finish(&render::losses(&outcome));
+    let mut kinds: Vec<Kind> = kinds
+        .into_iter()
+        .filter(|(_, found)| found.with_stack > 0)
+        .map(|(event, found)| kind(event, found))
+        .collect();
+    kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        StackFormat::Table => table(&mut sink, &kinds, arguments.top)?,
+        StackFormat::Folded => folded(&mut sink, &kinds)?,
+        StackFormat::Json => {
+            for kind in &mut kinds {
+                kind.stacks.truncate(arguments.top);
+            }
+            sink.json(&serde_json::json!({ "kinds": kinds }))?;
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+}
+
+fn collect(kinds: &mut HashMap<String, Collected>, seen: &Seen<'_>) {
+    let name = seen.name();
+    let kind = match kinds.get_mut(&*name) {
+        Some(kind) => kind,
+        None => kinds.entry(name.into_owned()).or_default(),
+    };
+    kind.events += 1;
+    let Some(stack) = seen.stack() else { return };
+    kind.with_stack += 1;
+    let same = Same { stack: stack.index(), pid: seen.pid().map(|pid| pid.0), state: seen.state() as u8 };
+    let row = kind.rows.entry(same).or_insert_with(|| StackRow {
+        count: 0,
+        process: seen.process_name().map(str::to_owned),
+        state: seen.state().name(),
+        frames: seen
+            .frames()
+            .map(|frame| FrameRow {
+                addr: format!("{:#x}", frame.address.0),
+                mode: mode_name(frame.mode),
+                module: frame.module.map(|module| module.file_name().to_owned()),
+                rva: frame.rva.map(|rva| format!("{rva:#x}")),
+                text: frame.to_string(),
+            })
+            .collect(),
+    });
+    row.count += 1;
+}
+
+/// Puts the rows of a kind in order: most frequent first, then by their frames.
+fn kind(event: String, found: Collected) -> Kind {
+    let mut stacks: Vec<StackRow> = found.rows.into_values().collect();
+    let key = |row: &StackRow| -> Vec<String> { row.frames.iter().map(|frame| frame.addr.clone()).collect() };
+    stacks.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| a.process.cmp(&b.process)).then_with(|| key(a).cmp(&key(b)))
+    });
+    Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
+}
+
+fn table(out: &mut impl Write, kinds: &[Kind], top: usize) -> Result<()> {
+    for (index, kind) in kinds.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        writeln!(
+            out,
+            "{}: {} events, {} with a stack, {} distinct",
+            kind.event,
+            grouped(kind.events),
+            grouped(kind.with_stack),
+            grouped(kind.distinct as u64)
+        )?;
+        for row in kind.stacks.iter().take(top) {
+            let share = 100.0 * row.count as f64 / kind.with_stack as f64;
+            let process = row.process.as_deref().unwrap_or("-");
+            writeln!(out, "  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state)?;
+            for frame in &row.frames {
+                writeln!(out, "    {:<6} {}", frame.mode, frame.text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One line a stack: process, event and frames from the outermost in, then the count. Equal lines are added up.
+fn folded(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
+    let mut lines = std::collections::BTreeMap::<String, u64>::new();
+    for kind in kinds {
+        for row in &kind.stacks {
+            let mut line = row.process.as_deref().unwrap_or("-").to_owned();
+            for frame in row.frames.iter().rev() {
+                // A semicolon separates frames; module names may contain one.
+                write!(line, ";{}", frame.text.replace(';', ":"))?;
+            }
+            write!(line, ";{}", kind.event)?;
+            *lines.entry(line).or_default() += row.count;
+        }
+    }
+    for (line, count) in lines {
+        writeln!(out, "{line} {count}")?;
+    }
+    Ok(())
+}

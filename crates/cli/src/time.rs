@@ -1,0 +1,102 @@
+//! Times as people write and read them.
+
+use anyhow::{Context, Result, bail};
+use stackhound::{Clock, FileTime, RawTime, TICKS_PER_SECOND};
+
+/// How times are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum TimeFormat {
+    /// UTC, RFC 3339 with seven digits of a second
+    Utc,
+    /// Seconds since the start of the recording
+    Relative,
+    /// Ticks of the session's clock
+    Raw,
+}
+
+/// A point in a recording: absolute, or relative to its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Point {
+    /// UTC.
+    Absolute(FileTime),
+    /// Units of 100 ns since the start.
+    SinceStart(i64),
+}
+
+impl Point {
+    /// The raw time of the point on a clock that read `reference` at `start`.
+    pub fn to_raw(self, clock: &Clock, start: FileTime) -> RawTime {
+        match self {
+            Point::Absolute(time) => clock.to_raw(time),
+            Point::SinceStart(span) => clock.to_raw(FileTime(start.0.saturating_add(span))),
+        }
+    }
+}
+
+/// Units of 100 ns between 1601 and 1970.
+const UNIX_EPOCH: i128 = 116_444_736_000_000_000;
+
+impl std::str::FromStr for Point {
+    type Err = anyhow::Error;
+
+    /// `+5s`, `+250ms`, `+1.5` (seconds), or RFC 3339 with or without a zone (UTC then).
+    fn from_str(text: &str) -> Result<Point> {
+        if let Some(span) = text.strip_prefix('+') {
+            return Ok(Point::SinceStart(parse_span(span)?));
+        }
+        let zoned = text.parse::<jiff::Timestamp>();
+        let stamp = match zoned {
+            Ok(stamp) => stamp,
+            Err(_) => {
+                let civil: jiff::civil::DateTime = text.parse().with_context(|| {
+                    format!(
+                        "`{text}` is no time; write 2026-01-31T12:00:00Z, or +5s for a span since the start"
+                    )
+                })?;
+                civil.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp()
+            }
+        };
+        let units = stamp.as_nanosecond().div_euclid(100) + UNIX_EPOCH;
+        Ok(Point::Absolute(FileTime(units.clamp(0, i64::MAX as i128) as i64)))
+    }
+}
+
+/// A span such as `5s`, `2.5ms`, `10us` or `3` (seconds), in units of 100 ns.
+fn parse_span(text: &str) -> Result<i64> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let value: f64 =
+        number.parse().with_context(|| format!("`{text}` is no span; write +5s, +250ms or +10us"))?;
+    let factor = match unit {
+        "" | "s" => TICKS_PER_SECOND as f64,
+        "ms" => 10_000.0,
+        "us" | "µs" => 10.0,
+        "m" | "min" => 60.0 * TICKS_PER_SECOND as f64,
+        _ => bail!("`{unit}` is no unit of time; write s, ms, us or min"),
+    };
+    Ok((value * factor) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_read() {
+        for (text, expected) in [
+            ("+5s", Point::SinceStart(50_000_000)),
+            ("+2.5ms", Point::SinceStart(25_000)),
+            ("+3", Point::SinceStart(30_000_000)),
+            ("+1min", Point::SinceStart(600_000_000)),
+            ("1970-01-01T00:00:00Z", Point::Absolute(FileTime(UNIX_EPOCH as i64))),
+            ("1970-01-01T00:00:00.0000001Z", Point::Absolute(FileTime(UNIX_EPOCH as i64 + 1))),
+            ("1970-01-01T01:00:00+01:00", Point::Absolute(FileTime(UNIX_EPOCH as i64))),
+            ("1970-01-01T00:00:01", Point::Absolute(FileTime(UNIX_EPOCH as i64 + 10_000_000))),
+        ] {
+            assert_eq!(text.parse::<Point>().unwrap(), expected, "{text}");
+        }
+        for text in ["", "yesterday", "+", "+5 parsecs", "+5h5"] {
+            assert!(text.parse::<Point>().is_err(), "{text}");
+        }
+    }
+}

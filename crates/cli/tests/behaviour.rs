@@ -1,0 +1,216 @@
+//! The program as people meet it: bad input, exit codes, forms of output.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn stackhound(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], sentence: &str) {
+    let output = stackhound(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+    assert!(output.stdout.is_empty(), "{arguments:?} wrote to standard output");
+    assert_eq!(errors.trim_end(), format!("error: {sentence}"), "{arguments:?}");
+}
+
+/// A folder with one file of these bytes, and the file's path.
+fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("input.etl");
+    std::fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn bad_input_gets_one_clear_sentence() {
+    for verb in ["info", "events", "stacks"] {
+        let check = |bytes: &[u8], what: &str| {
+            let (_folder, path) = file(bytes);
+            refused(&[verb, text(&path)], &format!("{}: {what}", path.display()));
+        };
+        check(b"", "the file is empty");
+        check(&[0; 100_000], "the file starts with zeros; nothing was recorded");
+        check(b"MZ", "not an event trace log (shorter than a buffer header)");
+        check(&[b'a'; 10_000], "not an event trace log (the first buffer is not a header buffer)");
+        let folder = tempfile::tempdir().unwrap();
+        let path = text(folder.path());
+        refused(&[verb, path], &format!("{path}: no .etl, .etl.zst or .etl.zip file in this directory"));
+        refused(&[verb, "no/such/file.etl"], "no/such/file.etl: No such file or directory (os error 2)");
+    }
+}
+
+#[test]
+fn a_truncated_first_buffer_is_told() {
+    let Some(bytes) = stackhound_corpus::recording("perfview-primitive-types.etl") else { return };
+    let (_folder, path) = file(&bytes[..5_000]);
+    let sentence = format!("{}: the first buffer is cut off: 5000 of 8192 bytes", path.display());
+    refused(&["info", "--full", text(&path)], &sentence);
+}
+
+#[test]
+fn damage_is_reported_and_strict_makes_it_an_error() {
+    let Some(mut bytes) = stackhound_corpus::recording("airbus-ShutdownPerfDiagLogger.etl") else { return };
+    // The size of the third buffer.
+    bytes[2 * 65_536] ^= 0x40;
+    let (_folder, path) = file(&bytes);
+    let output = stackhound(&["info", "--full", "--format", "json", text(&path)]);
+    assert!(output.status.success());
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["damage"][0]["offset"], 131_072);
+    assert_eq!(info["damage"].as_array().unwrap().len(), 1);
+    assert_eq!(info["buffers"], 48);
+    let output = stackhound(&["events", "--strict", "-q", text(&path)]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_wrong_expression_is_marked() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let output = stackhound(&["events", "--where", "pid = and tid = 3", text(&path)]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.starts_with("error: expected a value after `=`\n"), "{errors}");
+    assert!(errors.contains("\n  pid = and tid = 3\n        ^"), "{errors}");
+    let output = stackhound(&["events", "--where", "pud = 3", text(&path)]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_alone_means_info() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let bare = stackhound(&[text(&path)]);
+    assert!(bare.status.success());
+    assert_eq!(bare.stdout, stackhound(&["info", text(&path)]).stdout);
+    let shown = String::from_utf8_lossy(&bare.stdout);
+    assert!(shown.contains("solar_system"), "{shown}");
+}
+
+#[test]
+fn filters_choose_events() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let count = |arguments: &[&str]| {
+        let mut all = vec!["events", "-q", "--format", "ndjson"];
+        all.extend(arguments);
+        all.push(text(&path));
+        let output = stackhound(&all);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout.iter().filter(|&&byte| byte == b'\n').count()
+    };
+    // Five events of one process, a logfile header and a build string.
+    assert_eq!(count(&[]), 7);
+    assert_eq!(count(&["--pid", "33984"]), 5);
+    assert_eq!(count(&["--event", "*PrimitiveTypes*"]), 5);
+    assert_eq!(count(&["--provider", "SOLAR_system"]), 5);
+    assert_eq!(count(&["--where", "fields.int32_type < -100"]), 4);
+    assert_eq!(count(&["--where", "fields.string_type in (Venus, 'Earth')"]), 2);
+    assert_eq!(count(&["--where", "fields.boolean_type = true"]), 2);
+    assert_eq!(count(&["--from", "+3s", "--to", "+4s"]), 2);
+    assert_eq!(count(&["--where", "not (tid = 21768)"]), 2);
+}
+
+#[test]
+fn csv_has_one_line_an_event_and_quotes_commas() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let output = stackhound(&["events", "-q", "--format", "csv", text(&path)]);
+    let lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().split("\r\n").collect();
+    assert_eq!(lines[0], "time,ts,cpu,pid,tid,process,provider,event,id,opcode,version,fields");
+    assert_eq!(lines.len(), 1 + 7 + 1);
+}
+
+#[test]
+fn output_goes_to_a_file_that_appears_when_complete() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("events.ndjson");
+    let arguments = ["events", "-q", "--format", "ndjson", "-o", text(&out), text(&path)];
+    let output = stackhound(&arguments);
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 7);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let Some(path) = stackhound_corpus::path("tx-Process.etl") else { return };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stackhound"))
+        .args(["events", "-q", text(&path)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn several_files_are_merged_by_time() {
+    let names = [
+        "perfview-diaghub.kernel.1.etl",
+        "perfview-diaghub.etl",
+        "perfview-diaghub.user_paged.1.etl",
+        "perfview-diaghub.user_injected.1.etl",
+    ];
+    let Some(paths) = names.iter().map(|name| stackhound_corpus::path(name)).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let mut arguments = vec!["events", "-q", "--format", "ndjson"];
+    arguments.extend(paths.iter().map(|path| text(path)));
+    let output = stackhound(&arguments);
+    let mut last = i64::MIN;
+    let mut count = 0;
+    for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let event: serde_json::Value = serde_json::from_slice(line).unwrap();
+        let time = event["ts"].as_i64().unwrap();
+        assert!(time >= last);
+        last = time;
+        count += 1;
+    }
+    // 16,335 + 62,379 + 22,035 + 4, as `facts.json` counts them; there are no stack records in them.
+    assert_eq!(count, 100_753);
+    let info = stackhound(&["info", "--format", "json", text(&paths[0]), text(&paths[1])]);
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["files"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn completions_and_manual_come_from_the_same_definition() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = stackhound(&["completions", shell]);
+        assert!(
+            output.status.success() && String::from_utf8_lossy(&output.stdout).contains("one-pass"),
+            "{shell}"
+        );
+    }
+    let manual = stackhound(&["man"]);
+    assert!(manual.status.success() && manual.stdout.starts_with(b".ie"));
+}
+
+/// Kernel logger files are packed in archives with other files beside them.
+#[test]
+fn archives_and_packed_files_are_opened() {
+    let Some(bytes) = stackhound_corpus::recording("perfview-primitive-types.etl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.etl.zip");
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+    let options = zip::write::SimpleFileOptions::default();
+    archive.start_file("readme.txt", options).unwrap();
+    archive.write_all(b"nothing").unwrap();
+    archive.start_file("inner/trace.etl", options).unwrap();
+    archive.write_all(&bytes).unwrap();
+    archive.finish().unwrap();
+    let info = stackhound(&["info", "--full", "--format", "json", text(&path)]);
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["events"], 7);
+    assert!(info["file"].as_str().unwrap().ends_with("trace.etl.zip:inner/trace.etl"));
+    // A directory is all recordings in it.
+    let info = stackhound(&["info", "--format", "json", text(folder.path())]);
+    assert!(info.status.success());
+}

@@ -1,0 +1,146 @@
+//! The real recordings, read by the program: what it counts equals what others counted.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn stackhound(arguments: &[&str], files: &[&Path]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_stackhound"))
+        .args(arguments)
+        .args(files)
+        .output()
+        .expect("the program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?} {files:?}: {} {errors}", output.status);
+    output.stdout
+}
+
+fn info(file: &Path) -> Value {
+    serde_json::from_slice(&stackhound(&["info", "--full", "--format", "json"], &[file])).expect("JSON")
+}
+
+/// `facts.json` was made by an independent reader.
+#[test]
+fn counts_equal_the_facts() {
+    let Some(facts) = stackhound_corpus::text("etl/facts.json") else { return };
+    let facts: Value = serde_json::from_str(&facts).unwrap();
+    let recordings = stackhound_corpus::recordings();
+    assert_eq!(recordings.len(), 36);
+    for (name, path) in recordings {
+        let (expected, found) = (&facts[&name], info(&path));
+        let same = [
+            "events",
+            "by_header_type",
+            "kernel_hooks",
+            "classic_guid_events",
+            "manifest_events",
+            "buffers",
+            "compressed_buffers",
+            "events_lost",
+            "buffers_lost",
+            "build",
+            "pointer_size",
+            "processors",
+        ];
+        for key in same {
+            assert!(!expected[key].is_null(), "{name}: no fact {key}");
+            assert_eq!(found[key], expected[key], "{name}: {key}");
+        }
+        assert_eq!(found["damage"], serde_json::json!([]), "{name}");
+        let extended =
+            ["5", "6"].iter().map(|kind| expected["ext_items"][kind].as_u64().unwrap_or(0)).sum::<u64>();
+        assert_eq!(found["stacks"]["extended"], extended, "{name}");
+    }
+}
+
+/// Figures of `etl/README.md`, found by an independent program.
+#[test]
+fn every_stack_part_of_the_large_recording_finds_its_event() {
+    let Some(path) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let stacks = &info(&path)["stacks"];
+    let expected = serde_json::json!({
+        "PerfInfo/SampledProfile": 6776,
+        "DiskIo/ReadInit": 2316,
+        "PageFault/HardFault": 157,
+        "Image/Load": 70,
+        "DiskIo/WriteInit": 22,
+        "Thread/Start": 16,
+        "DiskIo/FlushInit": 2,
+    });
+    assert_eq!(stacks["by_owner"], expected);
+    for (key, expected) in [
+        ("full", 252),
+        ("keyed", 9107),
+        ("extended", 655),
+        ("groups", 7746),
+        ("attributed_parts", 9359),
+        ("orphaned_parts", 0),
+        ("unresolved_keys", 0),
+        ("ambiguous_parts", 0),
+    ] {
+        assert_eq!(stacks[key], expected, "{key}");
+    }
+}
+
+/// Every event comes out once, in time order, except the stack records.
+#[test]
+fn events_come_out_in_order_and_complete() {
+    for name in ["airbus-ShutdownPerfDiagLogger.etl", "perfview-net452-x64.etl", "msbuild-PerfViewData.etl"] {
+        let Some(path) = stackhound_corpus::path(name) else { return };
+        let found = info(&path);
+        let hooks = &found["kernel_hooks"];
+        let stack_records: u64 = ["1820", "1822", "1823", "1824", "1825", "1826"]
+            .iter()
+            .filter_map(|hook| hooks[hook].as_u64())
+            .sum();
+        let lines = stackhound(&["events", "--format", "ndjson", "--stacks"], &[&path]);
+        let mut last = i64::MIN;
+        let mut count = 0;
+        for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            let event: Value = serde_json::from_slice(line).expect("a line of JSON");
+            let time = event["ts"].as_i64().unwrap();
+            assert!(time >= last, "{name}: {event}");
+            last = time;
+            count += 1;
+            assert!(!event["event"].as_str().unwrap().starts_with("StackWalk"), "{event}");
+        }
+        assert_eq!(count, found["events"].as_u64().unwrap() - stack_records, "{name}");
+    }
+}
+
+/// The number of threads and the order of buffers in the file change nothing.
+#[test]
+fn output_does_not_depend_on_threads_or_file_order() {
+    let Some(bytes) = stackhound_corpus::recording("perfview-net452-x64.etl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain.etl");
+    std::fs::write(&plain, &bytes).unwrap();
+    let events = |threads: &str, path: &Path| {
+        stackhound(&["events", "--format", "ndjson", "--stacks", "--threads", threads], &[path])
+    };
+    let expected = events("1", &plain);
+    assert!(expected.len() > 10_000_000);
+    for threads in ["2", "4"] {
+        assert!(events(threads, &plain) == expected, "{threads} threads");
+    }
+    let shuffled = folder.path().join("shuffled.etl");
+    std::fs::write(&shuffled, shuffle(&bytes, 12345)).unwrap();
+    assert!(events("1", &shuffled) == expected, "shuffled buffers");
+}
+
+/// The header buffer first, the data buffers in some other order.
+fn shuffle(bytes: &[u8], mut state: u64) -> Vec<u8> {
+    let mut buffers = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let size = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        buffers.push(&bytes[at..at + size]);
+        at += size;
+    }
+    for last in (2..buffers.len()).rev() {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        buffers.swap(last, 1 + (state >> 33) as usize % last);
+    }
+    buffers.concat()
+}

@@ -1,0 +1,122 @@
+//! Runs one stage over a recording and prints what it took, for `scripts/speed.py`.
+//!
+//! `stages walk|decompress|merge|full FILE [THREADS]` prints one JSON object: events, bytes, seconds, and the largest
+//! anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stackhound::etl::record::Records;
+use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
+use stackhound::trace::{OpenTrace, Trace};
+use stackhound::{Passes, Pipeline};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, stage, file, rest @ ..] = arguments.as_slice() else {
+        eprintln!("usage: stages walk|decompress|merge|full FILE [THREADS]");
+        std::process::exit(2);
+    };
+    let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
+    let trace = Trace::file(file).threads(threads).open().expect("a recording");
+    let memory = Memory::watch();
+    let started = Instant::now();
+    let (events, bytes) = match stage.as_str() {
+        "walk" => walk(&trace),
+        "decompress" => decompress(&trace),
+        "merge" => merge(&trace),
+        "full" => full(&trace),
+        _ => panic!("{stage} is no stage"),
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let peak = memory.peak();
+    println!(
+        "{{\"events\": {events}, \"bytes\": {bytes}, \"seconds\": {seconds:.6}, \"anonymous_kib\": {peak}}}"
+    );
+}
+
+/// Every record's header and time, buffer after buffer; nothing else. Compressed buffers are not looked into.
+fn walk(trace: &OpenTrace) -> (u64, u64) {
+    let recording = &trace.sources()[0].recording;
+    let (mut events, mut bytes, mut check) = (0, 0, 0);
+    for buffer in trace.indexes()[0].buffers.iter().filter(|buffer| !buffer.compressed) {
+        let start = buffer.offset as usize;
+        let whole = &recording.bytes()[start..start + buffer.size as usize];
+        let Some(header) = BufferHeader::read(whole) else { continue };
+        let end = header.records_end(whole.len());
+        for record in Records::new(&whole[..end], BUFFER_HEADER_SIZE) {
+            events += 1;
+            check ^= record.time().0;
+        }
+        bytes += end as u64;
+    }
+    std::hint::black_box(check);
+    (events, bytes)
+}
+
+/// Every buffer as a block; for compressed recordings mostly the work of the decompressor. Bytes are those that come out.
+fn decompress(trace: &OpenTrace) -> (u64, u64) {
+    let (mut events, mut bytes) = (0, 0);
+    for (_, loaded) in trace.blocks() {
+        if let Ok((block, _)) = loaded {
+            events += block.entries().len() as u64;
+            bytes += block.bytes().len() as u64;
+        }
+    }
+    (events, bytes)
+}
+
+/// All events in time order, each with its kind.
+fn merge(trace: &OpenTrace) -> (u64, u64) {
+    let mut kinds = [0u64; 16];
+    let stats = trace.run(|event| {
+        kinds[event.kind() as usize] += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(kinds.iter().sum::<u64>(), stats.events);
+    (stats.events, stats.bytes)
+}
+
+/// Both passes: state of the system, schemas, stacks on their events.
+fn full(trace: &OpenTrace) -> (u64, u64) {
+    let mut with_stack = 0u64;
+    let outcome = Pipeline::new(trace, Passes::Two).run(|seen| {
+        with_stack += u64::from(seen.stack().is_some());
+        ControlFlow::Continue(())
+    });
+    std::hint::black_box(with_stack);
+    (outcome.trace.events, outcome.trace.bytes)
+}
+
+/// Looks at the process's anonymous memory every few milliseconds.
+struct Memory {
+    peak: Arc<AtomicU64>,
+    done: Arc<AtomicBool>,
+}
+
+impl Memory {
+    fn watch() -> Memory {
+        let (peak, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (seen, ended) = (peak.clone(), done.clone());
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                seen.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        Memory { peak, done }
+    }
+
+    fn peak(self) -> u64 {
+        self.done.store(true, Ordering::Relaxed);
+        self.peak.load(Ordering::Relaxed).max(anonymous_kib())
+    }
+}
+
+fn anonymous_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,163 @@
+//! What is known about a trace beside its events: the state of the machine, and what payloads mean.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use stackhound_etl::record::{ExtendedType, HeaderKind, Record};
+use stackhound_etl::{Guid, Pid, Selection, Tid};
+use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
+use stackhound_stacks::OwnerKind;
+use stackhound_system::System;
+use stackhound_trace::{Event, OpenTrace};
+
+/// Everything that is known.
+#[derive(Debug)]
+pub struct Knowledge {
+    system: System,
+    /// Look-ups fill a cache.
+    schemas: RefCell<SchemaStore>,
+    /// Embedded descriptions that could not be read.
+    unreadable: u64,
+}
+
+/// A schema out of a built-in table, or one that the recording carries.
+#[derive(Clone, Debug)]
+pub enum SchemaRef {
+    /// Of the kernel's classes.
+    Kernel(&'static Schema),
+    /// Any other, compiled.
+    Compiled(Arc<Plan>),
+}
+
+impl Deref for SchemaRef {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        match self {
+            SchemaRef::Kernel(schema) => schema,
+            SchemaRef::Compiled(plan) => plan.schema(),
+        }
+    }
+}
+
+impl Knowledge {
+    pub(crate) fn new(trace: &OpenTrace) -> Knowledge {
+        Knowledge { system: System::of(trace), schemas: RefCell::new(SchemaStore::new()), unreadable: 0 }
+    }
+
+    /// Records that something is learned from.
+    pub(crate) fn selection() -> Selection {
+        System::selection()
+    }
+
+    pub(crate) fn observe(&mut self, event: &Event<'_>) {
+        self.system.observe(event);
+        if event.kind().has_hook() {
+            return;
+        }
+        let record = event.record();
+        let Some(identity) = identity_of(&record) else { return };
+        let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
+        let learned = self.schemas.get_mut().learn(&identity, pid, tid, record.payload());
+        self.unreadable += u64::from(learned.is_err());
+    }
+
+    /// Processes, threads, modules and names over time.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// How many schemas were looked for in vain.
+    pub fn schema_misses(&self) -> u64 {
+        self.schemas.borrow().misses()
+    }
+
+    /// How many descriptions that the recording carries could not be read or kept.
+    pub fn unreadable_schemas(&self) -> u64 {
+        self.unreadable + self.schemas.borrow().refused()
+    }
+
+    /// The schema of an event.
+    pub(crate) fn schema_of(&self, event: &Event<'_>) -> Option<SchemaRef> {
+        let record = event.record();
+        let (version, pointer) = (record.version(), record.pointer_size());
+        if let Some(hook) = event.hook() {
+            return kernel::lookup_for(hook, version, pointer, record.payload()).map(SchemaRef::Kernel);
+        }
+        let identity = identity_of(&record)?;
+        if let Identity::Classic { class, opcode, version } = identity
+            && let Some(schema) =
+                kernel::lookup_classic_for(class, opcode, version, pointer, record.payload())
+        {
+            return Some(SchemaRef::Kernel(schema));
+        }
+        self.schemas
+            .borrow_mut()
+            .lookup(&identity, record.payload(), pointer)
+            .cloned()
+            .map(SchemaRef::Compiled)
+    }
+
+    /// The class GUID of a kernel event.
+    pub(crate) fn class_of(&self, hook: u16) -> Option<Guid> {
+        kernel::class_guid((hook >> 8) as u8)
+    }
+
+    /// The name of a provider, if the recording or a built-in table has it.
+    pub fn provider_name(&self, provider: Guid) -> Option<String> {
+        self.schemas.borrow().provider_name(provider).map(str::to_owned)
+    }
+
+    /// The name of a kind of event that owns stacks.
+    pub fn owner_name(&self, owner: &OwnerKind) -> String {
+        let named = |guid: &Guid| self.provider_name(*guid).unwrap_or_else(|| guid.to_string());
+        match owner {
+            OwnerKind::Hook(hook) => {
+                kernel::name(*hook).map_or_else(|| format!("Hook({hook:#06x})"), str::to_owned)
+            }
+            OwnerKind::Classic(class, opcode) => format!("{}/Opcode({opcode})", named(class)),
+            OwnerKind::Described(provider, id) => format!("{}/EventID({id})", named(provider)),
+            OwnerKind::Other => "other".to_owned(),
+        }
+    }
+
+    /// What to call an event without a schema.
+    pub(crate) fn unknown_name(event: &Event<'_>) -> Cow<'static, str> {
+        let entry = event.entry();
+        Cow::Owned(match entry.kind() {
+            HeaderKind::Message => format!("Message({})", entry.tag),
+            HeaderKind::Error => return Cow::Borrowed("Error"),
+            kind if kind.has_hook() => format!("Hook({:#06x})", entry.tag),
+            kind if kind.is_classic() => format!("Opcode({})", entry.tag),
+            _ => format!("EventID({})", entry.tag),
+        })
+    }
+}
+
+/// An event whose payload is one text, as its header says.
+const STRING_ONLY: u16 = 0x0004;
+
+/// What decides how a record's payload reads. `None` for records that are not events of a provider.
+fn identity_of<'a>(record: &Record<'a>) -> Option<Identity<'a>> {
+    let provider = record.guid()?;
+    if record.kind().is_classic() {
+        let (opcode, version) = (record.opcode(), record.version());
+        return Some(Identity::Classic { class: provider, opcode, version });
+    }
+    if let Some(number) = record.message_number() {
+        return Some(Identity::Message { guid: provider, number });
+    }
+    let descriptor = record.descriptor()?;
+    let items = record.extended_items();
+    if let Some(metadata) = items.find(ExtendedType::SCHEMA) {
+        let traits = items.find(ExtendedType::PROVIDER_TRAITS);
+        return Some(Identity::TraceLogging { provider, metadata, traits, opcode: descriptor.opcode });
+    }
+    if record.event_flags().is_some_and(|(flags, _)| flags & STRING_ONLY != 0) {
+        return Some(Identity::Text { provider });
+    }
+    let (id, version, opcode, task) = (descriptor.id, descriptor.version, descriptor.opcode, descriptor.task);
+    Some(Identity::Manifest { provider, id, version, opcode, task })
+}

@@ -1,0 +1,40 @@
+//! Windows trace events with the call stacks that caused them.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use stackhound::{Passes, Pipeline, trace::Trace};
+//!
+//! # fn main() -> Result<(), stackhound::trace::Error> {
+//! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
+//! let trace = Trace::file("trace.etl").open()?;
+//! let mut pipeline = Pipeline::new(&trace, Passes::Two);
+//! pipeline.run(|seen| {
+//!     println!("{} {:?} {}", seen.name(), seen.process_name(), seen.state().name());
+//!     for frame in seen.frames() {
+//!         println!("    {frame}");
+//!     }
+//!     ControlFlow::Continue(())
+//! });
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Pipeline`] joins the stages: [`trace`] reads and orders, [`stacks`] attributes, [`system`] knows what was loaded
+//! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
+#![forbid(unsafe_code)]
+
+mod knowledge;
+mod pipeline;
+mod seen;
+
+pub use knowledge::{Knowledge, SchemaRef};
+pub use pipeline::{Outcome, Passes, Pipeline};
+pub use seen::{Frame, Mode, Seen};
+pub use stackhound_etl as etl;
+pub use stackhound_etl::{
+    Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
+};
+pub use stackhound_schema as schema;
+pub use stackhound_stacks as stacks;
+pub use stackhound_system as system;
+pub use stackhound_trace as trace;

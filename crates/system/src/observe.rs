@@ -1,0 +1,333 @@
+//! From events to statements about the machine: the only place here that knows payloads.
+//!
+//! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
+
+use stackhound_etl::record::Record;
+use stackhound_etl::{Guid, Selection};
+use stackhound_schema::kernel::{self, view};
+use stackhound_schema::{Error, Sid};
+use stackhound_trace::{Event, TraceTime};
+
+use crate::caller::Caller;
+use crate::file::{FileKey, FileNameEvent, FileObject};
+use crate::module::{ModuleFacts, PdbIdentity};
+use crate::process::ProcessFacts;
+use crate::region::AllocationFacts;
+use crate::registry::{KeyControlBlock, KeyNameEvent};
+use crate::span::Phase;
+use crate::system::{AllocationEvent, System};
+use crate::thread::{StackExtent, ThreadFacts};
+
+/// What a kernel event tells of.
+#[derive(Clone, Copy)]
+enum Subject {
+    Process(Phase),
+    DefunctProcess,
+    Thread(Phase),
+    ThreadName,
+    Module(Phase),
+    Allocation(AllocationEvent),
+    FileName(fn(FileKey) -> FileNameEvent),
+    FileOpen,
+    FileClose,
+    KeyName(KeyNameEvent),
+}
+
+#[inline]
+fn subject(hook: u16) -> Option<Subject> {
+    Some(match hook {
+        0x0301 => Subject::Process(Phase::Start),
+        0x0302 => Subject::Process(Phase::End),
+        0x0303 => Subject::Process(Phase::RundownAtStart),
+        0x0304 => Subject::Process(Phase::RundownAtEnd),
+        0x0327 => Subject::DefunctProcess,
+        0x0501 => Subject::Thread(Phase::Start),
+        0x0502 => Subject::Thread(Phase::End),
+        0x0503 => Subject::Thread(Phase::RundownAtStart),
+        0x0504 => Subject::Thread(Phase::RundownAtEnd),
+        0x0548 => Subject::ThreadName,
+        0x030a => Subject::Module(Phase::Start),
+        0x1402 => Subject::Module(Phase::End),
+        0x1403 => Subject::Module(Phase::RundownAtStart),
+        0x1404 => Subject::Module(Phase::RundownAtEnd),
+        0x0262 => Subject::Allocation(AllocationEvent::Allocate),
+        0x0263 => Subject::Allocation(AllocationEvent::Free),
+        0x0280 | 0x0281 => Subject::Allocation(AllocationEvent::Rundown),
+        0x0400 | 0x0420 => Subject::FileName(FileNameEvent::Create),
+        0x0423 => Subject::FileName(FileNameEvent::Delete),
+        0x0424 => Subject::FileName(FileNameEvent::Rundown),
+        0x0440 | 0x044e => Subject::FileOpen,
+        0x0442 => Subject::FileClose,
+        0x0916 => Subject::KeyName(KeyNameEvent::Create),
+        0x0917 => Subject::KeyName(KeyNameEvent::Delete),
+        0x0918 | 0x0919 => Subject::KeyName(KeyNameEvent::Rundown),
+        _ => return None,
+    })
+}
+
+/// Identities of images, written beside the image events when recordings are merged.
+const IMAGE_ID: Guid =
+    Guid::new(0xb3e675d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
+const RSDS: u8 = 36;
+
+/// What the merging tool knows of the machine.
+const SYS_CONFIG_EX: Guid =
+    Guid::new(0x9b79ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]);
+const SYSTEM_PATHS: u8 = 33;
+const VOLUME_MAPPING: u8 = 35;
+
+impl System {
+    /// The events that [`observe`](System::observe) takes in, for a pass that looks at nothing else.
+    pub fn selection() -> Selection {
+        Selection::none().hooks((0..=u16::MAX).filter(|&hook| subject(hook).is_some())).classic()
+    }
+
+    /// Takes in an event; others than those about the machine are ignored. Events come in time order; what is late
+    /// finds its place, unless it is later than dozens of changes to the same thing.
+    #[inline]
+    pub fn observe(&mut self, event: &Event<'_>) {
+        if let Some(hook) = event.hook() {
+            if let Some(subject) = subject(hook) {
+                self.observe_kernel(event.time(), subject, &event.record());
+            }
+        } else if event.kind().is_classic() {
+            self.observe_classic(event.time(), &event.record());
+        }
+    }
+
+    fn observe_classic(&mut self, time: TraceTime, record: &Record<'_>) {
+        let Some(class) = record.guid() else { return };
+        let taken = match (class, record.opcode()) {
+            (IMAGE_ID, RSDS) => self.observe_pdb(time, record),
+            (SYS_CONFIG_EX, SYSTEM_PATHS) => self.observe_paths(record),
+            (SYS_CONFIG_EX, VOLUME_MAPPING) => self.observe_volume(record),
+            (IMAGE_ID | SYS_CONFIG_EX, _) => return,
+            (class, opcode) => {
+                if let Some(subject) = kernel::hook_of(class, opcode).and_then(subject) {
+                    self.observe_kernel(time, subject, record);
+                }
+                return;
+            }
+        };
+        self.count(taken);
+    }
+
+    fn observe_kernel(&mut self, time: TraceTime, subject: Subject, record: &Record<'_>) {
+        // Texts are read into this one, which is kept from event to event.
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        let taken = match subject {
+            Subject::Process(phase) => self.observe_process(time, Some(phase), record, &mut text),
+            Subject::DefunctProcess => self.observe_process(time, None, record, &mut text),
+            Subject::Thread(phase) => self.observe_thread(time, phase, record, &mut text),
+            Subject::ThreadName => self.observe_thread_name(time, record, &mut text),
+            Subject::Module(phase) => self.observe_module(time, phase, record, &mut text),
+            Subject::Allocation(event) => self.observe_allocation(time, event, record),
+            Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
+            Subject::FileOpen => self.observe_file_open(time, record, &mut text),
+            Subject::FileClose => self.observe_file_close(time, record),
+            Subject::KeyName(event) => self.observe_key_name(time, event, record, &mut text),
+        };
+        self.scratch = text;
+        self.count(taken);
+    }
+
+    fn count(&mut self, taken: Result<(), Error>) {
+        match taken {
+            Ok(()) => self.stats.observed += 1,
+            Err(_) => self.stats.malformed += 1,
+        }
+    }
+
+    fn observe_process(
+        &mut self,
+        time: TraceTime,
+        phase: Option<Phase>,
+        record: &Record<'_>,
+        command_line: &mut String,
+    ) -> Result<(), Error> {
+        let process = parse(record, view::Process::parse)?;
+        command_line.extend(process.command_line.unwrap_or_default().chars());
+        let image_name = process.image_file_name.to_string_lossy();
+        let facts = ProcessFacts {
+            pid: process.process_id,
+            parent: Some(process.parent_id),
+            session: process.session_id,
+            key: process.unique_process_key,
+            flags: process.flags,
+            exit_status: process.exit_status,
+            sid: process.user_sid.map_or(&[], |Sid(bytes)| bytes),
+            image_name: &image_name,
+            command_line,
+            creator: caller(record),
+        };
+        match phase {
+            Some(phase) => self.take_process(phase, time, &facts),
+            None => self.take_defunct_process(time, &facts),
+        };
+        Ok(())
+    }
+
+    fn observe_thread(
+        &mut self,
+        time: TraceTime,
+        phase: Phase,
+        record: &Record<'_>,
+        name: &mut String,
+    ) -> Result<(), Error> {
+        let thread = parse(record, view::Thread::parse)?;
+        let ids = (thread.process_id, thread.thread_id);
+        let mut facts = ThreadFacts { creator: caller(record), ..ThreadFacts::default() };
+        if let Some(detail) = thread.detail {
+            let stack = |base, limit| Some(StackExtent { base, limit }).filter(|stack| stack.base.0 != 0);
+            name.extend(detail.thread_name.unwrap_or_default().chars());
+            facts = ThreadFacts {
+                kernel_stack: stack(detail.stack_base, detail.stack_limit),
+                user_stack: stack(detail.user_stack_base, detail.user_stack_limit),
+                start_address: detail.start_address,
+                win32_start_address: Some(detail.win32_start_address),
+                teb: detail.teb_base.filter(|teb| teb.0 != 0),
+                sub_process_tag: detail.sub_process_tag,
+                name,
+                ..facts
+            };
+        }
+        self.take_thread(phase, time, ids, &facts);
+        Ok(())
+    }
+
+    fn observe_thread_name(
+        &mut self,
+        time: TraceTime,
+        record: &Record<'_>,
+        name: &mut String,
+    ) -> Result<(), Error> {
+        let thread = parse(record, view::ThreadSetName::parse)?;
+        name.extend(thread.thread_name.chars());
+        self.take_thread_name(time, (thread.process_id, thread.thread_id), name);
+        Ok(())
+    }
+
+    fn observe_module(
+        &mut self,
+        time: TraceTime,
+        phase: Phase,
+        record: &Record<'_>,
+        path: &mut String,
+    ) -> Result<(), Error> {
+        let image = parse(record, view::Image::parse)?;
+        path.extend(image.file_name.chars());
+        // The oldest events leave it to the header.
+        let Some(pid) = image.process_id.or(record.pid()) else { return Ok(()) };
+        let facts = ModuleFacts {
+            pid,
+            base: image.image_base,
+            size: image.image_size,
+            time_date_stamp: image.identity.map(|identity| identity.time_date_stamp),
+            checksum: image.identity.map(|identity| identity.image_checksum),
+            path,
+        };
+        self.take_module(phase, time, &facts);
+        Ok(())
+    }
+
+    fn observe_pdb(&mut self, time: TraceTime, record: &Record<'_>) -> Result<(), Error> {
+        let pdb = parse(record, view::DbgIdRsds::parse)?;
+        let name = pdb.pdb_file_name.to_string_lossy();
+        let identity = PdbIdentity { guid: pdb.guid, age: pdb.age, name: &name };
+        self.take_pdb(time, pdb.process_id, pdb.image_base, &identity);
+        Ok(())
+    }
+
+    fn observe_paths(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        let paths = parse(record, view::SystemPaths::parse)?;
+        self.volumes_mut().set_windows_directory(&paths.system_windows_directory.to_string_lossy());
+        Ok(())
+    }
+
+    fn observe_volume(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        let mapping = parse(record, view::VolumeMapping::parse)?;
+        let (nt, dos) = (mapping.nt_path.to_string_lossy(), mapping.dos_path.to_string_lossy());
+        self.volumes_mut().map(&nt, &dos);
+        Ok(())
+    }
+
+    fn observe_allocation(
+        &mut self,
+        time: TraceTime,
+        event: AllocationEvent,
+        record: &Record<'_>,
+    ) -> Result<(), Error> {
+        let memory = parse(record, view::VirtualAllocation::parse)?;
+        let facts = AllocationFacts {
+            pid: memory.process_id,
+            base: memory.base_address,
+            size: memory.region_size,
+            flags: memory.flags,
+            by: caller(record),
+        };
+        self.take_allocation(event, time, &facts);
+        Ok(())
+    }
+
+    fn observe_file_name(
+        &mut self,
+        time: TraceTime,
+        event: fn(FileKey) -> FileNameEvent,
+        record: &Record<'_>,
+        name: &mut String,
+    ) -> Result<(), Error> {
+        let file = parse(record, view::FileName::parse)?;
+        name.extend(file.file_name.chars());
+        self.take_file_name(event(FileKey(file.file_object.0)), time, name);
+        Ok(())
+    }
+
+    fn observe_file_open(
+        &mut self,
+        time: TraceTime,
+        record: &Record<'_>,
+        path: &mut String,
+    ) -> Result<(), Error> {
+        let file = parse(record, view::FileCreate::parse)?;
+        path.extend(file.open_path.chars());
+        self.take_file_name(FileNameEvent::Open(FileObject(file.file_object.0)), time, path);
+        Ok(())
+    }
+
+    fn observe_file_close(&mut self, time: TraceTime, record: &Record<'_>) -> Result<(), Error> {
+        let file = parse(record, view::FileOperation::parse)?;
+        self.take_file_name(FileNameEvent::Close(FileObject(file.file_object.0)), time, "");
+        Ok(())
+    }
+
+    fn observe_key_name(
+        &mut self,
+        time: TraceTime,
+        event: KeyNameEvent,
+        record: &Record<'_>,
+        name: &mut String,
+    ) -> Result<(), Error> {
+        let key = parse(record, view::RegistryOperation::parse)?;
+        name.extend(key.key_name.chars());
+        self.take_key_name(event, time, KeyControlBlock(key.key_handle.0), name);
+        Ok(())
+    }
+}
+
+/// A view of the record's payload.
+#[inline]
+fn parse<'a, View>(
+    record: &Record<'a>,
+    parse: impl FnOnce(&'a [u8], u8, stackhound_etl::PointerSize) -> Result<View, Error>,
+) -> Result<View, Error> {
+    parse(record.payload(), record.version(), record.pointer_size())
+}
+
+/// The thread in the header, where the kernel wrote it.
+fn caller(record: &Record<'_>) -> Option<Caller> {
+    if !record.kind().has_hook() {
+        return None;
+    }
+    Some(Caller { pid: record.pid()?, tid: record.tid()? })
+}

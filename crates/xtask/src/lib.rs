@@ -1,0 +1,2 @@
+//! Checks on the repository itself, run as tests: see `tests/tidy.rs`.
+#![forbid(unsafe_code)]

@@ -1,0 +1,96 @@
+//! The rooms' arrows, sizes and words.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What each room may use of the others. Whatever is missing here it must not know; see ARCHITECTURE.md.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("stackhound-etl", &[]),
+    ("stackhound-expr", &[]),
+    ("stackhound-corpus", &[]),
+    ("stackhound-schema", &["stackhound-etl"]),
+    ("stackhound-trace", &["stackhound-etl"]),
+    ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
+    ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
+    ("stackhound-scenario", &["stackhound-etl", "stackhound-schema"]),
+    (
+        "stackhound",
+        &[
+            "stackhound-etl",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-system",
+            "stackhound-trace",
+        ],
+    ),
+    ("stackhound-cli", &["stackhound", "stackhound-expr", "stackhound-scenario"]),
+    ("xtask", &[]),
+];
+
+#[test]
+fn rooms_use_only_what_they_may() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let ours: Vec<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let allowed = ARROWS.iter().find(|(room, _)| *room == name).map(|(_, allowed)| *allowed);
+        let Some(allowed) = allowed else {
+            // Rooms that only test others may use what they test.
+            assert!(
+                package["publish"].as_array().is_some_and(Vec::is_empty),
+                "{name} has no place in the table"
+            );
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let used = dependency["name"].as_str().unwrap();
+            let for_tests = dependency["kind"] == "dev";
+            assert!(
+                for_tests || !ours.contains(&used) || allowed.contains(&used),
+                "{name} must not know {used}"
+            );
+        }
+    }
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// `unsafe` stands in file mapping only.
+#[test]
+fn unsafe_is_where_it_may_be() {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    assert!(files.len() > 50);
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let allowed = file.ends_with("trace/src/source/map.rs") || file.ends_with("xtask/tests/tidy.rs");
+        let blocks =
+            text.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains("unsafe {"));
+        assert!(allowed || blocks.count() == 0, "{} has unsafe code", file.display());
+        let root_file = file.ends_with("src/lib.rs") || file.ends_with("src/main.rs");
+        assert!(
+            !root_file || text.contains("#![forbid(unsafe_code)]") || text.contains("#![deny(unsafe_code)]"),
+            "{} does not rule unsafe code out",
+            file.display()
+        );
+    }
+}
