@@ -63,6 +63,9 @@ const NOTHING: u32 = u32::MAX;
 /// How far back a part's event is looked for one by one, where time does not run forward.
 const DISORDERED_SEARCH_MAX: usize = 1 << 14;
 
+/// Empty lists of waiting events that are kept for their memory.
+const IDLE_LISTS_MAX: usize = 1 << 12;
+
 /// Distinct groups of orphans that are told apart.
 const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 
@@ -92,6 +95,8 @@ pub struct Correlator {
     partials: Vec<Partial>,
     free: Vec<u32>,
     waiting_for_user: Map<(u16, Tid), Waiting>,
+    /// The list that is being completed; kept for its memory.
+    completed: Waiting,
     waiting_for_key: Map<Key, Waiting>,
     waiting_for_match: Map<(u16, u64), Waiting>,
     /// Definitions that have exactly the current time.
@@ -168,6 +173,7 @@ impl Correlator {
             partials: Vec::new(),
             free: Vec::new(),
             waiting_for_user: Map::default(),
+            completed: Waiting::new(),
             waiting_for_key: Map::default(),
             waiting_for_match: Map::default(),
             just_defined: Vec::new(),
@@ -287,8 +293,16 @@ impl Correlator {
         for key in keys_awaited {
             drop_left(&mut self.waiting_for_key, &key, self.first);
         }
-        if let (Some(ids), true) = (partial.ids, partial.has_kernel()) {
-            drop_left(&mut self.waiting_for_user, &(event.source(), Tid(ids.tid)), self.first);
+        if partial.has_kernel() {
+            let tid = partial.ids.map(|ids| Tid(ids.tid)).or_else(|| event.header_tid());
+            if let Some(waiting) = tid.and_then(|tid| self.waiting_for_user.get_mut(&(event.source(), tid))) {
+                drop_front(waiting, self.first);
+            }
+        }
+        if event.kind().has_descriptor() && !self.waiting_for_match.is_empty() {
+            for (match_id, _) in event.record().extended_items().filter_map(|item| item.stack()) {
+                drop_left(&mut self.waiting_for_match, &(event.source(), match_id), self.first);
+            }
         }
         let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
         partial.reset();
@@ -385,7 +399,7 @@ impl Correlator {
                 let waits = !self.partial_of(number).is_some_and(|partial| partial.has_user());
                 self.give(number, fragment, half, ids);
                 if waits && !Pid(owner.pid).is_kernel_only() {
-                    self.waiting_for_user.entry((source, Tid(owner.tid))).or_default().push_back(number);
+                    self.await_user(source, Tid(owner.tid), number);
                 }
             }
             Half::User => {
@@ -414,14 +428,27 @@ impl Correlator {
         }
     }
 
+    /// Notes that an event waits for the user part of its thread.
+    fn await_user(&mut self, source: u16, tid: Tid, number: u64) {
+        // Lists that ran empty stay for the thread's next system call, unless there are far more threads than events.
+        if self.waiting_for_user.len() > IDLE_LISTS_MAX + self.queue.len() {
+            self.waiting_for_user.retain(|_, waiting| !waiting.is_empty());
+        }
+        self.waiting_for_user.entry((source, tid)).or_default().push_back(number);
+    }
+
     /// A thread leaves the kernel with this user part: it belongs to all its events that have none yet.
     fn complete_waiting(&mut self, source: u16, tid: Tid, fragment: Fragment) {
-        for number in self.waiting_for_user.remove(&(source, tid)).unwrap_or_default() {
+        let Some(waiting) = self.waiting_for_user.get_mut(&(source, tid)) else { return };
+        let mut completed = std::mem::take(&mut self.completed);
+        std::mem::swap(waiting, &mut completed);
+        for number in completed.drain(..) {
             if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
                 let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
                 self.give(number, fragment, Half::User, ids);
             }
         }
+        self.completed = completed;
     }
 
     /// Positions in the queue of events that may have exactly this time.
@@ -519,7 +546,7 @@ impl Correlator {
                     self.waiting_for_match.entry((event.source(), match_id)).or_default().push_back(number);
                 }
                 if let Some(tid) = tid {
-                    self.waiting_for_user.entry((event.source(), tid)).or_default().push_back(number);
+                    self.await_user(event.source(), tid, number);
                 }
             }
         }
@@ -573,11 +600,16 @@ impl Correlator {
 /// Forgets events that left the window in the list of those that wait for `key`.
 fn drop_left<K: std::hash::Hash + Eq>(waiting: &mut Map<K, Waiting>, key: &K, first: u64) {
     let Some(list) = waiting.get_mut(key) else { return };
-    while list.front().is_some_and(|&number| number < first) {
-        list.pop_front();
-    }
+    drop_front(list, first);
     if list.is_empty() {
         waiting.remove(key);
+    }
+}
+
+/// Forgets events that left the window. A few may stand behind later ones; they go when these do.
+fn drop_front(waiting: &mut Waiting, first: u64) {
+    while waiting.front().is_some_and(|&number| number < first) {
+        waiting.pop_front();
     }
 }
 
