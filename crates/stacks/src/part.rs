@@ -95,8 +95,8 @@ pub fn is_stack_hook(hook: u16) -> bool {
 }
 
 impl<'a> StackRecord<'a> {
-    /// Reads an event whose hook [`is_stack_hook`].
-    pub fn parse(event: &Event<'a>, hook: u16) -> StackRecord<'a> {
+    /// Reads an event whose hook is that of a stack record.
+    pub(crate) fn parse(event: &Event<'a>, hook: u16) -> StackRecord<'a> {
         let record = event.record();
         let (payload, pointer) = (record.payload(), record.pointer_size());
         StackRecord::read(hook, payload, pointer).unwrap_or(StackRecord::Malformed)

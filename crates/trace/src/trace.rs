@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPoolBuilder;
 use stackhound_etl::{Clock, Index, Selection};
@@ -48,7 +48,7 @@ impl Trace {
         self
     }
 
-    /// Opens every source: reads its first buffer and finds its buffers.
+    /// Opens every source: reads its first buffer.
     pub fn open(&self) -> Result<OpenTrace, Error> {
         let sources = source::open_all(&self.paths)?;
         Ok(OpenTrace::new(sources, self.threads)?.filter(self.filter.clone()))
@@ -64,7 +64,7 @@ impl Trace {
 #[derive(Debug)]
 pub struct OpenTrace {
     sources: Vec<Source>,
-    indexes: Vec<Index>,
+    indexes: OnceLock<Vec<Index>>,
     loading: Loading,
     filter: HeaderFilter,
 }
@@ -75,13 +75,12 @@ impl OpenTrace {
         if sources.is_empty() {
             return Err(Error::Nothing);
         }
-        let indexes = sources.iter().map(|source| source.recording.index()).collect();
         let pool = match threads {
             0 | 1 => None,
             _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
         };
         let loading = Loading { pool, selection: None };
-        Ok(OpenTrace { sources, indexes, loading, filter: HeaderFilter::new() })
+        Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
     }
 
     /// Hands only these events to [`run`](OpenTrace::run). [`ordered`](OpenTrace::ordered) and stages behind it get all
@@ -96,9 +95,9 @@ impl OpenTrace {
         &self.sources
     }
 
-    /// Each source's buffers.
+    /// Each source's buffers. Found at the first call, which visits every buffer header.
     pub fn indexes(&self) -> &[Index] {
-        &self.indexes
+        self.indexes.get_or_init(|| self.sources.iter().map(|source| source.recording.index()).collect())
     }
 
     /// The clock of trace time: the first source's.
@@ -115,14 +114,14 @@ impl OpenTrace {
     /// Counters before the first event.
     fn initial_stats(&self) -> Stats {
         let mut stats = Stats::default();
-        for (source, index) in self.sources.iter().zip(&self.indexes) {
+        for (source, index) in self.sources.iter().zip(self.indexes()) {
             let session = source.recording.session();
             stats.bytes += source.recording.size();
             stats.events_lost += u64::from(session.events_lost);
             stats.buffers_lost += u64::from(session.buffers_lost);
             stats.buffers_missing += index.missing_buffers();
         }
-        for (number, index) in self.indexes.iter().enumerate() {
+        for (number, index) in self.indexes().iter().enumerate() {
             stats.damage.extend(index.damage.iter().map(|&damage| (number as u16, damage)));
         }
         stats
@@ -141,7 +140,7 @@ impl OpenTrace {
     fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
-        for ((source, index), base) in self.sources.iter().zip(&self.indexes).zip(self.time_bases()) {
+        for ((source, index), base) in self.sources.iter().zip(self.indexes()).zip(self.time_bases()) {
             for stream in index.streams() {
                 feeds.push((Feed::new(source.recording.clone(), stream, loading.clone()), base));
             }
@@ -163,7 +162,7 @@ impl OpenTrace {
 
     /// Every block as it stands in its file: no order in time, and nothing is kept.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
-        self.sources.iter().zip(&self.indexes).enumerate().flat_map(move |(number, (source, index))| {
+        self.sources.iter().zip(self.indexes()).enumerate().flat_map(move |(number, (source, index))| {
             let mut feed = Feed::new(source.recording.clone(), index.buffers.clone(), self.loading.clone());
             std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
         })
