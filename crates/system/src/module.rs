@@ -31,9 +31,9 @@ pub struct ModuleFacts<'a> {
     pub base: Address,
     /// Bytes that it takes there. The format of images has 32 bits for it; what is above is ignored.
     pub size: u64,
-    /// From the image's header; `None` in old recordings.
+    /// From the image's header. `None` in old recordings, and where Windows had the header not in memory.
     pub time_date_stamp: Option<u32>,
-    /// From the image's header; `None` in old recordings.
+    /// From the image's header. `None` in old recordings, and for images without one.
     pub checksum: Option<u32>,
     /// NT path. May be empty.
     pub path: &'a str,
@@ -182,14 +182,12 @@ impl Modules {
     /// Whether what is stated about the base of a module fits the module that is there.
     fn is_same(&self, texts: &Texts, number: u32, range: AddressRange, facts: &ModuleFacts<'_>) -> bool {
         let record = &self.records[number as usize];
-        let known = record.time_date_stamp.zip(record.checksum);
-        let stated = facts.time_date_stamp.zip(facts.checksum);
-        record.range == range
-            && match (known, stated) {
-                // Not every image has them.
-                (Some(known), Some(stated)) if known != (0, 0) => known == stated,
-                _ => file_name(texts.get(record.path)).eq_ignore_ascii_case(file_name(facts.path)),
-            }
+        let agree = |known: Option<u32>, stated: Option<u32>| known.zip(stated).map(|(a, b)| a == b);
+        let same_image = match agree(record.time_date_stamp, facts.time_date_stamp) {
+            Some(agree) => agree,
+            None => file_name(texts.get(record.path)).eq_ignore_ascii_case(file_name(facts.path)),
+        };
+        record.range == range && same_image && agree(record.checksum, facts.checksum) != Some(false)
     }
 
     fn end(&mut self, number: u32, time: TraceTime, end: Evidence) {
@@ -315,7 +313,7 @@ impl<'s> ModuleRef<'s> {
     }
 
     /// From the image's header: a time, or a hash in reproducible builds. With the size, names the image on a symbol
-    /// server.
+    /// server. `None` where no event tells it, as many rundowns do not.
     pub fn time_date_stamp(&self) -> Option<u32> {
         self.record().time_date_stamp
     }

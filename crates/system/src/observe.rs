@@ -219,12 +219,14 @@ impl System {
         path.extend(image.file_name.chars());
         // The oldest events leave it to the header.
         let Some(pid) = image.process_id.or(record.pid()) else { return Ok(()) };
+        // Windows writes zeros for what it cannot read without waiting.
+        let known = |number: u32| Some(number).filter(|&number| number != 0);
         let facts = ModuleFacts {
             pid,
             base: image.image_base,
             size: image.image_size,
-            time_date_stamp: image.identity.map(|identity| identity.time_date_stamp),
-            checksum: image.identity.map(|identity| identity.image_checksum),
+            time_date_stamp: image.identity.and_then(|identity| known(identity.time_date_stamp)),
+            checksum: image.identity.and_then(|identity| known(identity.image_checksum)),
             path,
         };
         self.take_module(phase, time, &facts);

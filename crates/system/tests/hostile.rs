@@ -19,7 +19,7 @@ fn module(phase: Phase, base: u64, size: u64, stamp: u64) -> impl Fn(&mut System
             base: Address(base),
             size,
             time_date_stamp: Some(stamp as u32),
-            checksum: None,
+            checksum: Some(1),
             path: "\\Device\\a.dll",
         };
         system.take_module(phase, time, &facts);

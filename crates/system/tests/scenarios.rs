@@ -108,7 +108,8 @@ fn tell(system: &mut System, line: &Line<'_>) {
             let (base, size) = line.extent();
             let time_date_stamp = line.number("stamp").map(|stamp| stamp as u32);
             let (pid, path) = (line.pid(), line.name());
-            let facts = ModuleFacts { pid, base, size, time_date_stamp, checksum: None, path };
+            let checksum = time_date_stamp.map(|stamp| stamp + 1);
+            let facts = ModuleFacts { pid, base, size, time_date_stamp, checksum, path };
             system.take_module(line.phase(), time, &facts);
         }
         ("pdb", number) => {
@@ -187,6 +188,10 @@ fn answer(system: &System, line: &Line<'_>) -> String {
             assert_eq!(thread.process().pid(), thread.pid());
             format!("{} {}", thread.process().image_name(), thread.name_at(time)).trim_end().into()
         }),
+        "owner" => system
+            .thread_of_event(line.tid(), time)
+            .map(|thread| thread.process().image_name().into())
+            .filter(|_| system.process_of_event(line.pid(), time).is_some()),
         "life" if line.value("tid").is_some() => system
             .thread_at(line.tid(), time)
             .map(|thread| format!("{}{}", render_span(thread.span()), render_caller(thread.creator()))),
@@ -406,7 +411,14 @@ fn a_thread_outlives_its_process_by_a_little() {
          @11 thread end pid=7 tid=10
          ask @11 thread tid=9 => a.exe
          ask @11 thread tid=10 => a.exe
-         ask @11 process pid=7 => none",
+         ask @11 process pid=7 => none
+         ask @15 thread tid=9 => none
+         ask @15 owner pid=7 tid=9 => a.exe
+         @20 process start pid=8 b.exe
+         @20 thread start pid=8 tid=9
+         ask @19 owner pid=7 tid=9 => a.exe
+         ask @20 owner pid=7 tid=9 => b.exe
+         ask @20 owner pid=7 tid=11 => none",
     );
 }
 
