@@ -104,8 +104,10 @@ impl<'c> Seen<'c> {
     /// The first field of this kind, for kernel events whose header has no ids.
     fn id_field(&self, kind: OutType) -> Option<u32> {
         self.event().hook()?;
-        let fields = self.fields()?.filter_map(Result::ok);
-        fields.take(4).find(|decoded| decoded.field.out_type == kind)?.item.value()?.as_u64()?.try_into().ok()
+        // Saves decoding where there is nothing to find.
+        self.schema()?.fields.iter().find(|field| field.out_type == kind)?;
+        let mut fields = self.fields()?.filter_map(Result::ok);
+        fields.find(|decoded| decoded.field.out_type == kind)?.item.value()?.as_u64()?.try_into().ok()
     }
 
     /// Image name of the process.
