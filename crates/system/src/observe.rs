@@ -3,7 +3,7 @@
 //! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Guid, Selection};
+use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
 use stackhound_schema::kernel::{self, view};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
@@ -139,6 +139,18 @@ impl System {
         }
     }
 
+    /// The process that an event is about, unless it says that it does not know.
+    fn stated(&mut self, pid: Option<Pid>) -> Option<Pid> {
+        let pid = pid.and_then(|pid| Pid::known(pid.0));
+        self.stats.without_process += u64::from(pid.is_none());
+        pid
+    }
+
+    fn stated_thread(&mut self, pid: Pid, tid: Tid) -> Option<(Pid, Tid)> {
+        let pid = self.stated(Tid::known(tid.0).map(|_| pid))?;
+        Some((pid, tid))
+    }
+
     fn observe_process(
         &mut self,
         time: TraceTime,
@@ -147,11 +159,12 @@ impl System {
         command_line: &mut String,
     ) -> Result<(), Error> {
         let process = parse(record, view::Process::parse)?;
+        let Some(pid) = self.stated(Some(process.process_id)) else { return Ok(()) };
         command_line.extend(process.command_line.unwrap_or_default().chars());
         let image_name = process.image_file_name.to_string_lossy();
         let facts = ProcessFacts {
-            pid: process.process_id,
-            parent: Some(process.parent_id),
+            pid,
+            parent: Pid::known(process.parent_id.0),
             session: process.session_id,
             key: process.unique_process_key,
             flags: process.flags,
@@ -176,7 +189,7 @@ impl System {
         name: &mut String,
     ) -> Result<(), Error> {
         let thread = parse(record, view::Thread::parse)?;
-        let ids = (thread.process_id, thread.thread_id);
+        let Some(ids) = self.stated_thread(thread.process_id, thread.thread_id) else { return Ok(()) };
         let mut facts = ThreadFacts { creator: caller(record), ..ThreadFacts::default() };
         if let Some(detail) = thread.detail {
             let stack = |base, limit| Some(StackExtent { base, limit }).filter(|stack| stack.base.0 != 0);
@@ -204,7 +217,8 @@ impl System {
     ) -> Result<(), Error> {
         let thread = parse(record, view::ThreadSetName::parse)?;
         name.extend(thread.thread_name.chars());
-        self.take_thread_name(time, (thread.process_id, thread.thread_id), name);
+        let Some(ids) = self.stated_thread(thread.process_id, thread.thread_id) else { return Ok(()) };
+        self.take_thread_name(time, ids, name);
         Ok(())
     }
 
@@ -218,7 +232,7 @@ impl System {
         let image = parse(record, view::Image::parse)?;
         path.extend(image.file_name.chars());
         // The oldest events leave it to the header.
-        let Some(pid) = image.process_id.or(record.pid()) else { return Ok(()) };
+        let Some(pid) = self.stated(image.process_id.or(record.pid())) else { return Ok(()) };
         // Windows writes zeros for what it cannot read without waiting.
         let known = |number: u32| Some(number).filter(|&number| number != 0);
         let facts = ModuleFacts {
@@ -235,9 +249,10 @@ impl System {
 
     fn observe_pdb(&mut self, time: TraceTime, record: &Record<'_>) -> Result<(), Error> {
         let pdb = parse(record, view::DbgIdRsds::parse)?;
+        let Some(pid) = self.stated(Some(pdb.process_id)) else { return Ok(()) };
         let name = pdb.pdb_file_name.to_string_lossy();
         let identity = PdbIdentity { guid: pdb.guid, age: pdb.age, name: &name };
-        self.take_pdb(time, pdb.process_id, pdb.image_base, &identity);
+        self.take_pdb(time, pid, pdb.image_base, &identity);
         Ok(())
     }
 
@@ -261,8 +276,9 @@ impl System {
         record: &Record<'_>,
     ) -> Result<(), Error> {
         let memory = parse(record, view::VirtualAllocation::parse)?;
+        let Some(pid) = self.stated(Some(memory.process_id)) else { return Ok(()) };
         let facts = AllocationFacts {
-            pid: memory.process_id,
+            pid,
             base: memory.base_address,
             size: memory.region_size,
             flags: memory.flags,
@@ -321,7 +337,7 @@ impl System {
 #[inline]
 fn parse<'a, View>(
     record: &Record<'a>,
-    parse: impl FnOnce(&'a [u8], u8, stackhound_etl::PointerSize) -> Result<View, Error>,
+    parse: impl FnOnce(&'a [u8], u8, PointerSize) -> Result<View, Error>,
 ) -> Result<View, Error> {
     parse(record.payload(), record.version(), record.pointer_size())
 }

@@ -35,6 +35,8 @@ pub struct SystemStats {
     pub observed: u64,
     /// Events whose payload could not be read.
     pub malformed: u64,
+    /// Events that do not say which process or thread they are about; they tell nothing.
+    pub without_process: u64,
     /// Unloads of modules that nothing else is known of, where another module was before.
     pub unplaced_unloads: u64,
     /// PDB identities for which no module was found.
@@ -328,7 +330,7 @@ impl System {
         }
     }
 
-    /// What is known of the private memory at an address of a process at a time. Cheap, but not for every frame.
+    /// What is known of the private memory at an address of a process at a time.
     pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
         self.regions.at(self.processes.at(pid, time)?, address, time)
     }
