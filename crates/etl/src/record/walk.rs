@@ -33,7 +33,7 @@ pub enum RecordError {
         /// Bytes up to the end.
         left: usize,
     },
-    /// An ERROR record, whose size is unknown, without a record behind it.
+    /// An ERROR record, whose size is unknown, with neither a record nor the end behind it.
     #[error("an ERROR record of unknown size")]
     UnknownSize,
 }
@@ -125,13 +125,14 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// An ERROR record does not say its size: take whichever of the two size fields leads to another record.
+    /// An ERROR record does not say its size: take whichever of the two size fields leads to another record, or to
+    /// the end of them.
     fn error_record_size(left: &[u8]) -> Option<usize> {
         let candidates = [u16::from_le_bytes([left[0], left[1]]), u16::from_le_bytes([left[4], left[5]])];
         candidates.into_iter().map(usize::from).find(|&size| {
             let next = size.next_multiple_of(ALIGNMENT);
             let follows = left.get(next..next + 4).map(|m| u32::from_le_bytes([m[0], m[1], m[2], m[3]]));
-            size >= HeaderKind::Error.header_size() && follows.is_some_and(is_plausible_start)
+            size >= HeaderKind::Error.header_size() && follows.map_or(next == left.len(), is_plausible_start)
         })
     }
 
@@ -285,11 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_record_leads_to_the_next() {
+    fn an_error_record_leads_to_the_next_or_to_the_end() {
         let mut buffer = vec![0u8; 24];
         buffer[..6].copy_from_slice(&[0x18, 0, 13, 0xc0, 0xaa, 0xaa]);
         buffer.extend(bytes_of(17, 0x10, false, 7));
-        let kinds: Vec<_> = Records::new(&buffer, 0).map(|r| (r.kind(), r.bytes().len())).collect();
-        assert_eq!(kinds, [(HeaderKind::Error, 24), (HeaderKind::PerfInfo64, 16)]);
+        let kinds = |buffer: &[u8]| -> Vec<_> {
+            Records::new(buffer, 0).map(|record| (record.kind(), record.bytes().len())).collect()
+        };
+        assert_eq!(kinds(&buffer), [(HeaderKind::Error, 24), (HeaderKind::PerfInfo64, 16)]);
+        assert_eq!(kinds(&buffer[..24]), [(HeaderKind::Error, 24)]);
     }
 }
