@@ -132,8 +132,7 @@ impl<'a> Records<'a> {
         candidates.into_iter().map(usize::from).find(|&size| {
             let next = size.next_multiple_of(ALIGNMENT);
             let follows = left.get(next..next + 4).map(|m| u32::from_le_bytes([m[0], m[1], m[2], m[3]]));
-            size >= HeaderKind::Error.header_size()
-                && follows.map_or(next == left.len(), is_plausible_start)
+            size >= HeaderKind::Error.header_size() && follows.map_or(next == left.len(), is_plausible_start)
         })
     }
 

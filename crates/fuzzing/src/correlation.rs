@@ -1,0 +1,168 @@
+//! What must hold for the stacks of any trace.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use stackhound_etl::{Guid, Pid, Selection, Tid};
+use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, StackState, StackStats, Window};
+use stackhound_trace::{Event, OpenTrace, TraceTime};
+
+/// The provider and event that carry nothing but the user half of an earlier event's stack.
+pub(crate) const KERNEL_EVENT_TRACING: Guid =
+    Guid::new(0xb675_ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
+pub(crate) const USER_HALF: u16 = 18;
+
+/// Nothing leaves it before the end.
+const WIDE: Window = Window { max_hold: i64::MAX, max_pending: usize::MAX };
+
+/// Where an event stands: source, buffer, place in the buffer; and its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place(u16, u64, u32, TraceTime);
+
+impl Place {
+    fn of(event: &Event<'_>) -> Place {
+        Place(event.source(), event.block().origin().file_offset, event.index(), event.time())
+    }
+}
+
+/// What is said of an event when it is delivered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Outcome {
+    place: Place,
+    state: StackState,
+    /// A hash of all addresses.
+    frames: u64,
+    pid: Option<Pid>,
+    tid: Option<Tid>,
+}
+
+impl Outcome {
+    fn of(delivered: &Delivered<'_>) -> Outcome {
+        let mut hasher = DefaultHasher::new();
+        delivered.frames().for_each(|address| address.hash(&mut hasher));
+        Outcome {
+            place: Place::of(&delivered.event),
+            state: delivered.state,
+            frames: hasher.finish(),
+            pid: delivered.pid(),
+            tid: delivered.tid(),
+        }
+    }
+}
+
+/// What a trace holds, counted without the correlator.
+#[derive(Default)]
+struct Content {
+    /// All events that are not used up for stacks, in order.
+    events: Vec<Place>,
+    /// Records that hold a part of a stack, by itself or by key.
+    parts: u64,
+    /// Whether events name keys. Which half those mean is known only when all definitions are.
+    names_keys: bool,
+    records: u64,
+    in_order: bool,
+}
+
+impl Content {
+    fn of(trace: &OpenTrace) -> Content {
+        let mut content = Content::default();
+        let mut ordered = trace.ordered();
+        while let Some(event) = ordered.next() {
+            let record = event.record();
+            let pointer = record.pointer_size().bytes();
+            let behind_owner = record.payload().len().saturating_sub(16);
+            content.names_keys |= record.extended_items().any(|item| item.stack_key().is_some());
+            match event.hook() {
+                Some(0x1820 | 0x1825 | 0x1826) => content.parts += u64::from(behind_owner >= pointer),
+                Some(0x1822..=0x1824) => {}
+                _ if is_user_half(&event) => {}
+                _ => content.events.push(Place::of(&event)),
+            }
+        }
+        let stats = ordered.into_stats();
+        (content.records, content.in_order) = (stats.events, stats.out_of_order == 0);
+        content
+    }
+}
+
+fn is_user_half(event: &Event<'_>) -> bool {
+    let record = event.record();
+    record.descriptor().is_some_and(|descriptor| descriptor.id == USER_HALF)
+        && record.event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
+        && event.guid() == Some(KERNEL_EVENT_TRACING)
+}
+
+/// Correlates a trace in one pass and in two, within a window and without, and checks what comes out.
+///
+/// Gives the number of its records.
+pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
+    let content = Content::of(trace);
+    let (one, one_stats) = correlate(trace, &content, window, 1);
+    let (two, two_stats) = correlate(trace, &content, window, 2);
+    if content.names_keys || !content.in_order {
+        return content.records;
+    }
+    let attribution = |stats: &StackStats| {
+        let parts = (stats.full, stats.keyed, stats.attributed_parts, stats.orphaned_parts);
+        (parts, stats.ambiguous_parts, stats.groups, stats.malformed, stats.by_owner.clone())
+    };
+    assert_eq!(attribution(&one_stats), attribution(&two_stats));
+    for (one, two) in one.iter().zip(&two) {
+        // In one pass an event may leave before its key is defined.
+        assert!(one == two || one.state == StackState::UnresolvedKey, "{one:?} in one pass, {two:?} in two");
+    }
+    let (one, _) = correlate(trace, &content, WIDE, 1);
+    let (two, _) = correlate(trace, &content, WIDE, 2);
+    assert_eq!(one, two, "where all definitions come in time, passes do not matter");
+    content.records
+}
+
+/// Correlates a trace and checks all that holds for a single run.
+fn correlate(trace: &OpenTrace, content: &Content, window: Window, passes: u8) -> (Vec<Outcome>, StackStats) {
+    let mut correlator = if passes == 2 {
+        let mut definitions = KeyDefinitions::default();
+        let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
+        while let Some(event) = events.next() {
+            definitions.observe(&event);
+        }
+        Correlator::two_pass(window, trace.time_bases(), definitions)
+    } else {
+        Correlator::one_pass(window, trace.time_bases())
+    };
+    let mut outcomes = Vec::new();
+    let mut coming = content.events.iter();
+    let mut held: VecDeque<Place> = VecDeque::new();
+    let mut newest = TraceTime(i64::MIN);
+    let mut events = trace.ordered();
+    loop {
+        let event = events.next();
+        if let Some(event) = &event {
+            correlator.push(event);
+            newest = newest.max(event.time());
+            // Only what is not used up comes out again.
+            if coming.as_slice().first() == Some(&Place::of(event)) {
+                held.extend(coming.next());
+            }
+        } else {
+            correlator.end();
+        }
+        let expired = |place: &Place| newest.0.saturating_sub(place.3.0) > window.max_hold;
+        while let Some(delivered) = correlator.pop() {
+            let outcome = Outcome::of(&delivered);
+            let is_due = held.front().is_some_and(expired) || held.len() > window.max_pending;
+            assert!(event.is_none() || is_due, "an event leaves only when it has to");
+            assert_eq!(held.pop_front(), Some(outcome.place), "events leave in the order in which they came");
+            outcomes.push(outcome);
+        }
+        assert!(held.len() <= window.max_pending && !held.front().is_some_and(expired), "held back too long");
+        if event.is_none() {
+            break;
+        }
+    }
+    assert!(held.is_empty() && outcomes.len() == content.events.len(), "all events come out");
+    let stats = correlator.stats().clone();
+    assert_eq!(stats.by_state.iter().sum::<u64>(), outcomes.len() as u64);
+    assert_eq!(stats.attributed_parts + stats.orphaned_parts, content.parts, "every part is accounted for");
+    assert_eq!(stats.by_owner.values().sum::<u64>(), stats.attributed_parts);
+    (outcomes, stats)
+}

@@ -1,0 +1,49 @@
+//! What must hold for any bytes, as plain functions: no panic, no endless loop, and the invariants of each layer.
+//!
+//! Every [`Target`] takes bytes that somebody else has chosen, does with them all that the library can do, and panics
+//! where something does not hold. `fuzz/` drives the targets with a coverage-guided fuzzer, `tests/replay.rs` with
+//! valid inputs, and with valid inputs that were damaged.
+//!
+//! Knows the public interfaces of the crates it tests, and none of their insides.
+#![forbid(unsafe_code)]
+
+mod container;
+mod correlation;
+mod decompression;
+mod metadata;
+mod operations;
+mod payloads;
+mod pipeline;
+mod recording;
+mod records;
+mod seeds;
+
+pub use container::container;
+pub use decompression::decompression;
+pub use metadata::metadata;
+pub use payloads::payloads;
+pub use pipeline::pipeline;
+pub use recording::recording;
+pub use records::records;
+
+/// One function to be fuzzed.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name that the fuzzer knows it by.
+    pub name: &'static str,
+    /// Panics if something does not hold for these bytes.
+    pub run: fn(&[u8]),
+    /// Valid inputs to start from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    Target { name: "container", run: container, seeds: seeds::recordings },
+    Target { name: "records", run: records, seeds: seeds::records },
+    Target { name: "decompression", run: decompression, seeds: seeds::chunks },
+    Target { name: "metadata", run: metadata, seeds: seeds::metadata },
+    Target { name: "payloads", run: payloads, seeds: seeds::payloads },
+    Target { name: "pipeline", run: pipeline, seeds: seeds::operations },
+    Target { name: "recording", run: recording, seeds: seeds::recordings },
+];

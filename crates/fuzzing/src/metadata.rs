@@ -1,0 +1,99 @@
+//! Descriptions of events made of arbitrary bytes.
+
+use std::sync::Arc;
+
+use stackhound_etl::{Guid, Pid, PointerSize, Tid};
+use stackhound_schema::{
+    EmbeddedEvent, EmbeddedIdentity, EventMetadata, Identity, Manifest, ManifestChunks, Plan, ProviderTraits,
+    Schema, SchemaStore, parse_map,
+};
+
+use crate::payloads::decode_everything;
+
+/// The class of the events in which merged recordings carry descriptions.
+pub(crate) const EVENT_METADATA: Guid =
+    Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
+pub(crate) const EVENT_INFO: u8 = 32;
+pub(crate) const MAP_INFO: u8 = 33;
+
+const PROVIDER: Guid = Guid([7; 16]);
+const CHUNK: Identity<'_> =
+    Identity::Manifest { provider: PROVIDER, id: 0xfffe, version: 0, opcode: 0xfe, task: 0xfffe };
+
+/// Reads bytes as every kind of description, and decodes the same bytes along what comes of it.
+pub fn metadata(bytes: &[u8]) {
+    if let Ok(event) = EventMetadata::parse(bytes) {
+        assert!(event.name().len() <= 3 * bytes.len());
+        if let Ok(schema) = event.schema(PROVIDER, "provider", 1) {
+            check_schema(schema, bytes);
+        }
+    }
+    if let Ok(traits) = ProviderTraits::parse(bytes) {
+        assert!(traits.name().len() <= 3 * bytes.len());
+    }
+    let embedded = EmbeddedEvent::parse(bytes);
+    if let Ok(event) = &embedded {
+        let fields = event.schema.fields.len();
+        assert!(event.map_names.iter().all(|(index, _)| *index < fields));
+        check_schema(event.schema.clone(), bytes);
+    }
+    let map = parse_map(bytes);
+    if let Ok((_, map)) = &map {
+        assert!(map.entries.len() <= bytes.len() / 8);
+    }
+    if let Ok(manifest) = Manifest::parse(bytes) {
+        manifest.events.into_iter().for_each(|event| check_schema(event.schema, bytes));
+    }
+    check_chunks(bytes);
+    check_store(bytes, embedded.map(|event| event.identity).ok());
+}
+
+fn check_schema(schema: Schema, payload: &[u8]) {
+    let plan = Plan::new(Arc::new(schema));
+    for pointer in [PointerSize::Four, PointerSize::Eight] {
+        decode_everything(&plan, payload, pointer);
+    }
+}
+
+/// Text in chunks comes out as it was.
+fn check_chunks(bytes: &[u8]) {
+    let mut chunks = ManifestChunks::default();
+    let _ = chunks.push(PROVIDER, Pid(1), Tid(1), bytes);
+    let pieces: Vec<&[u8]> = bytes.chunks(bytes.len() / 3 + 1).collect();
+    for (number, piece) in pieces.iter().enumerate() {
+        let head = [1, 1, 0, 0x5b, pieces.len() as u8, 0, number as u8, 0];
+        let whole = chunks.push(PROVIDER, Pid(1), Tid(2), &[&head, *piece].concat());
+        assert_eq!(whole.is_ok_and(|whole| whole.as_deref() == Some(bytes)), number + 1 == pieces.len());
+    }
+}
+
+/// A store learns from bytes what the parsers read in them.
+fn check_store(bytes: &[u8], embedded: Option<EmbeddedIdentity>) {
+    let mut store = SchemaStore::new();
+    let class = |opcode| Identity::Classic { class: EVENT_METADATA, opcode, version: 0 };
+    // A map may come before and after what refers to it.
+    for identity in [class(MAP_INFO), class(EVENT_INFO), class(MAP_INFO), CHUNK] {
+        let _ = store.learn(&identity, Pid(1), Tid(1), bytes);
+    }
+    let _ = store.learn_manifest(bytes);
+    let described = embedded.map(|identity| match identity {
+        EmbeddedIdentity::Manifest { provider, id, version } => {
+            Identity::Manifest { provider, id, version, opcode: 0, task: 0 }
+        }
+        EmbeddedIdentity::Classic { class, opcode, version } => Identity::Classic { class, opcode, version },
+    });
+    let self_described = [
+        Identity::TraceLogging { provider: PROVIDER, metadata: bytes, traits: Some(bytes), opcode: 0 },
+        Identity::Text { provider: PROVIDER },
+        CHUNK,
+    ];
+    for identity in described.into_iter().chain(self_described) {
+        if let Some(plan) = store.lookup(&identity).cloned() {
+            decode_everything(&plan, bytes, PointerSize::Eight);
+        }
+    }
+    if let Some(identity) = described {
+        let is_chunk = matches!(identity, Identity::Manifest { id: 0xfffe, .. });
+        assert!(is_chunk || store.refused() > 0 || store.lookup(&identity).is_some(), "{identity:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Arbitrary payloads along the schemas of kernel events, and along arbitrary schemas.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arbitrary::{Arbitrary, Unstructured};
+use stackhound_etl::{Guid, PointerSize};
+use stackhound_schema::{
+    Count, Decoded, Decoder, Error, EventMetadata, Field, InType, Item, Length, MAX_EMPTY_ELEMENTS,
+    MAX_NESTING, OutType, Plan, Schema, SchemaSource, kernel,
+};
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    narrow: bool,
+    version: u8,
+    kind: Kind,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Kind {
+    /// A hook, most of which no table knows.
+    Hook(u16),
+    /// The number of an event in the tables, all of which they know.
+    Known(u16),
+    TraceLogging(Vec<Descriptor>),
+    /// What no metadata can describe: counts and lengths that are any other field.
+    Any(Vec<AnyField>),
+}
+
+/// A field of TraceLogging: its two type bytes, and a count for those that have one.
+#[derive(Arbitrary, Debug)]
+struct Descriptor(u8, u8, u16);
+
+#[derive(Arbitrary, Debug)]
+struct AnyField {
+    in_type: u8,
+    members: u8,
+    out_type: u8,
+    count: AnyNumber,
+    length: AnyNumber,
+}
+
+#[derive(Arbitrary, Debug)]
+enum AnyNumber {
+    Natural,
+    Fixed(u16),
+    Field(u8),
+    Prefixed,
+    Rest,
+}
+
+/// Decodes bytes along a schema that other bytes have chosen, and shows every value.
+pub fn payloads(bytes: &[u8]) {
+    let mut input = Unstructured::new(bytes);
+    let Ok(case) = Case::arbitrary(&mut input) else { return };
+    let payload = input.take_rest();
+    let pointer = if case.narrow { PointerSize::Four } else { PointerSize::Eight };
+    match &case.kind {
+        Kind::Hook(hook) => decode_kernel(*hook, case.version, pointer, payload),
+        Kind::Known(number) => {
+            let known: Vec<_> = kernel::events().collect();
+            let event = known[usize::from(*number) % known.len()];
+            if let Some(hook) = event.hook {
+                assert_eq!(kernel::name(hook), Some(event.name));
+                decode_kernel(hook, case.version, pointer, payload);
+            }
+            let opcode = event.hook.map_or(case.version, |hook| hook as u8);
+            if let Some(schema) =
+                kernel::lookup_classic_for(event.class, opcode, case.version, pointer, payload)
+            {
+                decode_everything(&Plan::new(Arc::new(schema.clone())), payload, pointer);
+            }
+        }
+        Kind::TraceLogging(descriptors) => {
+            let metadata = metadata_of(descriptors);
+            let event = EventMetadata::parse(&metadata).expect("tags and a name");
+            if let Ok(schema) = event.schema(Guid::ZERO, "provider", case.version) {
+                decode_everything(&Plan::new(Arc::new(schema)), payload, pointer);
+            }
+        }
+        Kind::Any(fields) => {
+            let schema = Schema {
+                source: SchemaSource::BuiltIn,
+                provider: Guid::ZERO,
+                provider_name: "provider".into(),
+                event_name: "event".into(),
+                message: None,
+                fields: fields.iter().map(AnyField::field).collect(),
+            };
+            decode_everything(&Plan::new(Arc::new(schema)), payload, pointer);
+        }
+    }
+}
+
+fn decode_kernel(hook: u16, version: u8, pointer: PointerSize, payload: &[u8]) {
+    assert_eq!(kernel::lookup(hook, version, pointer).is_some(), kernel::name(hook).is_some());
+    if let Some(schema) = kernel::lookup_for(hook, version, pointer, payload) {
+        decode_everything(&Plan::new(Arc::new(schema.clone())), payload, pointer);
+    }
+}
+
+/// The metadata of an event with these fields.
+fn metadata_of(descriptors: &[Descriptor]) -> Vec<u8> {
+    const CHAIN: u8 = 0x80;
+    const CONSTANT_COUNT: u8 = 0x20;
+    let mut block = vec![0, 0, 0, b'e', 0];
+    for Descriptor(in_type, out_type, count) in descriptors.iter().take(1000) {
+        block.extend([b'f', 0, *in_type | CHAIN, *out_type & !CHAIN]);
+        // Custom types have a length in the same place.
+        if in_type & CONSTANT_COUNT != 0 {
+            let count = if in_type & 0x60 == 0x60 { 0 } else { *count };
+            block.extend(count.to_le_bytes());
+        }
+    }
+    let size = block.len() as u16;
+    block[..2].copy_from_slice(&size.to_le_bytes());
+    block
+}
+
+impl AnyField {
+    fn field(&self) -> Field {
+        let count = match self.count {
+            AnyNumber::Natural => Count::One,
+            AnyNumber::Fixed(count) => Count::Fixed(count),
+            AnyNumber::Field(field) => Count::Field((field % 16).into()),
+            AnyNumber::Prefixed => Count::Prefixed,
+            AnyNumber::Rest => Count::Rest,
+        };
+        let length = match self.length {
+            AnyNumber::Natural | AnyNumber::Prefixed => Length::Natural,
+            AnyNumber::Fixed(length) => Length::Fixed(length),
+            AnyNumber::Field(field) => Length::Field((field % 16).into()),
+            AnyNumber::Rest => Length::Rest,
+        };
+        let out_types = [
+            OutType::Default,
+            OutType::String,
+            OutType::Boolean,
+            OutType::Hex,
+            OutType::Port,
+            OutType::Ipv4,
+            OutType::Ipv6,
+            OutType::SocketAddress,
+            OutType::NtStatus,
+            OutType::DateTime,
+            OutType::Signed,
+            OutType::Utf8,
+        ];
+        let out_type = out_types[usize::from(self.out_type) % out_types.len()];
+        Field { out_type, count, length, ..Field::new("field", self.in_type()) }
+    }
+
+    fn in_type(&self) -> InType {
+        let in_types = [
+            InType::Null,
+            InType::Utf16,
+            InType::Ansi,
+            InType::I8,
+            InType::U8,
+            InType::I16,
+            InType::U16,
+            InType::I32,
+            InType::U32,
+            InType::I64,
+            InType::U64,
+            InType::F32,
+            InType::F64,
+            InType::Bool32,
+            InType::Bool8,
+            InType::Binary,
+            InType::CountedBinary,
+            InType::Guid,
+            InType::Pointer,
+            InType::FileTime,
+            InType::SystemTime,
+            InType::Sid,
+            InType::WbemSid,
+            InType::HexInt32,
+            InType::HexInt64,
+            InType::CountedUtf16,
+            InType::CountedAnsi,
+            InType::Utf16Char,
+            InType::AnsiChar,
+            InType::RawTime,
+            InType::Struct { members: self.members.into() },
+        ];
+        in_types[usize::from(self.in_type) % in_types.len()]
+    }
+}
+
+/// Visits and shows all that a payload gives, and compares it with what single look-ups give.
+pub(crate) fn decode_everything(plan: &Plan, payload: &[u8], pointer: PointerSize) {
+    let mut visit = Visit { steps: 0, text: String::new() };
+    visit.fields(plan.decode(payload, pointer));
+    // A byte is in at most one value a level; each value, and each structure around one, takes a step.
+    let limit = (payload.len() + MAX_EMPTY_ELEMENTS + plan.schema().fields.len()) * (MAX_NESTING + 2);
+    assert!(visit.steps <= limit, "{} steps for {} bytes", visit.steps, payload.len());
+
+    for decoded in plan.decode(payload, pointer) {
+        let Ok(Decoded { index, item: Item::Value(value), .. }) = decoded else { continue };
+        let single = plan.value(payload, pointer, index).map(|value| format!("{value:?}"));
+        assert_eq!(single, Ok(format!("{value:?}")), "a single field reads as among all others");
+    }
+    let schema = plan.schema();
+    assert!(schema.top_level().all(|index| schema.field_index(&schema.fields[index].name).is_some()));
+}
+
+struct Visit {
+    steps: usize,
+    /// The last value as it is shown.
+    text: String,
+}
+
+impl Visit {
+    fn fields(&mut self, mut decoder: Decoder<'_>) {
+        let mut offset = decoder.offset();
+        while let Some(decoded) = decoder.next() {
+            self.steps += 1;
+            assert!(decoder.offset() >= offset, "decoding moves on");
+            offset = decoder.offset();
+            match decoded {
+                Ok(decoded) => self.item(decoded.field, decoded.item),
+                Err(error) => {
+                    self.error(error);
+                    assert!(decoder.next().is_none(), "nothing follows an error");
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, field: &Field, item: Item<'_>) {
+        match item {
+            Item::Value(value) => {
+                self.text.clear();
+                write!(self.text, "{}", field.render(value)).expect("a String takes all");
+                let _ = (value.text(), value.as_u64(), value.as_i64());
+            }
+            Item::Array(array) => {
+                let mut count = 0;
+                for element in array {
+                    self.steps += 1;
+                    count += 1;
+                    self.item(field, element);
+                }
+                assert_eq!(count, array.len());
+            }
+            Item::Struct(members) => self.fields(members),
+        }
+    }
+
+    fn error(&mut self, error: Error) {
+        assert!(matches!(error, Error::Payload { .. }), "{error}");
+    }
+}

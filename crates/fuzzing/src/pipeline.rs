@@ -1,0 +1,45 @@
+//! From arbitrary operations over a recording to events with stacks.
+
+use arbitrary::{Arbitrary, Unstructured};
+use stackhound_etl::Recording;
+use stackhound_stacks::Window;
+use stackhound_trace::{OpenTrace, Source};
+
+use crate::correlation;
+use crate::operations::Plan;
+
+#[derive(Arbitrary, Debug)]
+struct Case {
+    max_hold: Hold,
+    max_pending: u8,
+    first: Plan,
+    second: Option<Plan>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Hold {
+    Short(u8),
+    Any(i64),
+    Forever,
+}
+
+/// Takes bytes for operations, writes one or two recordings, merges them and attributes stacks.
+pub fn pipeline(bytes: &[u8]) {
+    let Ok(case) = Case::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
+    let max_hold = match case.max_hold {
+        Hold::Short(ticks) => ticks.into(),
+        Hold::Any(ticks) => ticks,
+        Hold::Forever => i64::MAX,
+    };
+    let written: Vec<_> = [&case.first].into_iter().chain(&case.second).map(Plan::write).collect();
+    let records = written.iter().map(|written| written.records).sum::<Option<u64>>();
+    let sources = written.into_iter().zip(0..).map(|(written, number)| Source {
+        name: String::new(),
+        recording: Recording::open(written.file.into()).expect("what the writer writes").numbered(number),
+    });
+    let trace = OpenTrace::new(sources.collect(), 1).expect("at least one source");
+    let events = correlation::check(&trace, Window { max_hold, max_pending: case.max_pending.into() });
+    if let Some(records) = records {
+        assert_eq!(events, records, "all that was written is read: {case:?}");
+    }
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Fuzzes every target of crates/fuzzing.
+#
+# usage: fuzz.sh [SECONDS]
+#
+# Each target gets so many seconds; 30 if none are given. With cargo-fuzz, a fuzzer that is guided by coverage starts
+# from the seeds and from what earlier runs have found in fuzz/corpus, and leaves inputs that fail in fuzz/artifacts.
+# Any compiler will do: the code under test is safe Rust, so no sanitizer is needed. Without cargo-fuzz, the stable
+# replay of the same targets runs for as long, with new random changes to the seeds in every round.
+# Exit code: 0 nothing found, 1 a target failed.
+set -eu
+cd "$(dirname "$0")/.."
+seconds=${1:-30}
+targets="container records decompression metadata payloads pipeline recording"
+
+if cargo fuzz --version >/dev/null 2>&1; then
+    cargo run --quiet --package stackhound-fuzzing --example write_seeds -- fuzz/corpus
+    for target in $targets; do
+        log=fuzz/artifacts/$target/log
+        mkdir -p "$(dirname "$log")"
+        echo "fuzz.sh: $target, $seconds s, log in $log"
+        if ! cargo fuzz run --sanitizer none "$target" -- -max_total_time="$seconds" -max_len=65536 -timeout=10 \
+            -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1; then
+            tail -n 40 "$log" >&2
+            exit 1
+        fi
+        grep -E '^stat::(number_of_executed_units|peak_rss_mb)' "$log"
+    done
+else
+    echo "fuzz.sh: cargo-fuzz is missing (cargo install cargo-fuzz); replaying changed seeds instead" >&2
+    count=$(echo "$targets" | wc -w)
+    end=$(($(date +%s) + seconds * count))
+    while
+        PROPTEST_CASES=5000 cargo test --quiet --package stackhound-fuzzing --test replay
+        [ "$(date +%s)" -lt "$end" ]
+    do :; done
+fi
