@@ -69,6 +69,9 @@ const IDLE_LISTS_MAX: usize = 1 << 12;
 /// Distinct groups of orphans that are told apart.
 const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 
+/// Distinct keys of orphans whose definitions are waited for; more count as having none.
+const ORPHAN_KEYS_MAX: usize = 1 << 16;
+
 /// The provider and event that carry nothing but the user half of an earlier event's stack.
 const KERNEL_EVENT_TRACING: Guid =
     Guid::new(0xb675ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
@@ -106,6 +109,8 @@ pub struct Correlator {
     disorder_until: u64,
     losses: Losses,
     orphan_groups: HashSet<(u16, RawTime, u32), RandomState>,
+    /// How many parts without an event wait for the definition of a key.
+    orphans_awaiting: HashMap<Key, u64, RandomState>,
     handed_out: Option<Slot>,
     ended: bool,
     stats: StackStats,
@@ -181,6 +186,7 @@ impl Correlator {
             disorder_until: 0,
             losses: Losses::default(),
             orphan_groups: HashSet::default(),
+            orphans_awaiting: HashMap::default(),
             handed_out: None,
             ended: false,
             stats: StackStats::default(),
@@ -229,6 +235,7 @@ impl Correlator {
     /// Says that no more events come: everything that is held back may go out.
     pub fn end(&mut self) {
         self.ended = true;
+        self.stats.unresolved_keys += self.orphans_awaiting.drain().map(|(_, parts)| parts).sum::<u64>();
     }
 
     /// The next event that is done, if there is one.
@@ -366,6 +373,7 @@ impl Correlator {
         let key = Key::defined(event.source(), number, frames, event.block().session().pointer_size);
         let Some(stack) = self.table.extend(None, frames.iter()) else { return };
         self.just_defined.push((key, stack));
+        self.orphans_awaiting.remove(&key);
         for number in self.waiting_for_key.remove(&key).unwrap_or_default() {
             if let Some(partial) = self.partial_of(number) {
                 partial.define(key, stack);
@@ -379,7 +387,7 @@ impl Correlator {
         let found = self.find_owner(record, owner, half);
         let Some((number, first_of_group)) = found else {
             self.stats.orphaned_parts += 1;
-            self.unresolved_orphan(fragment);
+            self.await_orphan_key(fragment);
             if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
                 && self.orphan_groups.insert((source, owner.time, owner.tid))
             {
@@ -412,9 +420,14 @@ impl Correlator {
         }
     }
 
-    /// An orphan's key never gets frames.
-    fn unresolved_orphan(&mut self, fragment: Fragment) {
-        self.stats.unresolved_keys += u64::from(matches!(fragment, Fragment::Awaiting(_)));
+    /// An orphan's key has no use for frames, but whether it has a definition counts.
+    fn await_orphan_key(&mut self, fragment: Fragment) {
+        let Fragment::Awaiting(key) = fragment else { return };
+        if self.orphans_awaiting.len() < ORPHAN_KEYS_MAX || self.orphans_awaiting.contains_key(&key) {
+            *self.orphans_awaiting.entry(key).or_default() += 1;
+        } else {
+            self.stats.unresolved_keys += 1;
+        }
     }
 
     /// Adds a part to an event that is held back.

@@ -390,6 +390,21 @@ fn a_key_without_definition_is_told() {
 }
 
 #[test]
+fn keys_of_parts_without_an_event_count_alike_in_one_pass() {
+    for (definition, unresolved) in [("0 @20 define #1 k1", 0), ("0 @20 define #2 k1", 2), ("", 2)] {
+        let lines = format!(
+            "0 @11 kernel @10 pid=5 tid=7 #1
+             0 @12 kernel @10 pid=5 tid=8 #1
+             {definition}"
+        );
+        for passes in [1, 2] {
+            let (_, stats) = correlate(&lines, passes, WIDE);
+            assert_eq!((stats.orphaned_parts, stats.unresolved_keys), (2, unresolved), "{passes}");
+        }
+    }
+}
+
+#[test]
 fn stacks_inside_events_need_no_search() {
     let stats = check(
         "0 @10 provider pid=5 tid=7 u1 u2
