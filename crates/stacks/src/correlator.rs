@@ -213,8 +213,10 @@ impl Correlator {
         } else if time < self.newest {
             self.disorder_until = self.first + self.queue.len() as u64 + 1;
         }
-        if event.index() == 0 && event.block().origin().after_loss {
-            self.losses.note(event, self.window.max_hold);
+        if event.index() == 0
+            && let Some(base) = self.bases.get(usize::from(event.source()))
+        {
+            self.losses.enter_block(event, base, self.window.max_hold);
         }
         if let Some(hook) = event.hook().filter(|&hook| is_stack_hook(hook)) {
             return self.take_stack_record(event, hook);
@@ -287,6 +289,10 @@ impl Correlator {
         let state = match (partial.has_kernel(), partial.has_user()) {
             _ if unresolved > 0 => StackState::UnresolvedKey,
             _ if partial.ambiguous => StackState::Ambiguous,
+            // The thread's own user part may be missing, and this be that of a later system call.
+            _ if partial.user_of.is_some_and(|named| self.losses.between(held.time.0, named.0)) => {
+                StackState::Ambiguous
+            }
             (true, true) => StackState::Complete,
             (true, false) if no_user_mode => StackState::Complete,
             (true, false) => StackState::KernelOnly,
@@ -395,7 +401,7 @@ impl Correlator {
             }
             // The thread is leaving the kernel all the same: events that wait for its user part get it.
             if half == Half::User {
-                self.complete_waiting(source, Tid(owner.tid), fragment);
+                self.complete_waiting(source, owner, fragment);
             }
             return;
         };
@@ -411,7 +417,7 @@ impl Correlator {
                 }
             }
             Half::User => {
-                self.complete_waiting(source, Tid(owner.tid), fragment);
+                self.complete_waiting(source, owner, fragment);
                 if !self.partial_of(number).is_some_and(|partial| partial.has_user()) {
                     self.give(number, fragment, half, ids);
                 }
@@ -450,16 +456,21 @@ impl Correlator {
         self.waiting_for_user.entry((source, tid)).or_default().push_back(number);
     }
 
-    /// A thread leaves the kernel with this user part: it belongs to all its events that have none yet.
-    fn complete_waiting(&mut self, source: u16, tid: Tid, fragment: Fragment) {
+    /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that have none yet.
+    fn complete_waiting(&mut self, source: u16, named: PartOwner, fragment: Fragment) {
+        let tid = Tid(named.tid);
+        let Some(base) = self.bases.get(usize::from(source)) else { return };
+        let user_of = Some(base.trace_time(named.time));
         let Some(waiting) = self.waiting_for_user.get_mut(&(source, tid)) else { return };
         let mut completed = std::mem::take(&mut self.completed);
         std::mem::swap(waiting, &mut completed);
         for number in completed.drain(..) {
-            if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
-                let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
-                self.give(number, fragment, Half::User, ids);
-            }
+            let Some(partial) = self.partial_of(number).filter(|partial| !partial.has_user()) else {
+                continue;
+            };
+            partial.user_of = user_of;
+            let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
+            self.give(number, fragment, Half::User, ids);
         }
         self.completed = completed;
     }
@@ -603,8 +614,9 @@ impl Correlator {
                     self.give(number, fragment, Half::User, ids);
                 }
             }
-            if let Some(tid) = event.header_tid() {
-                self.complete_waiting(event.source(), tid, fragment);
+            if event.header_tid().is_some() {
+                let named = PartOwner { time: event.raw_time(), pid: ids.pid, tid: ids.tid };
+                self.complete_waiting(event.source(), named, fragment);
             }
         }
     }
