@@ -88,12 +88,15 @@ fn check_store(bytes: &[u8], embedded: Option<EmbeddedIdentity>) {
         CHUNK,
     ];
     for identity in described.into_iter().chain(self_described) {
-        if let Some(plan) = store.lookup(&identity).cloned() {
+        if let Some(plan) = store.lookup(&identity, bytes, PointerSize::Eight).cloned() {
             decode_everything(&plan, bytes, PointerSize::Eight);
         }
     }
     if let Some(identity) = described {
         let is_chunk = matches!(identity, Identity::Manifest { id: 0xfffe, .. });
-        assert!(is_chunk || store.refused() > 0 || store.lookup(&identity).is_some(), "{identity:?}");
+        assert!(
+            is_chunk || store.refused() > 0 || store.lookup(&identity, bytes, PointerSize::Eight).is_some(),
+            "{identity:?}"
+        );
     }
 }

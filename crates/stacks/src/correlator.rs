@@ -69,6 +69,9 @@ const IDLE_LISTS_MAX: usize = 1 << 12;
 /// Distinct groups of orphans that are told apart.
 const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 
+/// Distinct keys of orphans whose definitions are waited for; more count as having none.
+const ORPHAN_KEYS_MAX: usize = 1 << 16;
+
 /// The provider and event that carry nothing but the user half of an earlier event's stack.
 const KERNEL_EVENT_TRACING: Guid =
     Guid::new(0xb675ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
@@ -106,6 +109,8 @@ pub struct Correlator {
     disorder_until: u64,
     losses: Losses,
     orphan_groups: HashSet<(u16, RawTime, u32), RandomState>,
+    /// How many parts without an event wait for the definition of a key.
+    orphans_awaiting: HashMap<Key, u64, RandomState>,
     handed_out: Option<Slot>,
     ended: bool,
     stats: StackStats,
@@ -181,6 +186,7 @@ impl Correlator {
             disorder_until: 0,
             losses: Losses::default(),
             orphan_groups: HashSet::default(),
+            orphans_awaiting: HashMap::default(),
             handed_out: None,
             ended: false,
             stats: StackStats::default(),
@@ -207,8 +213,10 @@ impl Correlator {
         } else if time < self.newest {
             self.disorder_until = self.first + self.queue.len() as u64 + 1;
         }
-        if event.index() == 0 && event.block().origin().after_loss {
-            self.losses.note(event, self.window.max_hold);
+        if event.index() == 0
+            && let Some(base) = self.bases.get(usize::from(event.source()))
+        {
+            self.losses.enter_block(event, base, self.window.max_hold);
         }
         if let Some(hook) = event.hook().filter(|&hook| is_stack_hook(hook)) {
             return self.take_stack_record(event, hook);
@@ -229,6 +237,7 @@ impl Correlator {
     /// Says that no more events come: everything that is held back may go out.
     pub fn end(&mut self) {
         self.ended = true;
+        self.stats.unresolved_keys += self.orphans_awaiting.drain().map(|(_, parts)| parts).sum::<u64>();
     }
 
     /// The next event that is done, if there is one.
@@ -280,6 +289,10 @@ impl Correlator {
         let state = match (partial.has_kernel(), partial.has_user()) {
             _ if unresolved > 0 => StackState::UnresolvedKey,
             _ if partial.ambiguous => StackState::Ambiguous,
+            // The thread's own user part may be missing, and this be that of a later system call.
+            _ if partial.user_of.is_some_and(|named| self.losses.between(held.time.0, named.0)) => {
+                StackState::Ambiguous
+            }
             (true, true) => StackState::Complete,
             (true, false) if no_user_mode => StackState::Complete,
             (true, false) => StackState::KernelOnly,
@@ -366,6 +379,7 @@ impl Correlator {
         let key = Key::defined(event.source(), number, frames, event.block().session().pointer_size);
         let Some(stack) = self.table.extend(None, frames.iter()) else { return };
         self.just_defined.push((key, stack));
+        self.orphans_awaiting.remove(&key);
         for number in self.waiting_for_key.remove(&key).unwrap_or_default() {
             if let Some(partial) = self.partial_of(number) {
                 partial.define(key, stack);
@@ -379,7 +393,7 @@ impl Correlator {
         let found = self.find_owner(record, owner, half);
         let Some((number, first_of_group)) = found else {
             self.stats.orphaned_parts += 1;
-            self.unresolved_orphan(fragment);
+            self.await_orphan_key(fragment);
             if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
                 && self.orphan_groups.insert((source, owner.time, owner.tid))
             {
@@ -387,7 +401,7 @@ impl Correlator {
             }
             // The thread is leaving the kernel all the same: events that wait for its user part get it.
             if half == Half::User {
-                self.complete_waiting(source, Tid(owner.tid), fragment);
+                self.complete_waiting(source, owner, fragment);
             }
             return;
         };
@@ -403,7 +417,7 @@ impl Correlator {
                 }
             }
             Half::User => {
-                self.complete_waiting(source, Tid(owner.tid), fragment);
+                self.complete_waiting(source, owner, fragment);
                 if !self.partial_of(number).is_some_and(|partial| partial.has_user()) {
                     self.give(number, fragment, half, ids);
                 }
@@ -412,9 +426,14 @@ impl Correlator {
         }
     }
 
-    /// An orphan's key never gets frames.
-    fn unresolved_orphan(&mut self, fragment: Fragment) {
-        self.stats.unresolved_keys += u64::from(matches!(fragment, Fragment::Awaiting(_)));
+    /// An orphan's key has no use for frames, but whether it has a definition counts.
+    fn await_orphan_key(&mut self, fragment: Fragment) {
+        let Fragment::Awaiting(key) = fragment else { return };
+        if self.orphans_awaiting.len() < ORPHAN_KEYS_MAX || self.orphans_awaiting.contains_key(&key) {
+            *self.orphans_awaiting.entry(key).or_default() += 1;
+        } else {
+            self.stats.unresolved_keys += 1;
+        }
     }
 
     /// Adds a part to an event that is held back.
@@ -437,16 +456,21 @@ impl Correlator {
         self.waiting_for_user.entry((source, tid)).or_default().push_back(number);
     }
 
-    /// A thread leaves the kernel with this user part: it belongs to all its events that have none yet.
-    fn complete_waiting(&mut self, source: u16, tid: Tid, fragment: Fragment) {
+    /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that have none yet.
+    fn complete_waiting(&mut self, source: u16, named: PartOwner, fragment: Fragment) {
+        let tid = Tid(named.tid);
+        let Some(base) = self.bases.get(usize::from(source)) else { return };
+        let user_of = Some(base.trace_time(named.time));
         let Some(waiting) = self.waiting_for_user.get_mut(&(source, tid)) else { return };
         let mut completed = std::mem::take(&mut self.completed);
         std::mem::swap(waiting, &mut completed);
         for number in completed.drain(..) {
-            if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
-                let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
-                self.give(number, fragment, Half::User, ids);
-            }
+            let Some(partial) = self.partial_of(number).filter(|partial| !partial.has_user()) else {
+                continue;
+            };
+            partial.user_of = user_of;
+            let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
+            self.give(number, fragment, Half::User, ids);
         }
         self.completed = completed;
     }
@@ -590,8 +614,9 @@ impl Correlator {
                     self.give(number, fragment, Half::User, ids);
                 }
             }
-            if let Some(tid) = event.header_tid() {
-                self.complete_waiting(event.source(), tid, fragment);
+            if event.header_tid().is_some() {
+                let named = PartOwner { time: event.raw_time(), pid: ids.pid, tid: ids.tid };
+                self.complete_waiting(event.source(), named, fragment);
             }
         }
     }

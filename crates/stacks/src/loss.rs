@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use stackhound_trace::Event;
+use hashbrown::HashMap;
+use stackhound_trace::{Event, TimeBase};
 
 /// Spans of trace time in which a stack could have been lost.
 ///
@@ -11,18 +12,55 @@ use stackhound_trace::Event;
 pub(crate) struct Losses {
     /// Disjoint and in order; sources are not told apart.
     spans: VecDeque<(i64, i64)>,
+    /// Between which times a stream has a hole. Disjoint and in order; streams are not told apart.
+    holes: VecDeque<(i64, i64)>,
+    /// The time of the last event of each stream's latest block; a stream is a processor of a source.
+    ends: HashMap<(u16, Option<u16>), i64, foldhash::fast::RandomState>,
 }
 
 /// See [`Losses::note`].
 const REACH: i64 = 200;
 
 impl Losses {
+    /// Takes note of the block whose first event this is, and of a buffer that is missing just before it.
+    pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, max_hold: i64) {
+        let Some(last) = event.block().entries().last() else { return };
+        let stream = (event.source(), event.processor());
+        let before = self.ends.insert(stream, base.trace_time(last.time).0);
+        if event.block().origin().after_loss {
+            self.note(event, max_hold);
+            // Where a stream begins, the missing buffer is mostly another one's.
+            if let Some(before) = before {
+                self.note_hole(before, event.time().0);
+            }
+        }
+    }
+
+    fn note_hole(&mut self, mut from: i64, until: i64) {
+        while let Some(before) = self.holes.pop_back() {
+            if before.1 < from {
+                self.holes.push_back(before);
+                break;
+            }
+            from = from.min(before.0);
+        }
+        self.holes.push_back((from, until));
+    }
+
+    /// Whether a record between these two times could be missing. Holes that end before `from` are forgotten.
+    pub fn between(&mut self, from: i64, until: i64) -> bool {
+        while self.holes.front().is_some_and(|&(_, end)| end <= from) {
+            self.holes.pop_front();
+        }
+        from < until && self.holes.front().is_some_and(|&(start, _)| start < until)
+    }
+
     /// Notes that a buffer is missing just before the block whose first event this is.
     ///
     /// A missing buffer was taken into use at about the time of this block's first event and held about as long a time
     /// as this block does. Its stack parts belong to events before them: 99 of 100 parts come within 10 ms, which is
     /// the [`REACH`]th part of the usual window.
-    pub fn note(&mut self, event: &Event<'_>, max_hold: i64) {
+    fn note(&mut self, event: &Event<'_>, max_hold: i64) {
         let entries = event.block().entries();
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
         let span = last.time.0.saturating_sub(first.time.0).max(0);

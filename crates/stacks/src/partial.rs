@@ -1,5 +1,7 @@
 //! The parts of one event's stack that have arrived.
 
+use stackhound_trace::TraceTime;
+
 use crate::keys::Key;
 use crate::table::{StackId, StackTable};
 
@@ -41,6 +43,8 @@ pub(crate) struct Partial {
     /// Whether parts came as records of their own.
     pub from_records: bool,
     pub ambiguous: bool,
+    /// The time of the event that the user part names, if it came for the thread and not for this event.
+    pub user_of: Option<TraceTime>,
 }
 
 impl Partial {

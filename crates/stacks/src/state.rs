@@ -16,7 +16,8 @@ pub enum StackState {
     UserOnly,
     /// A part is a key whose definition is not in the recording, or came too late.
     UnresolvedKey,
-    /// More than one event could have owned a part; this one was the most likely.
+    /// More than one event could have owned a part; this one was the most likely. Or the user part is that of a later
+    /// event of the thread, and the event's own could have been in a buffer that is missing.
     Ambiguous,
     /// None, and buffers were lost where it could have been.
     Lost,

@@ -11,6 +11,7 @@
 //! CPU @TIME stack @EVENT pid=P tid=T FRAME…  a part with its frames
 //! CPU @TIME kernel|user @EVENT pid=P tid=T KEY        a part by key
 //! CPU @TIME define KEY FRAME…                what a key stands for
+//! CPU @TIME flush                            the processor's buffer is written
 //! CPU @TIME lose                             the processor's buffer is lost
 //! ```
 //!
@@ -89,6 +90,10 @@ fn recording(lines: &str) -> Recording {
         let hook = || u16::from_str_radix(words.0[0], 16).unwrap();
         let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
         let header = match kind {
+            "flush" => {
+                writer.flush(processor).unwrap();
+                continue;
+            }
             "lose" => {
                 writer.lose_buffer(processor).unwrap();
                 continue;
@@ -390,6 +395,21 @@ fn a_key_without_definition_is_told() {
 }
 
 #[test]
+fn keys_of_parts_without_an_event_count_alike_in_one_pass() {
+    for (definition, unresolved) in [("0 @20 define #1 k1", 0), ("0 @20 define #2 k1", 2), ("", 2)] {
+        let lines = format!(
+            "0 @11 kernel @10 pid=5 tid=7 #1
+             0 @12 kernel @10 pid=5 tid=8 #1
+             {definition}"
+        );
+        for passes in [1, 2] {
+            let (_, stats) = correlate(&lines, passes, WIDE);
+            assert_eq!((stats.orphaned_parts, stats.unresolved_keys), (2, unresolved), "{passes}");
+        }
+    }
+}
+
+#[test]
 fn stacks_inside_events_need_no_search() {
     let stats = check(
         "0 @10 provider pid=5 tid=7 u1 u2
@@ -451,4 +471,37 @@ fn nothing_is_claimed_where_buffers_were_lost() {
          0 @41 event 0301 pid=5 tid=7";
     let (out, _) = correlate(lines, 2, WIDE);
     assert_eq!(out, ["@10 tid=7 complete k1 u1", "@20 tid=7 lost", "@40 tid=3 none", "@41 tid=7 none"]);
+}
+
+#[test]
+fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
+    // The thread leaves the kernel, and its user part is lost; the one that comes is that of the next system call.
+    let lines = "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         1 @20 sample tid=3 u9
+         1 @21 flush
+         1 @30 stack @10 pid=5 tid=7 u1
+         1 @31 lose
+         1 @40 sample tid=3 u9
+         0 @50 event 010c pid=5 tid=7
+         0 @51 stack @50 pid=5 tid=7 k2
+         0 @60 stack @50 pid=5 tid=7 u2";
+    let expected =
+        ["@10 tid=7 ambiguous k1 u2", "@20 tid=3 none", "@40 tid=3 none", "@50 tid=7 complete k2 u2"];
+    for passes in [1, 2] {
+        assert_eq!(correlate(lines, passes, WIDE).0, expected);
+    }
+    // The part names the event before the loss: the thread was in the kernel all the time.
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         1 @20 sample tid=3 u9
+         1 @21 flush
+         1 @30 lose
+         1 @40 sample tid=3 u9
+         0 @50 event 010c pid=5 tid=7
+         0 @51 stack @50 pid=5 tid=7 k2
+         0 @60 stack @10 pid=5 tid=7 u1",
+        &["@10 tid=7 complete k1 u1", "@20 tid=3 none", "@40 tid=3 none", "@50 tid=7 complete k2 u1"],
+    );
 }
