@@ -84,7 +84,7 @@ fn plan(store: &mut SchemaStore, record: &Record<'_>) -> Option<Arc<Plan>> {
     };
     match built_in {
         Some(schema) => Some(Arc::new(Plan::new(Arc::new(schema.clone())))),
-        None => store.lookup(&identity(record)?).cloned(),
+        None => store.lookup(&identity(record)?, record.payload(), record.pointer_size()).cloned(),
     }
 }
 
