@@ -1,0 +1,161 @@
+//! One recording: finds the event of each line and compares.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use stackhound::system::System;
+use stackhound::trace::Trace;
+use stackhound::{Passes, Pipeline, Seen};
+
+use crate::baseline::{Baseline, Line};
+use crate::explanations::{Explanations, Figures};
+use crate::fields::{self, Fields};
+use crate::notation;
+
+/// How a recording compares.
+pub struct Comparison {
+    pub figures: Figures,
+    /// Lines whose event has no schema, by event.
+    pub unknown: BTreeMap<String, u64>,
+    /// What is not explained.
+    pub complaints: Vec<String>,
+}
+
+/// Of which line an event can be the event: microseconds since the first event, processor, payload length.
+type Place = (i64, u16, usize);
+
+impl Comparison {
+    /// Reads a recording and compares it with Microsoft's text for it.
+    pub fn of(name: &str, baseline: &Baseline, path: &Path, explanations: &mut Explanations) -> Comparison {
+        let trace = Trace::file(path).open().expect("a recording that can be opened");
+        let ticks_per_second = i128::from(trace.clock().ticks_per_second());
+        let mut open = OpenLines::of(baseline, explanations);
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        let mut comparison = Comparison {
+            figures: Figures { lines: baseline.lines.len() as u64, ..Figures::default() },
+            unknown: BTreeMap::new(),
+            complaints: Vec::new(),
+        };
+        let mut start = None;
+        // Its first pass knows what the other one's events are about.
+        let knowing = Pipeline::new(&trace, Passes::Two);
+        let system = knowing.knowledge().system();
+        Pipeline::new(&trace, Passes::Two).run(|seen| {
+            let event = format!("{}/{}", seen.provider(), seen.name());
+            let ticks = i128::from(seen.raw_time().0 - *start.get_or_insert(seen.raw_time().0));
+            // Rounded to the nearest, as Microsoft's text has it.
+            let time = (ticks * 2_000_000 / ticks_per_second + 1) / 2;
+            let place = (time as i64, seen.processor().unwrap_or(0), seen.payload().len());
+            if let Some(line) = open.take(place, &event) {
+                comparison.compare(line, seen, system, explanations);
+            }
+            *counts.entry(event).or_default() += 1;
+            ControlFlow::Continue(())
+        });
+        let not_found =
+            open.rest().map(|line| format!("{name}: no event for {} at {} µs", line.event, line.time));
+        comparison.complaints.extend(not_found);
+        comparison.compare_counts(name, baseline, counts, explanations);
+        if !explanations.states(name, &comparison.figures) {
+            comparison
+                .complaints
+                .push(format!("{name}: the page has other figures than {}", comparison.figures));
+        }
+        comparison
+    }
+
+    fn compare(&mut self, line: &Line, seen: &Seen<'_>, system: &System, explanations: &mut Explanations) {
+        self.figures.found += 1;
+        for (name, theirs) in line.header() {
+            if let Some(ours) = fields::of_header(seen, name) {
+                self.judge(&line.event, (name, theirs), Some(vec![ours]), explanations);
+            }
+        }
+        let Some(fields) = Fields::of(seen, system) else {
+            *self.unknown.entry(line.event.clone()).or_default() += 1;
+            return;
+        };
+        self.figures.decoded += 1;
+        for (name, theirs) in line.payload() {
+            let ours = match explanations.derivation(&line.event, name) {
+                Some(derivation) => fields.derive(&derivation),
+                None => fields.get(name).map(|(field, item)| notation::of(field, item)),
+            };
+            if !theirs.is_empty() || ours.is_some() {
+                self.judge(&line.event, (name, theirs), ours, explanations);
+            }
+        }
+    }
+
+    /// `ours` are the notations of our value, the last one our own.
+    fn judge(
+        &mut self,
+        event: &str,
+        (name, theirs): (&str, &str),
+        ours: Option<Vec<String>>,
+        explanations: &mut Explanations,
+    ) {
+        self.figures.values += 1;
+        if notation::shows(theirs, ours.as_deref().unwrap_or_default()) {
+            self.figures.equal += 1;
+            return;
+        }
+        self.figures.different += 1;
+        let ours = ours.as_ref().and_then(|ours| ours.last()).map_or("(none)", |ours| ours);
+        if !explanations.explains(event, name, theirs, ours) {
+            self.complaints.push(format!("not explained: {event} | {name} | {theirs} | {ours}"));
+        }
+    }
+
+    /// `ours` are the numbers of events by our names.
+    fn compare_counts(
+        &mut self,
+        recording: &str,
+        baseline: &Baseline,
+        mut ours: BTreeMap<String, u64>,
+        explanations: &mut Explanations,
+    ) {
+        let theirs = baseline.counts.iter().map(|(event, &count)| (explanations.our_event(event), count));
+        let theirs: Vec<_> = theirs.collect();
+        let mut check = |event: &str, theirs, ours| {
+            if theirs != ours && !explanations.explains_count(recording, event, theirs, ours) {
+                self.complaints.push(format!("not explained: {recording} | {event} | {theirs} | {ours}"));
+            }
+        };
+        for (event, theirs) in theirs {
+            let ours = ours.remove(&event).unwrap_or(0);
+            check(&event, theirs, ours);
+        }
+        for (event, &ours) in &ours {
+            check(event, 0, ours);
+        }
+    }
+}
+
+/// The lines for which no event has been found yet.
+struct OpenLines<'b> {
+    by_place: BTreeMap<Place, Vec<(String, &'b Line)>>,
+}
+
+impl<'b> OpenLines<'b> {
+    fn of(baseline: &'b Baseline, explanations: &mut Explanations) -> OpenLines<'b> {
+        let mut by_place: BTreeMap<Place, Vec<(String, &Line)>> = BTreeMap::new();
+        for line in &baseline.lines {
+            let place = (line.time, line.processor, line.length);
+            by_place.entry(place).or_default().push((explanations.our_event(&line.event), line));
+        }
+        OpenLines { by_place }
+    }
+
+    /// The first line at this place that is about this event.
+    fn take(&mut self, place: Place, event: &str) -> Option<&'b Line> {
+        let lines = self.by_place.get_mut(&place)?;
+        let index = lines.iter().position(|(name, _)| name == event)?;
+        Some(lines.remove(index).1)
+    }
+
+    fn rest(&self) -> impl Iterator<Item = &'b Line> {
+        self.by_place.values().flatten().map(|(_, line)| *line)
+    }
+}
