@@ -252,7 +252,7 @@ impl System {
     }
 
     /// The thread that an event of a time means by an id: the one that has it, or had it last. A thread runs on for
-    /// milliseconds after its end was recorded: it is the last one of a process that unloads the modules.
+    /// a while after its end was recorded: it is the last one of a process that unloads the modules.
     #[inline]
     pub fn thread_of_event(&self, tid: Tid, time: TraceTime) -> Option<ThreadRef<'_>> {
         self.threads.newest_until(tid, time).map(|id| self.thread(id))

@@ -242,6 +242,19 @@ fn processes_and_threads_have_the_lives_that_were_recorded() {
     assert_eq!(system.processes().filter(ended).count(), 118);
     let starts = system.threads().filter(|thread| thread.span().start == Evidence::Observed).count();
     assert_eq!(starts, 18_850);
+    let mut named = 0;
+    each(&trace, &[0x0548], |event| {
+        let record = event.record();
+        let given = view::ThreadSetName::parse(record.payload(), record.version(), record.pointer_size());
+        let given = given.expect("a name");
+        let thread = system.thread_at(given.thread_id, event.time()).expect("a named thread");
+        assert_eq!(
+            (thread.pid(), thread.name_at(event.time())),
+            (given.process_id, given.thread_name.to_string_lossy().as_str())
+        );
+        named += 1;
+    });
+    assert_eq!(named, 2263);
     // Nothing was recorded about images.
     let gap = system.map_complete(Pid::SYSTEM, TraceTime(0));
     assert_eq!(gap, Completeness::Incomplete(Gap::NoRundown));
