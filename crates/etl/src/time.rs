@@ -95,11 +95,13 @@ impl Clock {
         FileTime(saturate(i128::from(self.start.0) + span))
     }
 
-    /// The smallest raw timestamp whose UTC time is not before `time`.
+    /// The smallest raw timestamp whose UTC time is not before `time`; saturates like
+    /// [`to_file_time`](Clock::to_file_time).
     pub fn to_raw(&self, time: FileTime) -> RawTime {
         let span = i128::from(time.0) - i128::from(self.start.0);
         let (ticks, period) = (i128::from(self.ticks.get()), i128::from(self.period.get()));
-        let raw = (span * ticks + (period - 1)).div_euclid(period);
+        // Spans and frequencies come from files. What does not fit into 128 bits is far beyond the end in any case.
+        let raw = span.saturating_mul(ticks).saturating_add(period - 1).div_euclid(period);
         RawTime(saturate(raw + i128::from(self.reference.0)))
     }
 
@@ -168,6 +170,23 @@ mod tests {
     fn unix_time_has_no_negative_fraction() {
         assert_eq!(FileTime(UNIX_EPOCH).to_unix(), (0, 0));
         assert_eq!(FileTime(UNIX_EPOCH - 1).to_unix(), (-1, 999_999_900));
+    }
+
+    #[test]
+    fn the_widest_spans_and_frequencies_saturate() {
+        let fastest = Clock::performance_counter(NonZeroU64::MAX, RawTime(0), FileTime(i64::MIN));
+        for (time, expected) in [
+            (i64::MIN, 0),
+            (i64::MIN + 1, (u64::MAX / 10_000_000 + 1) as i64),
+            (0, i64::MAX),
+            (i64::MAX, i64::MAX),
+        ] {
+            assert_eq!(fastest.to_raw(FileTime(time)).0, expected, "{time}");
+        }
+        let ends = Clock::performance_counter(NonZeroU64::MAX, RawTime(i64::MAX), FileTime(i64::MAX));
+        assert_eq!(ends.to_raw(FileTime(i64::MIN)).0, i64::MIN);
+        assert_eq!(ends.to_file_time(RawTime(i64::MIN)).0, i64::MAX - 10_000_000);
+        assert_eq!((ends.span_to_raw(i64::MIN), ends.span_from_raw(i64::MIN)), (i64::MIN, -5_000_001));
     }
 
     proptest! {

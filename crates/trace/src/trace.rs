@@ -119,7 +119,7 @@ impl OpenTrace {
             stats.bytes += source.recording.size();
             stats.events_lost += u64::from(session.events_lost);
             stats.buffers_lost += u64::from(session.buffers_lost);
-            stats.buffers_missing += index.missing_buffers();
+            stats.buffers_missing = stats.buffers_missing.saturating_add(index.missing_buffers());
         }
         for (number, index) in self.indexes().iter().enumerate() {
             stats.damage.extend(index.damage.iter().map(|&damage| (number as u16, damage)));

@@ -268,3 +268,18 @@ fn an_unfinished_recording_has_all_its_events() {
         assert!(stats.damage.is_empty(), "{:?}", stats.damage);
     }
 }
+
+#[test]
+fn counters_of_impossible_size_saturate() {
+    let mut making = Making::new(0, session(1));
+    for tick in 0..60 {
+        making.log(0, tick);
+    }
+    let (mut file, _) = making.finish();
+    // The sequence number of the last data buffer.
+    let at = file.len() - 1024 + 0x18;
+    file[at..at + 8].copy_from_slice(&i64::MAX.to_le_bytes());
+    let files = vec![file; 3];
+    let (_, stats) = events(open(&files, 1).ordered());
+    assert_eq!(stats.buffers_missing, u64::MAX);
+}
