@@ -10,10 +10,13 @@ mod read;
 mod references;
 mod walk;
 
+use std::borrow::Cow;
+
 use stackhound_etl::PointerSize;
 
 use crate::error::Error;
 use crate::model::{Field, InType, Schema, Value};
+use read::{ansi_to_zero, utf16_to_zero};
 pub(crate) use references::References;
 pub(crate) use walk::Walk;
 
@@ -202,6 +205,15 @@ impl<'a> Array<'a> {
     /// All elements as they are stored, without the count that may precede them.
     pub fn bytes(&self) -> &'a [u8] {
         self.start.cursor.payload.get(self.start.cursor.offset..self.end).unwrap_or_default()
+    }
+
+    /// The text that the elements make, if they are characters; up to the first zero.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match self.field().in_type {
+            InType::Utf16Char => Value::Utf16(utf16_to_zero(self.bytes())).text(),
+            InType::AnsiChar => Value::Ansi(ansi_to_zero(self.bytes())).text(),
+            _ => None,
+        }
     }
 
     /// The elements in order: [`Item::Value`] or [`Item::Struct`].

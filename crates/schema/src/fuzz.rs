@@ -1,151 +1,143 @@
-//! Entry points for fuzzing: functions that take any bytes. They must neither panic nor take long.
+//! Entry points for fuzzing: each takes any bytes, reads them as one kind of input, and looks at everything that comes
+//! out. None may panic, take long or take much memory. A test runs them over damaged forms of good inputs; a fuzzer
+//! can drive them as they are.
+
+mod kernel_classes;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_etl::{Guid, Pid, PointerSize, Tid};
 
+use crate::builtin;
 use crate::decode::{Decoder, Item};
-use crate::error::Error;
-use crate::kernel;
-use crate::kernel::view::*;
-use crate::model::Schema;
+use crate::embedded::{EmbeddedEvent, parse_map};
+use crate::identity::Identity;
+use crate::manifest::{Manifest, ManifestChunks};
+use crate::model::{Field, Schema};
+use crate::plan::Plan;
+use crate::store::{EVENT_METADATA, SchemaStore};
+use crate::tracelogging::{EventMetadata, ProviderTraits};
 
-/// Reads bytes as the payload of every kernel class, along the tables and with every view.
-///
-/// The first byte is the version, the lowest bit of the second the pointer size.
-pub fn kernel(data: &[u8]) {
-    let Some((&[version, flags], payload)) = data.split_first_chunk() else { return };
-    let pointer = if flags & 1 == 0 { PointerSize::Four } else { PointerSize::Eight };
-    kernel_tables(payload, version, pointer);
-    kernel_views(payload, version, pointer);
+pub use kernel_classes::kernel;
+
+/// Reads the bytes as TraceLogging metadata and, behind the size that it says, a payload; then as provider traits.
+pub fn tracelogging(data: &[u8]) {
+    if let Ok(metadata) = EventMetadata::parse(data) {
+        let _ = metadata.name();
+        let size = data.first_chunk().map_or(0, |size| usize::from(u16::from_le_bytes(*size)));
+        if let Ok(schema) = metadata.schema(Guid::ZERO, "", 1) {
+            look_at(schema, data.get(size..).unwrap_or_default());
+        }
+    }
+    if let Ok(traits) = ProviderTraits::parse(data) {
+        let _ = traits.name();
+    }
 }
 
-fn kernel_tables(payload: &[u8], version: u8, pointer: PointerSize) {
-    let mut last_class = Guid::ZERO;
-    for event in kernel::events() {
-        if let Some(hook) = event.hook {
-            decode(kernel::lookup_for(hook, version, pointer, payload), payload, pointer);
-        } else if event.class != last_class {
-            last_class = event.class;
-            for opcode in 0..=u8::MAX {
-                let schema = kernel::lookup_classic_for(event.class, opcode, version, pointer, payload);
-                decode(schema, payload, pointer);
-            }
+/// Reads the bytes as an embedded description, and as the payload of the event that it describes; then as a map.
+pub fn embedded(data: &[u8]) {
+    if let Ok(event) = EmbeddedEvent::parse(data) {
+        look_at(event.schema, data);
+    }
+    let _ = parse_map(data);
+}
+
+/// Reads the bytes as the text of a manifest, and as the payload of each event that it describes.
+pub fn manifest(data: &[u8]) {
+    if let Ok(manifest) = Manifest::parse(data) {
+        for event in manifest.events {
+            look_at(event.schema, data);
         }
     }
 }
 
-fn decode(schema: Option<&Schema>, payload: &[u8], pointer: PointerSize) {
-    if let Some(schema) = schema {
-        let mut decoder = schema.decode(payload, pointer);
-        show(&mut decoder);
-        assert!(decoder.offset() <= payload.len());
+/// Reads the bytes as manifest chunks, each behind its length and the number of its thread.
+pub fn manifest_chunks(mut data: &[u8]) {
+    let mut chunks = ManifestChunks::default();
+    while let Some(([length, tid], rest)) = data.split_first_chunk() {
+        let (chunk, rest) = rest.split_at(rest.len().min((*length).into()));
+        let _ = chunks.push(Guid::ZERO, Pid(4), Tid((*tid).into()), chunk);
+        data = rest;
     }
 }
 
-/// Renders all fields.
-fn show(fields: &mut Decoder<'_>) {
-    for decoded in fields.flatten() {
-        match decoded.item {
-            Item::Value(value) => discard(format_args!("{}", decoded.field.render(value))),
-            Item::Struct(mut members) => show(&mut members),
-            Item::Array(array) => {
-                for element in array {
-                    match element {
-                        Item::Value(value) => discard(format_args!("{}", decoded.field.render(value))),
-                        Item::Struct(mut members) => show(&mut members),
-                        Item::Array(_) => {}
-                    }
-                }
-            }
+/// Reads the bytes as an event of the built-in tables (provider, id, version), and behind that its payload.
+pub fn built_in(data: &[u8]) {
+    const PROVIDERS: [&str; 8] = [
+        "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4",
+        "a669021c-c450-4609-a035-5af59af4df18",
+        "763fd754-7086-4dfe-95eb-c01a46faf4ca",
+        "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716",
+        "edd08927-9cc4-4e65-b970-c2560fb5c289",
+        "7dd42a49-5329-4832-8dfd-43d979153a88",
+        "1c95126e-7eea-49a9-a3fe-a378b03ddb4d",
+        "b675ec37-bdb6-4648-bc92-f3fdc74d3ca2",
+    ];
+    let Some(([origin, low, high, version], payload)) = data.split_first_chunk() else { return };
+    let number = u16::from_le_bytes([*low, *high]);
+    let Some(Ok(provider)) = PROVIDERS.get(usize::from(*origin)).map(|guid| guid.parse()) else { return };
+    if let Some(found) = builtin::lookup(provider, number, *version) {
+        look_at(Schema::clone(found.plan.schema()), payload);
+    }
+}
+
+/// Lets one store learn from and look up a number of events, each a kind, an id and a length before its bytes.
+pub fn store(mut data: &[u8]) {
+    let mut store = SchemaStore::new();
+    while let Some(([kind, id, length], rest)) = data.split_first_chunk() {
+        let (payload, rest) = rest.split_at(rest.len().min(usize::from(*length) * 4));
+        let (provider, number) = (Guid([*id; 16]), u16::from(*id));
+        let identity = match kind % 6 {
+            0 => Identity::Kernel { hook: u16::from_be_bytes([*kind / 6, *id]), version: 2 },
+            1 => Identity::Classic { class: EVENT_METADATA, opcode: 32 + (*id & 1), version: 0 },
+            2 => Identity::Manifest { provider, id: 0xfffe, version: 1, opcode: 0xfe, task: 0xfffe },
+            3 => Identity::Manifest { provider, id: number, version: *kind / 6, opcode: 0, task: 0 },
+            4 => Identity::TraceLogging { provider, metadata: payload, traits: Some(payload), opcode: *id },
+            _ => Identity::Text { provider },
+        };
+        let _ = store.learn(&identity, Pid(4), Tid(8), payload);
+        if let Some(plan) = store.lookup(&identity, payload, PointerSize::Eight) {
+            look_at_all(&mut plan.decode(payload, PointerSize::Eight));
+        }
+        data = rest;
+    }
+}
+
+/// Decodes and renders everything, in order and by index.
+fn look_at(schema: Schema, payload: &[u8]) {
+    let plan = Plan::new(Arc::new(schema));
+    for pointer in [PointerSize::Four, PointerSize::Eight] {
+        look_at_all(&mut plan.decode(payload, pointer));
+        for index in 0..plan.schema().fields.len().min(64) {
+            let _ = plan.value(payload, pointer, index);
+            let _ = plan.item(payload, pointer, index);
         }
     }
 }
 
-fn kernel_views(payload: &[u8], version: u8, pointer: PointerSize) {
-    see(Process::parse(payload, version, pointer));
-    see(ProcessTerminate::parse(payload, version, pointer));
-    see(ProcessCounters::parse(payload, version, pointer));
-    see(Thread::parse(payload, version, pointer));
-    see(ThreadSetName::parse(payload, version, pointer));
-    see(CSwitch::parse(payload, version, pointer));
-    see(ReadyThread::parse(payload, version, pointer));
-    see(Image::parse(payload, version, pointer));
-    see(KernelBase::parse(payload, version, pointer));
-    see(SampledProfile::parse(payload, version, pointer));
-    see(PmcSample::parse(payload, version, pointer));
-    see(SysCallEnter::parse(payload, version, pointer));
-    see(SysCallExit::parse(payload, version, pointer));
-    see(Dpc::parse(payload, version, pointer));
-    see(Isr::parse(payload, version, pointer));
-    see(Isr::parse_message(payload, version, pointer));
-    see(StackKeyReference::parse(payload, version, pointer));
-    see(DiskTransfer::parse(payload, version, pointer));
-    see(DiskInit::parse(payload, version, pointer));
-    see(DiskFlush::parse(payload, version, pointer));
-    see(HardFault::parse(payload, version, pointer));
-    see(PageFault::parse(payload, version, pointer));
-    see(VirtualAllocation::parse(payload, version, pointer));
-    see(FileName::parse(payload, version, pointer));
-    see(FileCreate::parse(payload, version, pointer));
-    see(FileReadWrite::parse(payload, version, pointer));
-    see(FileOperation::parse(payload, version, pointer));
-    see(FileInformation::parse(payload, version, pointer));
-    see(FilePath::parse(payload, version, pointer));
-    see(DirectoryEnumeration::parse(payload, version, pointer));
-    see(OperationEnd::parse(payload, version, pointer));
-    see(MapFile::parse(payload, version, pointer));
-    see(RegistryOperation::parse(payload, version, pointer));
-    see(RegistryTransaction::parse(payload, version, pointer));
-    see(HiveInit::parse(payload, version, pointer));
-    see(HiveDestroy::parse(payload, version, pointer));
-    see(HiveLink::parse(payload, version, pointer));
-    see(HiveRundown::parse(payload, version, pointer));
-    see(HiveDirty::parse(payload, version, pointer));
-    see(NetworkFailure::parse(payload, version, pointer));
-    see(GroupMasks::parse(payload, version, pointer));
-    see(CpuConfig::parse(payload, version, pointer));
-    see(Service::parse(payload, version, pointer));
-    see(PoolAllocation::parse(payload, version, pointer));
-    see(Handle::parse(payload, version, pointer));
-    see(HandleDuplicate::parse(payload, version, pointer));
-    see(AlpcMessage::parse(payload, version, pointer));
-    see(AlpcPortWait::parse(payload, version, pointer));
-    see(AlpcUnwait::parse(payload, version, pointer));
-    see(ImageId::parse(payload, version, pointer));
-    see(DbgIdRsds::parse(payload, version, pointer));
-    see(FileVersion::parse(payload, version, pointer));
-    see(BuildInfo::parse(payload, version, pointer));
-    see(SystemPaths::parse(payload, version, pointer));
-    see(VolumeMapping::parse(payload, version, pointer));
-    for shape in (0x0600..0x0900).filter_map(TransferShape::of) {
-        see(NetworkTransfer::parse(payload, shape, version, pointer));
-    }
-    if let Some(stack) = see(Stack::parse(payload, version, pointer)) {
-        assert_eq!(stack.frames.iter().count(), stack.frames.len());
-    }
-    if let Some(definition) = see(StackKeyDefinition::parse(payload, version, pointer)) {
-        assert_eq!(definition.frames.iter().rev().count(), definition.frames.len());
-    }
-    if let Some(branches) = see(LastBranch::parse(payload, version, pointer)) {
-        discard(format_args!("{:?}", branches.branches().last()));
-    }
-    if let Some(switches) = see(CompactSwitches::parse(payload, version, pointer)) {
-        discard(format_args!("{:?}", switches.iter().last()));
+fn look_at_all(decoder: &mut Decoder<'_>) {
+    for decoded in decoder {
+        match decoded {
+            Ok(decoded) => look_at_item(decoded.field, &decoded.item),
+            Err(error) => discard(format_args!("{error}")),
+        }
     }
 }
 
-/// Shows a view or its error.
-fn see<T: fmt::Debug>(parsed: Result<T, Error>) -> Option<T> {
-    match parsed {
-        Ok(view) => {
-            discard(format_args!("{view:?}"));
-            Some(view)
+fn look_at_item(field: &Field, item: &Item<'_>) {
+    match item {
+        Item::Value(value) => {
+            discard(format_args!("{}", field.render(*value)));
+            let _ = (value.text(), value.as_i64(), value.as_u64());
         }
-        Err(error) => {
-            discard(format_args!("{error}"));
-            None
+        Item::Array(array) => {
+            let _ = (array.bytes(), array.text());
+            array.iter().for_each(|element| look_at_item(field, &element));
         }
+        Item::Struct(members) => look_at_all(&mut members.clone()),
     }
 }
 

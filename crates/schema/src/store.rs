@@ -30,7 +30,7 @@ use learned::Learned;
 use self_described::SelfDescribed;
 
 /// The class of the events in which merged recordings carry descriptions.
-const EVENT_METADATA: Guid =
+pub(crate) const EVENT_METADATA: Guid =
     Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
 const EVENT_INFO: u8 = 32;
 const EVENT_MAP_INFO: u8 = 33;

@@ -174,13 +174,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
+pub(super) fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
     let (units, _) = bytes.as_chunks::<2>();
     let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
     &bytes[..2 * length]
 }
 
-fn ansi_to_zero(bytes: &[u8]) -> &[u8] {
+pub(super) fn ansi_to_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
 }
 

@@ -167,6 +167,20 @@ fn arrays_and_structures() {
 }
 
 #[test]
+fn arrays_of_characters_are_texts() {
+    for (in_type, payload, expected) in [
+        (InType::Utf16Char, utf16("ab\0"), Some("ab")),
+        (InType::AnsiChar, b"abc".to_vec(), Some("abc")),
+        (InType::U8, b"abc".to_vec(), None),
+    ] {
+        let schema = schema(vec![counted("a", in_type, Count::Fixed(3))]);
+        let Some(Ok(decoded)) = schema.decode(&payload, Eight).next() else { panic!("{in_type:?}") };
+        let Item::Array(array) = decoded.item else { panic!("{in_type:?}") };
+        assert_eq!(array.text().as_deref(), expected);
+    }
+}
+
+#[test]
 fn a_short_payload_gives_the_fields_that_fit() {
     let fields = vec![field("a", InType::U32), field("b", InType::Utf16), field("c", InType::U64)];
     let payload = [vec![1, 0, 0, 0], utf16z("x"), vec![2; 7]].concat();
