@@ -1,6 +1,7 @@
 //! What kind of event a record is: all that decides how its payload reads, apart from the payload.
 
 use stackhound_etl::Guid;
+use stackhound_etl::record::{Descriptor, ExtendedType, Record};
 
 /// Names the description of an event's payload. Made from a record's header and extended items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +53,45 @@ pub enum Identity<'a> {
     },
     /// A preprocessed trace message, for which only the writer's build has the format.
     Message {
-        /// The message GUID, or the component id where there is none.
+        /// The message GUID, or a component id in its place: the first group, all others zero.
         guid: Guid,
         /// The number of the message under that GUID.
         number: u16,
     },
+}
+
+impl<'a> Identity<'a> {
+    /// What a record says it is. `None` for records that are no events, and for messages that do not say whose they are.
+    pub fn of(record: &Record<'a>) -> Option<Identity<'a>> {
+        if let Some(hook) = record.hook() {
+            return Some(Identity::Kernel { hook, version: record.version() });
+        }
+        if let Some(number) = record.message_number() {
+            let component = || record.message_component().map(|id| Guid::new(id, 0, 0, [0; 8]));
+            return Some(Identity::Message { guid: record.guid().or_else(component)?, number });
+        }
+        let guid = record.guid()?;
+        let Some(descriptor) = record.descriptor() else {
+            return Some(Identity::Classic {
+                class: guid,
+                opcode: record.opcode(),
+                version: record.version(),
+            });
+        };
+        Some(Identity::of_event(record, guid, descriptor))
+    }
+
+    fn of_event(record: &Record<'a>, provider: Guid, descriptor: Descriptor) -> Identity<'a> {
+        const STRING_ONLY: u16 = 4;
+        let items = record.extended_items();
+        if let Some(metadata) = items.find(ExtendedType::SCHEMA) {
+            let traits = items.find(ExtendedType::PROVIDER_TRAITS);
+            return Identity::TraceLogging { provider, metadata, traits, opcode: descriptor.opcode };
+        }
+        let Descriptor { id, version, opcode, task, .. } = descriptor;
+        match record.event_flags() {
+            Some((flags, _)) if flags & STRING_ONLY != 0 => Identity::Text { provider },
+            _ => Identity::Manifest { provider, id, version, opcode, task },
+        }
+    }
 }
