@@ -1,5 +1,8 @@
 //! What kind of event a record is: all that decides how its payload reads, apart from the payload.
 
+#[cfg(test)]
+mod tests;
+
 use stackhound_etl::Guid;
 use stackhound_etl::record::{Descriptor, ExtendedType, Record};
 
