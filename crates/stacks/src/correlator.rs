@@ -363,7 +363,7 @@ impl Correlator {
 
     /// What a key that is referred to at `time` stands for, as far as that can be known by now.
     fn resolve(&mut self, key: Key, time: TraceTime) -> Fragment {
-        if let Some(definitions) = &self.definitions {
+        if let Some(definitions) = &mut self.definitions {
             let found = definitions.resolve(key, time);
             self.stats.unresolved_keys += u64::from(found.is_none());
             return found.map_or(Fragment::Unresolved, Fragment::Frames);
@@ -591,10 +591,8 @@ impl Correlator {
         self.stats.extended_keys += 1;
         // Which kind of key it is, only the definition tells: a user key is the more likely one.
         let key = |kernel| Key { source: event.source(), kernel, number };
-        let half = match &self.definitions {
-            Some(all) if all.resolve(key(false), event.time()).is_none() => Half::Kernel,
-            _ => Half::User,
-        };
+        let is_user = |all: &mut KeyDefinitions| all.resolve(key(false), event.time()).is_some();
+        let half = if self.definitions.as_mut().is_none_or(is_user) { Half::User } else { Half::Kernel };
         let fragment = self.resolve(key(half == Half::Kernel), event.time());
         Some((match_id, fragment, half))
     }

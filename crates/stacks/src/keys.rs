@@ -26,10 +26,18 @@ impl Key {
     }
 }
 
+/// The definitions of one key, in time order once they are sealed.
+#[derive(Debug, Default)]
+struct Definitions {
+    all: Vec<(TraceTime, StackId)>,
+    /// Where the last reference was resolved. References come nearly in time order, so the next one is near.
+    cursor: usize,
+}
+
 /// All key definitions of a trace, collected before it is read in earnest.
 #[derive(Debug, Default)]
 pub struct KeyDefinitions {
-    by_key: HashMap<Key, Vec<(TraceTime, StackId)>, foldhash::fast::RandomState>,
+    by_key: HashMap<Key, Definitions, foldhash::fast::RandomState>,
     /// The stacks of all definitions.
     pub(crate) table: StackTable,
 }
@@ -44,23 +52,32 @@ impl KeyDefinitions {
         let StackRecord::Definition(number, frames) = StackRecord::parse(event, hook) else { return };
         let key = Key::defined(event.source(), number, &frames, event.block().session().pointer_size);
         if let Some(stack) = self.table.extend(None, frames.iter()) {
-            self.by_key.entry(key).or_default().push((event.time(), stack));
+            self.by_key.entry(key).or_default().all.push((event.time(), stack));
         }
     }
 
     /// Brings definitions into time order where the trace was not. Comes before the first [`resolve`](Self::resolve).
     pub(crate) fn seal(&mut self) {
         for definitions in self.by_key.values_mut() {
-            if !definitions.is_sorted_by_key(|&(time, _)| time) {
-                definitions.sort_by_key(|&(time, _)| time);
+            if !definitions.all.is_sorted_by_key(|&(time, _)| time) {
+                definitions.all.sort_by_key(|&(time, _)| time);
             }
         }
     }
 
     /// What a reference made at `time` means.
-    pub(crate) fn resolve(&self, key: Key, time: TraceTime) -> Option<StackId> {
-        let definitions = self.by_key.get(&key)?;
-        let at = definitions.partition_point(|&(defined, _)| defined < time);
-        definitions.get(at).map(|&(_, stack)| stack)
+    pub(crate) fn resolve(&mut self, key: Key, time: TraceTime) -> Option<StackId> {
+        let Definitions { all, cursor } = self.by_key.get_mut(&key)?;
+        let is_first = |at: usize| {
+            all.get(at).is_none_or(|&(defined, _)| defined >= time)
+                && (at == 0 || all.get(at - 1).is_some_and(|&(defined, _)| defined < time))
+        };
+        if !is_first(*cursor) {
+            *cursor += 1;
+            if !is_first(*cursor) {
+                *cursor = all.partition_point(|&(defined, _)| defined < time);
+            }
+        }
+        all.get(*cursor).map(|&(_, stack)| stack)
     }
 }

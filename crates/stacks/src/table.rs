@@ -4,7 +4,7 @@
 //! frames share them in memory, and two stacks are equal exactly if their numbers are.
 
 use std::fmt;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashTable;
 use stackhound_etl::Address;
@@ -29,11 +29,20 @@ struct Frame {
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// All stacks of a trace. About 21 bytes for each distinct frame.
+/// Makes a whole hash out of 32 bits, which stay its low half.
+fn spread(tag: u32) -> u64 {
+    u64::from(tag).wrapping_mul(0x9e37_79b9) << 32 | u64::from(tag)
+}
+
+/// All stacks of a trace. About 21 bytes for each distinct frame, and 6 for each distinct sequence of frames that was
+/// put on top of a stack.
 #[derive(Clone, Default)]
 pub struct StackTable {
     frames: Vec<Frame>,
     by_content: HashTable<u32>,
+    /// The results of [`extend`](StackTable::extend), since the same sequences come again and again. A whole sequence is
+    /// found with one look-up; its frames mostly stand side by side, so comparing them costs less than finding each.
+    by_sequence: HashTable<(u32, u32)>,
     hasher: foldhash::fast::RandomState,
 }
 
@@ -58,7 +67,7 @@ impl StackTable {
     pub fn push(&mut self, caller: Option<StackId>, address: Address) -> Option<StackId> {
         let caller = caller.map_or(NO_CALLER, |id| id.0);
         let address = address.0;
-        let StackTable { frames, by_content, hasher } = self;
+        let StackTable { frames, by_content, hasher, .. } = self;
         let hash_of = |frame: Frame| hasher.hash_one((frame.caller, frame.address));
         let same = |&id: &u32| {
             let frame = frames[id as usize];
@@ -78,13 +87,43 @@ impl StackTable {
     pub fn extend(
         &mut self,
         caller: Option<StackId>,
-        frames: impl DoubleEndedIterator<Item = Address>,
+        frames: impl DoubleEndedIterator<Item = Address> + Clone,
     ) -> Option<StackId> {
+        let hash = self.sequence_hash(caller, frames.clone());
+        let same =
+            |&(tag, id): &(u32, u32)| tag == hash as u32 && self.is_extension(id, caller, frames.clone());
+        if let Some(&(_, id)) = self.by_sequence.find(hash, same) {
+            return Some(StackId(id));
+        }
         let mut stack = caller;
         for address in frames.rev() {
             stack = Some(self.push(stack, address)?);
         }
+        let whole = stack?;
+        if stack != caller {
+            // The tag's bits are spread over the whole hash, so that the table can grow without the frames.
+            self.by_sequence.insert_unique(hash, (hash as u32, whole.0), |&(tag, _)| spread(tag));
+        }
         stack
+    }
+
+    fn sequence_hash(&self, caller: Option<StackId>, frames: impl Iterator<Item = Address>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(caller.map_or(NO_CALLER, |id| id.0));
+        frames.for_each(|address| hasher.write_u64(address.0));
+        spread(hasher.finish() as u32)
+    }
+
+    /// Whether a stack is exactly these frames on top of `caller`.
+    fn is_extension(&self, id: u32, caller: Option<StackId>, frames: impl Iterator<Item = Address>) -> bool {
+        let mut at = id;
+        for address in frames {
+            match self.frames.get(at as usize) {
+                Some(frame) if frame.address == address.0 => at = frame.caller,
+                _ => return false,
+            }
+        }
+        at == caller.map_or(NO_CALLER, |id| id.0)
     }
 
     /// The frames of a stack, innermost first.
