@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod demo;
 mod events;
 mod filter;
 mod info;
@@ -81,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
-        Verb::Demo(_) => anyhow::bail!("demo is not built yet"),
+        Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stackhound", &mut text);

@@ -1,0 +1,170 @@
+//! `demo`: a generated recording, and the main job on it, for people who have no recording at hand.
+//!
+//! The recording is made by a simulation and says so; what is shown is what the reader finds in it, by the same path
+//! as for any other file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use stackhound::stacks::StackState;
+use stackhound::trace::Trace;
+use stackhound::{Mode, Passes, Pipeline, Seen};
+use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
+
+use crate::args::{Common, Demo, Mix};
+use crate::output::{Sink, grouped};
+use crate::progress::Progress;
+use crate::record::mode_name;
+use crate::{Outcome, render};
+
+/// Frames of a stack that are shown of each mode; the middle of long stacks says little.
+const FRAMES_SHOWN: usize = 12;
+
+pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
+    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let folder = arguments.out.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let path = folder.join("stackhound-demo.etl");
+    let mix = match arguments.mix {
+        Mix::Default => stackhound_scenario::Mix::Default,
+        Mix::Profile => stackhound_scenario::Mix::Profile,
+    };
+    let scenario = Scenario { events: arguments.events, seed: arguments.seed, mix };
+    let truth = write(&scenario, &path)?;
+    let mut sink = Sink::open(None)?;
+    if common.quiet {
+        writeln!(sink, "{}", path.display())?;
+        sink.finish()?;
+        return Ok(Outcome::default());
+    }
+    let found = read(&path, &truth, common)?;
+    show(&mut sink, &truth, &found)?;
+    if arguments.out.is_some() {
+        let path = path.display();
+        writeln!(sink, "\nThe recording is {path}. Try:\n")?;
+        for verb in ["info --full", "events --stacks", "stacks --top 3"] {
+            writeln!(sink, "  stackhound {verb} {path}")?;
+        }
+    } else {
+        writeln!(
+            sink,
+            "\n`stackhound demo --out DIR` keeps the recording, for `info`, `events` and `stacks`."
+        )?;
+    }
+    sink.finish()?;
+    Ok(Outcome::default())
+}
+
+fn write(scenario: &Scenario, path: &Path) -> Result<Truth> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut output = BufWriter::with_capacity(1 << 20, file);
+    let truth = scenario.write(&mut output).with_context(|| format!("cannot write {}", path.display()))?;
+    output.flush()?;
+    Ok(truth)
+}
+
+/// What the reader finds.
+struct Found {
+    events: u64,
+    /// Events by state of their stack, in the order of [`StackState::ALL`].
+    by_state: [u64; StackState::ALL.len()],
+    processes: usize,
+    /// The events of attacks, as the reader shows them.
+    attacks: Vec<(AttackKind, Vec<String>)>,
+}
+
+fn read(path: &Path, truth: &Truth, common: &Common) -> Result<Found> {
+    let trace = Trace::file(path).threads(crate::threads(common)).open()?;
+    let mut progress = Progress::new(common, truth.bytes);
+    let mut pipeline = Pipeline::new(&trace, Passes::Two);
+    let mut attacks = Vec::new();
+    let outcome = pipeline.run(|seen| {
+        progress.tick();
+        let is_one = |attack: &&Attack| attack.time == seen.raw_time() && attack.event.name() == seen.name();
+        if let Some(attack) = truth.attacks.iter().find(is_one) {
+            attacks.push((attack.kind, lines(seen)));
+        }
+        ControlFlow::Continue(())
+    });
+    let processes = pipeline.knowledge().system().processes().count();
+    progress.finish(&render::losses(&outcome));
+    Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks })
+}
+
+/// An event and its stack as text.
+fn lines(seen: &Seen<'_>) -> Vec<String> {
+    let process = seen.process_name().unwrap_or("-");
+    let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let mut lines = vec![format!(
+        "{}  {}  {process} (process {}, thread {})  [{}]",
+        render::utc(seen.utc()),
+        seen.name(),
+        number(seen.pid().map(|pid| pid.0)),
+        number(seen.tid().map(|tid| tid.0)),
+        seen.state().name()
+    )];
+    let mut shown = [0; 2];
+    for frame in seen.frames() {
+        let count = &mut shown[usize::from(frame.mode == Mode::User)];
+        *count += 1;
+        match (*count).cmp(&FRAMES_SHOWN) {
+            std::cmp::Ordering::Greater => {}
+            std::cmp::Ordering::Equal => lines.push("  …".to_owned()),
+            std::cmp::Ordering::Less => {
+                let unbacked = if frame.module.is_none() { "   <- no module here" } else { "" };
+                lines.push(format!("  {:<6} {frame}{unbacked}", mode_name(frame.mode)));
+            }
+        }
+    }
+    lines
+}
+
+fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
+    let with_stack: u64 = StackState::ALL
+        .iter()
+        .filter(|state| !matches!(state, StackState::None | StackState::Lost))
+        .map(|state| found.by_state[*state as usize])
+        .sum();
+    writeln!(
+        out,
+        "A generated recording of a Windows system under attack: {} records, {} processes, {} events with call stacks.",
+        grouped(found.events),
+        found.processes,
+        grouped(with_stack)
+    )?;
+    let states = StackState::ALL.iter().filter(|state| found.by_state[**state as usize] > 0);
+    let states: Vec<_> = states
+        .map(|state| format!("{} {}", state.name(), grouped(found.by_state[*state as usize])))
+        .collect();
+    writeln!(out, "Stacks: {}. Lost on purpose: {} buffers.", states.join(", "), truth.lost.buffers)?;
+    writeln!(out, "\nWho really called?")?;
+    let mut told = Vec::new();
+    for (kind, lines) in &found.attacks {
+        if told.contains(kind) {
+            continue;
+        }
+        told.push(*kind);
+        writeln!(out, "\n{}", title(*kind))?;
+        for line in lines {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// What the scenario put into the recording; judging stacks is not this verb's business.
+fn title(kind: AttackKind) -> &'static str {
+    match kind {
+        AttackKind::DirectSyscall => {
+            "A direct system call: the program itself entered the kernel, and not through ntdll.dll."
+        }
+        AttackKind::IndirectSyscall => {
+            "An indirect system call: through ntdll.dll, but called from memory that no file backs."
+        }
+        AttackKind::UnbackedThreadStart => "A thread is started in memory that no file backs.",
+        AttackKind::UnbackedThread => "What that thread does: its own frames lie in no module.",
+    }
+}
