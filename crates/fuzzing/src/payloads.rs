@@ -193,8 +193,8 @@ impl AnyField {
 pub(crate) fn decode_everything(plan: &Plan, payload: &[u8], pointer: PointerSize) {
     let mut visit = Visit { steps: 0, text: String::new() };
     visit.fields(plan.decode(payload, pointer));
-    // A byte is in at most one value a level; each value, and each structure around one, takes a step.
-    let limit = (payload.len() + MAX_EMPTY_ELEMENTS + plan.schema().fields.len()) * (MAX_NESTING + 2);
+    // A byte is in at most one value a level. Elements of arrays take a step in their array and one of their own.
+    let limit = 2 * (payload.len() + MAX_EMPTY_ELEMENTS + plan.schema().fields.len()) * (MAX_NESTING + 2);
     assert!(visit.steps <= limit, "{} steps for {} bytes", visit.steps, payload.len());
 
     for decoded in plan.decode(payload, pointer) {

@@ -87,9 +87,12 @@ fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
 /// Not an [`Iterator`], since an event borrows from the merge; keep [`Event::block`] and [`Event::index`] to keep one.
 #[derive(Debug)]
 pub struct Ordered {
-    streams: Vec<Stream>,
+    /// `None` for streams that have ended. They stay in the tree, behind all others: to take one out would cost a new
+    /// tree.
+    streams: Vec<Option<Stream>>,
     /// `losers[0]` is the stream with the next event; the others lost the match at their node.
     losers: Vec<u32>,
+    /// Of each stream's next event; the latest there is for those that have ended.
     times: Vec<TraceTime>,
     /// Whether the event of `losers[0]` was handed out and must be stepped over.
     taken: bool,
@@ -106,7 +109,7 @@ impl Ordered {
             let Some(block) = next_block(&mut feed, &mut stats) else { continue };
             let mut stream = Stream { block, position: 0, base, feed };
             if let Some(time) = stream.settle(&mut stats) {
-                streams.push(stream);
+                streams.push(Some(stream));
                 times.push(time);
             }
         }
@@ -118,9 +121,10 @@ impl Ordered {
 
     /// Whether stream `a` comes before stream `b`.
     #[inline]
-    fn before(times: &[TraceTime], a: u32, b: u32) -> bool {
-        let (time_a, time_b) = (times[a as usize], times[b as usize]);
-        time_a < time_b || (time_a == time_b && a < b)
+    fn before(&self, a: u32, b: u32) -> bool {
+        let (time_a, time_b) = (self.times[a as usize], self.times[b as usize]);
+        let order = |stream: u32| (self.streams[stream as usize].is_none(), stream);
+        time_a < time_b || (time_a == time_b && order(a) < order(b))
     }
 
     /// Plays all matches. Leaf `i` of the tree is node `len + i`, node `n` has the children `2n` and `2n + 1`.
@@ -133,7 +137,7 @@ impl Ordered {
         }
         for node in (1..len).rev() {
             let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let left_wins = Self::before(&self.times, left, right);
+            let left_wins = self.before(left, right);
             (winners[node], self.losers[node]) = if left_wins { (left, right) } else { (right, left) };
         }
         if len > 1 {
@@ -144,23 +148,20 @@ impl Ordered {
     /// Steps over the event that was handed out last.
     fn advance(&mut self) {
         let mut winner = self.losers[0];
-        let stream = &mut self.streams[winner as usize];
+        let Some(stream) = &mut self.streams[winner as usize] else { return };
         stream.position += 1;
         let next = match stream.block.entries().get(stream.position as usize) {
             Some(entry) => Some(stream.base.trace_time(entry.time)),
             None => stream.settle(&mut self.stats),
         };
-        let Some(time) = next else {
-            self.streams.remove(winner as usize);
-            self.times.remove(winner as usize);
-            self.build();
-            return;
-        };
-        self.times[winner as usize] = time;
+        if next.is_none() {
+            self.streams[winner as usize] = None;
+        }
+        self.times[winner as usize] = next.unwrap_or(TraceTime(i64::MAX));
         let mut node = (self.streams.len() + winner as usize) / 2;
         while node > 0 {
             let other = self.losers[node];
-            if Self::before(&self.times, other, winner) {
+            if self.before(other, winner) {
                 self.losers[node] = winner;
                 winner = other;
             }
@@ -176,13 +177,13 @@ impl Ordered {
         if self.taken {
             self.advance();
         }
-        let &winner = self.losers.first()?;
+        let winner = *self.losers.first()? as usize;
+        let stream = self.streams[winner].as_ref()?;
         self.taken = true;
-        let time = self.times[winner as usize];
+        let time = self.times[winner];
         self.stats.events += 1;
         self.stats.out_of_order += u64::from(time < self.last);
         self.last = time;
-        let stream = &self.streams[winner as usize];
         Some(Event::new(&stream.block, stream.position, time))
     }
 

@@ -283,3 +283,14 @@ fn counters_of_impossible_size_saturate() {
     let (_, stats) = events(open(&files, 1).ordered());
     assert_eq!(stats.buffers_missing, u64::MAX);
 }
+
+#[test]
+fn as_many_streams_as_there_are_processors() {
+    let mut making = Making::new(0, session(u16::MAX));
+    for processor in 0..u16::MAX {
+        making.log(processor, i64::from(processor) * 7919 % 1000);
+    }
+    let (file, logged) = making.finish();
+    let (found, _) = events(open(&[file], 1).ordered());
+    assert!(found == sorted(logged, |event| event.time));
+}
