@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use stackhound_etl::record::{ExtendedType, HeaderKind, Record};
+use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Guid, Pid, Selection, Tid};
 use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
@@ -58,7 +58,7 @@ impl Knowledge {
             return;
         }
         let record = event.record();
-        let Some(identity) = identity_of(&record) else { return };
+        let Some(identity) = Identity::of(&record) else { return };
         let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
         let learned = self.schemas.get_mut().learn(&identity, pid, tid, record.payload());
         self.unreadable += u64::from(learned.is_err());
@@ -86,7 +86,7 @@ impl Knowledge {
         if let Some(hook) = event.hook() {
             return kernel::lookup_for(hook, version, pointer, record.payload()).map(SchemaRef::Kernel);
         }
-        let identity = identity_of(&record)?;
+        let identity = Identity::of(&record)?;
         if let Identity::Classic { class, opcode, version } = identity
             && let Some(schema) =
                 kernel::lookup_classic_for(class, opcode, version, pointer, record.payload())
@@ -134,30 +134,4 @@ impl Knowledge {
             _ => format!("EventID({})", entry.tag),
         })
     }
-}
-
-/// An event whose payload is one text, as its header says.
-const STRING_ONLY: u16 = 0x0004;
-
-/// What decides how a record's payload reads. `None` for records that are not events of a provider.
-fn identity_of<'a>(record: &Record<'a>) -> Option<Identity<'a>> {
-    let provider = record.guid()?;
-    if record.kind().is_classic() {
-        let (opcode, version) = (record.opcode(), record.version());
-        return Some(Identity::Classic { class: provider, opcode, version });
-    }
-    if let Some(number) = record.message_number() {
-        return Some(Identity::Message { guid: provider, number });
-    }
-    let descriptor = record.descriptor()?;
-    let items = record.extended_items();
-    if let Some(metadata) = items.find(ExtendedType::SCHEMA) {
-        let traits = items.find(ExtendedType::PROVIDER_TRAITS);
-        return Some(Identity::TraceLogging { provider, metadata, traits, opcode: descriptor.opcode });
-    }
-    if record.event_flags().is_some_and(|(flags, _)| flags & STRING_ONLY != 0) {
-        return Some(Identity::Text { provider });
-    }
-    let (id, version, opcode, task) = (descriptor.id, descriptor.version, descriptor.opcode, descriptor.task);
-    Some(Identity::Manifest { provider, id, version, opcode, task })
 }
