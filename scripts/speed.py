@@ -4,8 +4,8 @@
 usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [RECORDING...]
 
 Without recordings: the demo recording of the profiling mix (made once, under target/speed/), and
-perfview-net452-x64 of the corpus if it is there, compressed as it is and inflated. Shares are what to compare:
-absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
+perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so it has no bare walk. Shares are what to
+compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
 that runs this script has it.
 """
 
