@@ -1,0 +1,146 @@
+//! The kinds of records in a scenario: kernel events with their versions and headers, and how all kinds are named.
+
+use std::fmt;
+
+use stackhound_etl::Guid;
+
+use crate::provider;
+
+/// A kernel event as Windows 10 logs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KernelEvent {
+    pub hook: u16,
+    pub version: u8,
+    /// Whether the header tells thread and process.
+    pub has_ids: bool,
+    name: &'static str,
+}
+
+impl KernelEvent {
+    pub fn kind(self) -> EventKind {
+        EventKind::Kernel(self.hook)
+    }
+
+    /// The same event with thread and process in its header.
+    pub fn with_ids(self) -> KernelEvent {
+        KernelEvent { has_ids: true, ..self }
+    }
+}
+
+const fn with_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent {
+    KernelEvent { hook, version, has_ids: true, name }
+}
+
+const fn without_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent {
+    KernelEvent { hook, version, has_ids: false, name }
+}
+
+pub(crate) const HEADER: KernelEvent = with_ids(0x0000, 2, "EventTrace/Header");
+pub(crate) const EXTENSION: KernelEvent = without_ids(0x0005, 2, "EventTrace/Extension");
+pub(crate) const RUNDOWN_COMPLETE: KernelEvent = without_ids(0x0008, 2, "EventTrace/RDComplete");
+pub(crate) const END_EXTENSION: KernelEvent = without_ids(0x0020, 2, "EventTrace/EndExtension");
+pub(crate) const DISK_READ: KernelEvent = without_ids(0x010a, 3, "DiskIo/Read");
+pub(crate) const DISK_WRITE: KernelEvent = without_ids(0x010b, 3, "DiskIo/Write");
+pub(crate) const DISK_READ_INIT: KernelEvent = with_ids(0x010c, 3, "DiskIo/ReadInit");
+pub(crate) const DISK_WRITE_INIT: KernelEvent = with_ids(0x010d, 3, "DiskIo/WriteInit");
+pub(crate) const HARD_FAULT: KernelEvent = without_ids(0x0220, 2, "PageFault/HardFault");
+pub(crate) const VIRTUAL_ALLOC: KernelEvent = without_ids(0x0262, 2, "PageFault/VirtualAlloc");
+pub(crate) const VIRTUAL_FREE: KernelEvent = without_ids(0x0263, 2, "PageFault/VirtualFree");
+pub(crate) const PROCESS_START: KernelEvent = with_ids(0x0301, 4, "Process/Start");
+pub(crate) const PROCESS_END: KernelEvent = with_ids(0x0302, 4, "Process/End");
+pub(crate) const PROCESS_DC_START: KernelEvent = without_ids(0x0303, 4, "Process/DCStart");
+pub(crate) const PROCESS_DC_END: KernelEvent = without_ids(0x0304, 4, "Process/DCEnd");
+pub(crate) const IMAGE_LOAD: KernelEvent = with_ids(0x030a, 3, "Image/Load");
+pub(crate) const PROCESS_TERMINATE: KernelEvent = with_ids(0x030b, 2, "Process/Terminate");
+pub(crate) const FILE_NAME_CREATE: KernelEvent = without_ids(0x0420, 2, "FileIo/FileCreate");
+pub(crate) const FILE_NAME_DELETE: KernelEvent = without_ids(0x0423, 2, "FileIo/FileDelete");
+pub(crate) const FILE_NAME_RUNDOWN: KernelEvent = without_ids(0x0424, 2, "FileIo/FileRundown");
+pub(crate) const FILE_CREATE: KernelEvent = without_ids(0x0440, 3, "FileIo/Create");
+pub(crate) const FILE_CLEANUP: KernelEvent = without_ids(0x0441, 3, "FileIo/Cleanup");
+pub(crate) const FILE_CLOSE: KernelEvent = without_ids(0x0442, 3, "FileIo/Close");
+pub(crate) const FILE_READ: KernelEvent = without_ids(0x0443, 3, "FileIo/Read");
+pub(crate) const FILE_WRITE: KernelEvent = without_ids(0x0444, 3, "FileIo/Write");
+pub(crate) const FILE_OPERATION_END: KernelEvent = without_ids(0x044c, 3, "FileIo/OperationEnd");
+pub(crate) const THREAD_START: KernelEvent = with_ids(0x0501, 3, "Thread/Start");
+pub(crate) const THREAD_END: KernelEvent = with_ids(0x0502, 3, "Thread/End");
+pub(crate) const THREAD_DC_START: KernelEvent = with_ids(0x0503, 3, "Thread/DCStart");
+pub(crate) const THREAD_DC_END: KernelEvent = with_ids(0x0504, 3, "Thread/DCEnd");
+pub(crate) const CONTEXT_SWITCH: KernelEvent = without_ids(0x0524, 4, "Thread/CSwitch");
+pub(crate) const READY_THREAD: KernelEvent = without_ids(0x0532, 2, "Thread/ReadyThread");
+pub(crate) const TCP_SEND: KernelEvent = without_ids(0x060a, 2, "TcpIp/SendIPV4");
+pub(crate) const TCP_RECEIVE: KernelEvent = without_ids(0x060b, 2, "TcpIp/RecvIPV4");
+pub(crate) const REGISTRY_CREATE: KernelEvent = with_ids(0x090a, 2, "Registry/Create");
+pub(crate) const REGISTRY_OPEN: KernelEvent = with_ids(0x090b, 2, "Registry/Open");
+pub(crate) const REGISTRY_SET_VALUE: KernelEvent = with_ids(0x090e, 2, "Registry/SetValue");
+pub(crate) const REGISTRY_QUERY_VALUE: KernelEvent = with_ids(0x0910, 2, "Registry/QueryValue");
+pub(crate) const KCB_CREATE: KernelEvent = with_ids(0x0916, 2, "Registry/KCBCreate");
+pub(crate) const KCB_DELETE: KernelEvent = with_ids(0x0917, 2, "Registry/KCBDelete");
+pub(crate) const KCB_RUNDOWN_BEGIN: KernelEvent = without_ids(0x0918, 2, "Registry/KCBRundownBegin");
+pub(crate) const KCB_RUNDOWN_END: KernelEvent = without_ids(0x0919, 2, "Registry/KCBRundownEnd");
+pub(crate) const REGISTRY_CLOSE: KernelEvent = with_ids(0x091b, 2, "Registry/Close");
+pub(crate) const CPU: KernelEvent = with_ids(0x0b0a, 3, "SystemConfig/CPU");
+pub(crate) const SAMPLED_PROFILE: KernelEvent = without_ids(0x0f2e, 2, "PerfInfo/SampledProfile");
+pub(crate) const SYSTEM_CALL_ENTER: KernelEvent = without_ids(0x0f33, 2, "PerfInfo/SysCallEnter");
+pub(crate) const SYSTEM_CALL_EXIT: KernelEvent = without_ids(0x0f34, 2, "PerfInfo/SysCallExit");
+pub(crate) const INTERRUPT: KernelEvent = without_ids(0x0f43, 2, "PerfInfo/ISR");
+pub(crate) const DEFERRED_CALL: KernelEvent = without_ids(0x0f44, 2, "PerfInfo/DPC");
+pub(crate) const TIMER_DEFERRED_CALL: KernelEvent = without_ids(0x0f45, 2, "PerfInfo/TimerDPC");
+pub(crate) const SAMPLING_INTERVAL: KernelEvent =
+    without_ids(0x0f49, 3, "PerfInfo/SampledProfileIntervalCollectionStart");
+pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(0x1402, 3, "Image/Unload");
+/// An image of a process in the rundown.
+pub(crate) const IMAGE_DC_START: KernelEvent = without_ids(0x1403, 3, "Image/DCStart");
+pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(0x1404, 3, "Image/DCEnd");
+
+/// Stack records, which the writer makes itself.
+const STACK_RECORDS: [KernelEvent; 5] = [
+    without_ids(0x1820, 2, "StackWalk/Stack"),
+    without_ids(0x1823, 2, "StackWalk/KeyDelete"),
+    without_ids(0x1824, 2, "StackWalk/KeyRundown"),
+    without_ids(0x1825, 2, "StackWalk/KeyKernel"),
+    without_ids(0x1826, 2, "StackWalk/KeyUser"),
+];
+
+#[rustfmt::skip]
+const KERNEL_EVENTS: [KernelEvent; 54] = [
+    HEADER, EXTENSION, RUNDOWN_COMPLETE, END_EXTENSION, DISK_READ, DISK_WRITE, DISK_READ_INIT, DISK_WRITE_INIT,
+    HARD_FAULT, VIRTUAL_ALLOC, VIRTUAL_FREE, PROCESS_START, PROCESS_END, PROCESS_DC_START, PROCESS_DC_END,
+    IMAGE_LOAD, PROCESS_TERMINATE, FILE_NAME_CREATE, FILE_NAME_DELETE, FILE_NAME_RUNDOWN, FILE_CREATE,
+    FILE_CLEANUP, FILE_CLOSE, FILE_READ, FILE_WRITE, FILE_OPERATION_END, THREAD_START, THREAD_END,
+    THREAD_DC_START, THREAD_DC_END, CONTEXT_SWITCH, READY_THREAD, TCP_SEND, TCP_RECEIVE, REGISTRY_CREATE,
+    REGISTRY_OPEN, REGISTRY_SET_VALUE, REGISTRY_QUERY_VALUE, KCB_CREATE, KCB_DELETE, KCB_RUNDOWN_BEGIN,
+    KCB_RUNDOWN_END, REGISTRY_CLOSE, CPU, SAMPLED_PROFILE, SYSTEM_CALL_ENTER, SYSTEM_CALL_EXIT, INTERRUPT,
+    DEFERRED_CALL, TIMER_DEFERRED_CALL, SAMPLING_INTERVAL, IMAGE_UNLOAD, IMAGE_DC_START, IMAGE_DC_END,
+];
+
+/// What kind of record: as much as its header tells.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventKind {
+    /// A kernel event, by its hook.
+    Kernel(u16),
+    /// A classic event, by its class and opcode.
+    Classic(Guid, u8),
+    /// An event of a provider, by the event's id. All TraceLogging events have the id 0.
+    Provider(Guid, u16),
+}
+
+impl EventKind {
+    /// The name, such as `Thread/CSwitch`; `?` for a kind that no scenario has.
+    pub fn name(self) -> &'static str {
+        let found = match self {
+            EventKind::Kernel(hook) => {
+                let mut events = KERNEL_EVENTS.iter().chain(&STACK_RECORDS);
+                events.find(|event| event.hook == hook).map(|event| event.name)
+            }
+            EventKind::Classic(class, opcode) => provider::classic_name(class, opcode),
+            EventKind::Provider(provider, id) => provider::event_name(provider, id),
+        };
+        found.unwrap_or("?")
+    }
+}
+
+impl fmt::Debug for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,312 @@
+//! Payloads: the bytes that follow the headers of kernel events, as `docs/format` describes them for 64-bit systems.
+
+use stackhound_etl::{Address, Pid, PointerSize, Tid};
+
+use crate::image::Image;
+use crate::output::PROCESSORS;
+use crate::truth::{Process, Thread};
+
+/// A payload in the making. Its memory is used again for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Payload(Vec<u8>);
+
+const STILL_ACTIVE: u32 = 0x103;
+/// Commit and reserve.
+pub(crate) const ALLOCATE: u32 = 0x3000;
+/// Release.
+pub(crate) const RELEASE: u32 = 0x8000;
+
+impl Payload {
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Payload {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    pub fn zeros(&mut self, count: usize) -> &mut Payload {
+        self.0.resize(self.0.len() + count, 0);
+        self
+    }
+
+    pub fn u8(&mut self, value: u8) -> &mut Payload {
+        self.bytes(&[value])
+    }
+
+    pub fn u16(&mut self, value: u16) -> &mut Payload {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub fn u32(&mut self, value: u32) -> &mut Payload {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub fn u64(&mut self, value: u64) -> &mut Payload {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub fn time(&mut self, value: i64) -> &mut Payload {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub fn address(&mut self, value: Address) -> &mut Payload {
+        self.u64(value.0)
+    }
+
+    /// A pointer of the size that the record has.
+    pub fn pointer(&mut self, value: u64, size: PointerSize) -> &mut Payload {
+        self.bytes(&value.to_le_bytes()[..size.bytes()])
+    }
+
+    /// Text in UTF-16, with its end.
+    pub fn wide(&mut self, text: &str) -> &mut Payload {
+        for unit in text.encode_utf16().chain([0]) {
+            self.u16(unit);
+        }
+        self
+    }
+
+    /// Text in bytes, with its end.
+    pub fn narrow(&mut self, text: &str) -> &mut Payload {
+        self.bytes(text.as_bytes()).u8(0)
+    }
+
+    /// Text in UTF-16 in a field of `units` units.
+    fn fixed_wide(&mut self, text: &str, units: usize) -> &mut Payload {
+        let end = self.0.len() + 2 * units;
+        self.wide(text);
+        self.0.resize(end, 0);
+        self
+    }
+}
+
+/// Addresses of the kernel's objects, made from numbers.
+pub(crate) mod object {
+    use stackhound_etl::Pid;
+
+    const POOL: u64 = 0xffff_9f0c_0000_0000;
+
+    pub fn process(pid: Pid) -> u64 {
+        POOL + 0x1_0000_0000 + u64::from(pid.0) * 0x240
+    }
+
+    pub fn file_object(number: u64) -> u64 {
+        POOL + 0x2_0000_0000 + number * 0x1b0
+    }
+
+    pub fn irp(number: u64) -> u64 {
+        POOL + 0x3_0000_0000 + number % 0x1000 * 0x410
+    }
+
+    /// What identifies a file in all its opens.
+    pub fn file_key(number: u64) -> u64 {
+        0xffff_b58a_0000_0000 + number * 0x170
+    }
+
+    /// The control block of a registry key.
+    pub fn key_control_block(number: u64) -> u64 {
+        0xffff_b58b_0000_0000 + number * 0x130
+    }
+
+    /// A packet of the network's.
+    pub fn connection(number: u64) -> u64 {
+        POOL + 0x4_0000_0000 + number * 0x680
+    }
+}
+
+/// Relative ids of the user's SID.
+const USER: [u32; 5] = [21, 1_004_336_348, 1_177_238_915, 682_003_330, 1001];
+const SYSTEM: [u32; 1] = [18];
+
+pub(crate) fn process(out: &mut Payload, process: &Process, exit_status: Option<u32>) {
+    out.u64(object::process(process.pid)).u32(process.pid.0).u32(process.parent.0);
+    out.u32(process.session.unwrap_or(u32::MAX)).u32(exit_status.unwrap_or(STILL_ACTIVE));
+    // The page directory, then the flags.
+    out.u64(0x1_0000_0000 + u64::from(process.pid.0) * 0x3000).u32(if process.is_wow64 { 2 } else { 0 });
+    let ids: &[u32] = if process.session == Some(1) { &USER } else { &SYSTEM };
+    // Pointer and attributes of a token's user, both meaningless, before the SID.
+    out.u64(object::process(process.pid) + 0x80).u64(0);
+    out.u8(1).u8(ids.len() as u8).bytes(&[0, 0, 0, 0, 0, 5]);
+    for &id in ids {
+        out.u32(id);
+    }
+    // Neither package nor application.
+    out.narrow(&process.name).wide(&process.command_line).wide("").wide("");
+}
+
+pub(crate) fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
+    let tid = thread.tid;
+    let kernel_stack = 0xffff_c10f_0000_0000 + u64::from(tid.0) * 0x7000;
+    let user_stack = 0x10_0000_0000 + u64::from(tid.0) * 0x10_0000;
+    let in_kernel = thread.start_address.0 >> 63 != 0;
+    out.u32(pid.0).u32(tid.0).u64(kernel_stack).u64(kernel_stack - 0x6000);
+    if in_kernel {
+        out.u64(0).u64(0);
+    } else {
+        out.u64(user_stack).u64(user_stack - 0x10_0000 + 0xc_0000);
+    }
+    out.u64((1 << PROCESSORS) - 1).address(thread.start_address);
+    // The environment block; no service; priorities and flags; no name.
+    out.u64(if in_kernel { 0 } else { 0x11_0000_0000 + u64::from(tid.0) * 0x2000 });
+    out.u32(0).u8(8).u8(5).u8(2).u8(0).wide("");
+}
+
+/// The same of the provider that tells of processes.
+pub(crate) fn thread_start(out: &mut Payload, pid: Pid, thread: &Thread) {
+    let user_stack = 0x10_0000_0000 + u64::from(thread.tid.0) * 0x10_0000;
+    out.u32(pid.0).u32(thread.tid.0).u64(0).u64(0).u64(user_stack).u64(user_stack - 0x10_0000);
+    out.address(thread.start_address).address(thread.start_address).u64(0).u32(0);
+}
+
+pub(crate) fn image(out: &mut Payload, pid: Pid, image: &Image) {
+    out.address(image.base).u64(image.size.into()).u32(pid.0).u32(image.checksum).u32(image.time_date_stamp);
+    // Signature level and type: signed by Windows, catalogue.
+    out.u8(12).u8(2).u16(0).address(image.base).zeros(16).wide(&image.path);
+}
+
+/// A switch from one thread to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switch {
+    pub new: Tid,
+    pub old: Tid,
+    pub priorities: (u8, u8),
+    pub wait_reason: u8,
+    pub user_wait: bool,
+    pub old_state: u8,
+    pub ideal_processor: u16,
+    pub waited_ticks: u32,
+}
+
+pub(crate) fn context_switch(out: &mut Payload, switch: &Switch) {
+    out.u32(switch.new.0).u32(switch.old.0).u8(switch.priorities.0).u8(switch.priorities.1);
+    // The idle state before; no decrement.
+    out.u8(u8::from(switch.old.0 == 0)).u8(0);
+    out.u8(switch.wait_reason).u8(switch.user_wait.into()).u8(switch.old_state);
+    out.u8(switch.ideal_processor as u8).u32(switch.waited_ticks).u32(0);
+}
+
+pub(crate) fn ready_thread(out: &mut Payload, tid: Tid, by_deferred_call: bool) {
+    // The reason is the end of a wait.
+    out.u32(tid.0).u8(1).u8(0).u8(by_deferred_call.into()).u8(0);
+}
+
+pub(crate) fn sample(out: &mut Payload, address: Address, tid: Tid) {
+    out.address(address).u32(tid.0).u16(1).u16(0);
+}
+
+pub(crate) fn deferred_call(out: &mut Payload, started: i64, routine: Address) {
+    out.time(started).address(routine);
+}
+
+pub(crate) fn interrupt(out: &mut Payload, started: i64, routine: Address, vector: u16) {
+    out.time(started).address(routine).u8(1).u16(vector).u8(0);
+}
+
+/// An open file, as the operations name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OpenFile {
+    /// Number of the file.
+    pub file: u32,
+    /// Number of the open.
+    pub open: u64,
+}
+
+pub(crate) fn file_create(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid, path: &str) {
+    out.u64(object::irp(irp)).u64(object::file_object(file.open)).u32(tid.0);
+    // Open if it exists, without directory; ordinary file; shared for reading.
+    out.u32(0x0100_0060).u32(0x80).u32(1).wide(path);
+}
+
+pub(crate) fn file_transfer(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid, offset: u64, size: u32) {
+    out.u64(offset).u64(object::irp(irp)).u64(object::file_object(file.open));
+    out.u64(object::file_key(file.file.into())).u32(tid.0).u32(size).u32(0x6_0900).u32(0);
+}
+
+/// Cleanup and close.
+pub(crate) fn file_simple(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid) {
+    out.u64(object::irp(irp)).u64(object::file_object(file.open));
+    out.u64(object::file_key(file.file.into())).u32(tid.0);
+}
+
+pub(crate) fn file_operation_end(out: &mut Payload, irp: u64, information: u64, status: u32) {
+    out.u64(object::irp(irp)).u64(information).u32(status);
+}
+
+pub(crate) fn file_name(out: &mut Payload, file: u32, path: &str) {
+    out.u64(object::file_key(file.into())).wide(path);
+}
+
+pub(crate) fn disk_init(out: &mut Payload, irp: u64, tid: Tid) {
+    out.u64(object::irp(irp)).u32(tid.0);
+}
+
+/// A transfer between disk and memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Transfer {
+    pub irp: u64,
+    pub file: u32,
+    pub offset: u64,
+    pub size: u32,
+    /// Set when it starts.
+    pub started: i64,
+    pub is_write: bool,
+}
+
+pub(crate) fn disk_transfer(out: &mut Payload, transfer: &Transfer, now: i64, tid: Tid) {
+    out.u32(0).u32(0x6_0043).u32(transfer.size).u32(0).u64(transfer.offset);
+    out.u64(object::file_key(transfer.file.into())).u64(object::irp(transfer.irp));
+    out.time(now - transfer.started).u32(tid.0);
+}
+
+pub(crate) fn hard_fault(out: &mut Payload, transfer: &Transfer, address: Address, tid: Tid) {
+    out.time(transfer.started).u64(transfer.offset).address(address);
+    out.u64(object::file_key(transfer.file.into())).u32(tid.0).u32(transfer.size);
+}
+
+pub(crate) fn virtual_memory(out: &mut Payload, base: u64, size: u64, pid: Pid, flags: u32) {
+    out.u64(base).u64(size).u32(pid.0).u32(flags);
+}
+
+/// An operation on a registry key; `key` is the number of its control block, if it has one.
+pub(crate) fn registry(out: &mut Payload, started: i64, key: Option<u64>, name: &str) {
+    let block = key.map_or(0, object::key_control_block);
+    out.time(started).u32(0).u32(0).u64(block).wide(name);
+}
+
+pub(crate) fn tcp(out: &mut Payload, pid: Pid, size: u32, connection: u64, is_send: bool, now: i64) {
+    // Documentation addresses, HTTPS.
+    out.u32(pid.0).u32(size).bytes(&[203, 0, 113, 10]).bytes(&[192, 0, 2, 15]);
+    out.bytes(&443u16.to_be_bytes()).bytes(&(49_152 + (connection % 16_384) as u16).to_be_bytes());
+    if is_send {
+        let tick = (now / 156_250) as u32;
+        out.u32(tick).u32(tick);
+    }
+    out.u32(0).u64(object::connection(connection));
+}
+
+pub(crate) fn cpu(out: &mut Payload) {
+    out.u32(2400).u32(PROCESSORS.into()).u32(16_384).u32(4096).u32(0x1_0000);
+    out.fixed_wide("DESKTOP-CONTOSO", 256).fixed_wide("WORKGROUP", 134).u64(0);
+    // Highest user address; x64, family 6; both kinds of memory protection; memory speed.
+    out.u64(0x7fff_fffe_ffff).u16(9).u16(6).u16(0x8e0a).u8(1).u8(1).u32(2667);
+}
+
+/// Which kernel events are on, as the eight group masks.
+pub(crate) fn group_masks(out: &mut Payload) {
+    let masks: [u32; 8] = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
+    for mask in masks {
+        out.u32(mask);
+    }
+    out.u32(0x50);
+}
+
+/// The time between samples, in 100 ns.
+pub(crate) fn sampling_interval(out: &mut Payload) {
+    out.u32(0).u32(10_000).u32(10_000).wide("Timer");
+}

@@ -1,0 +1,223 @@
+//! What a correct reader must find in a recording.
+
+use std::collections::BTreeMap;
+
+use stackhound_etl::{Address, Pid, RawTime, Tid};
+
+use crate::event::EventKind;
+use crate::image::Image;
+
+/// What a correct reader must find in a recording, and what was lost from it on purpose.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Truth {
+    /// Records of each kind: the logfile header, stack records and all others.
+    pub events: BTreeMap<EventKind, u64>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// How stacks are written.
+    pub stacks: StackRecords,
+    /// How much of their stacks events get.
+    pub states: States,
+    /// What is missing.
+    pub lost: Lost,
+    /// All images; processes name theirs by index.
+    pub images: Vec<Image>,
+    /// Indexes of the kernel's images.
+    pub kernel_images: Vec<usize>,
+    /// All processes, in the order in which they were started.
+    pub processes: Vec<Process>,
+    /// The events of the attacks, in the order of time.
+    pub attacks: Vec<Attack>,
+}
+
+/// How many stacks a recording has, by the way in which they are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackRecords {
+    /// Parts with their frames.
+    pub inline: u64,
+    /// Parts by key.
+    pub keyed: u64,
+    /// What keys stand for.
+    pub definitions: u64,
+    /// Stacks inside events, user halves left out.
+    pub extended: u64,
+    /// Events that are nothing but the user half of an earlier one's stack.
+    pub extended_halves: u64,
+    /// Parts whose event is not in the file.
+    pub orphaned: u64,
+}
+
+/// How many of the events with stacks have how much of them. All other events have none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct States {
+    /// The whole stack.
+    pub complete: u64,
+    /// The kernel part; there never was a user part.
+    pub kernel_only: u64,
+    /// Parts were lost. A reader finds what is left of the stack, but cannot know that it is not all.
+    pub damaged: u64,
+    /// All parts were lost.
+    pub lost: u64,
+}
+
+/// What is missing from the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lost {
+    /// Buffers.
+    pub buffers: u64,
+    /// Records in them.
+    pub records: u64,
+}
+
+/// A process and all that belongs to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its id.
+    pub pid: Pid,
+    /// The process that started it.
+    pub parent: Pid,
+    /// The terminal session; `None` for the System process.
+    pub session: Option<u32>,
+    /// The name of its program, without the path.
+    pub name: String,
+    /// How it was started.
+    pub command_line: String,
+    /// Whether it is a 32-bit process.
+    pub is_wow64: bool,
+    /// When it was started; `None` if before the recording.
+    pub started: Option<RawTime>,
+    /// When it ended; `None` if not in the recording.
+    pub ended: Option<RawTime>,
+    /// Indexes of its images, the program first.
+    pub images: Vec<usize>,
+    /// Its threads, in the order in which they were started.
+    pub threads: Vec<Thread>,
+    /// Private memory with code in it.
+    pub code_regions: Vec<Region>,
+}
+
+/// A thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// Its id.
+    pub tid: Tid,
+    /// Where it started.
+    pub start_address: Address,
+    /// When it was started; `None` if before the recording.
+    pub started: Option<RawTime>,
+    /// When it ended; `None` if not in the recording.
+    pub ended: Option<RawTime>,
+}
+
+/// A range of private memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Its first byte.
+    pub base: Address,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Region {
+    /// Whether an address lies inside.
+    pub fn contains(&self, address: Address) -> bool {
+        address.0.checked_sub(self.base.0).is_some_and(|offset| offset < self.size)
+    }
+}
+
+/// An event that shows an attack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attack {
+    /// What it shows.
+    pub kind: AttackKind,
+    /// The kind of event.
+    pub event: EventKind,
+    /// The event's time.
+    pub time: RawTime,
+    /// The process that acts.
+    pub pid: Pid,
+    /// The thread that acts.
+    pub tid: Tid,
+    /// The whole stack of the event, innermost first.
+    pub frames: Vec<Address>,
+}
+
+/// What an attack is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum AttackKind {
+    /// A system call from the program's own code: the innermost user frame is not in `ntdll.dll`.
+    DirectSyscall,
+    /// A system call through the end of another system call's stub: the innermost user frame is in `ntdll.dll`, its
+    /// caller in private memory, and the routine that runs is not the stub's.
+    IndirectSyscall,
+    /// The start of a thread whose start address lies in private memory. The thread that acts is the creator.
+    UnbackedThreadStart,
+    /// A thread that was started so acts: its outermost own frames lie in private memory.
+    UnbackedThread,
+}
+
+/// An event with a stack, and what a correct reader makes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventStack<'a> {
+    /// The kind of event.
+    pub event: EventKind,
+    /// The event's time. No processor has two events at one time.
+    pub time: RawTime,
+    /// The processor that logged it.
+    pub processor: u16,
+    /// The process that the stack is of.
+    pub pid: Pid,
+    /// The thread that the stack is of.
+    pub tid: Tid,
+    /// How much of the stack is in the file.
+    pub state: State,
+    /// What of the stack is in the file, innermost first.
+    pub frames: &'a [Address],
+}
+
+/// How much of an event's stack is in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// All.
+    Complete,
+    /// The kernel part; there never was a user part.
+    KernelOnly,
+    /// A part; another was lost.
+    Damaged,
+    /// Nothing; what there was is lost.
+    Lost,
+}
+
+impl Truth {
+    /// Records in the file, logfile header included.
+    pub fn records(&self) -> u64 {
+        self.events.values().sum()
+    }
+
+    /// Records with this name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.events.iter().filter(|(kind, _)| kind.name() == name).map(|(_, count)| count).sum()
+    }
+
+    /// The processes of a program, by the program's name.
+    pub fn processes_named<'t>(&'t self, name: &'t str) -> impl Iterator<Item = &'t Process> {
+        self.processes.iter().filter(move |process| process.name == name)
+    }
+
+    /// The image that holds an address in a process, loaded or not at the time.
+    pub fn image_at(&self, process: &Process, address: Address) -> Option<&Image> {
+        let images = process.images.iter().chain(&self.kernel_images);
+        images.map(|&index| &self.images[index]).find(|image| image.contains(address))
+    }
+}
+
+impl States {
+    pub(crate) fn note(&mut self, state: State) {
+        match state {
+            State::Complete => self.complete += 1,
+            State::KernelOnly => self.kernel_only += 1,
+            State::Damaged => self.damaged += 1,
+            State::Lost => self.lost += 1,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Every stack of a scenario is delivered with exactly its frames.
+
+use std::collections::BTreeMap;
+
+use stackhound_etl::{Address, Selection, Tid};
+use stackhound_scenario::{EventKind, Mix, Scenario, State};
+use stackhound_stacks::{Correlator, KeyDefinitions, StackState, StackStats, Window};
+use stackhound_trace::OpenTrace;
+
+use crate::{Place, Written, kind_of, place_of, written};
+
+/// How the recording is read.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// In two passes.
+    TwoPasses,
+    /// In one pass that forgets nothing.
+    OnePass,
+}
+
+/// What the stages for stacks deliver, event by event.
+fn deliver(
+    trace: &OpenTrace,
+    reading: Reading,
+    mut each: impl FnMut(EventKind, Place, Option<Tid>, StackState, Vec<Address>),
+) -> StackStats {
+    let mut correlator = match reading {
+        Reading::TwoPasses => {
+            let mut definitions = KeyDefinitions::default();
+            let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
+            while let Some(event) = events.next() {
+                definitions.observe(&event);
+            }
+            Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), definitions)
+        }
+        Reading::OnePass => {
+            let everything = Window { max_hold: i64::MAX, max_pending: usize::MAX };
+            Correlator::one_pass(everything, trace.time_bases())
+        }
+    };
+    let mut events = trace.ordered();
+    loop {
+        let more = events.next().map(|event| correlator.push(&event)).is_some();
+        if !more {
+            correlator.end();
+        }
+        while let Some(delivered) = correlator.pop() {
+            let event = &delivered.event;
+            let place = place_of(event);
+            each(kind_of(event), place, delivered.tid(), delivered.state, delivered.frames().collect());
+        }
+        if !more {
+            return correlator.stats().clone();
+        }
+    }
+}
+
+/// Every stack of the scenario comes with exactly its frames, and no other event gets one.
+#[track_caller]
+fn check_stacks(written: &Written, reading: Reading) {
+    let Written { scenario, truth, expected, trace } = written;
+    let mut found: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut seen, mut doubtful) = (0, 0);
+    let stats = deliver(trace, reading, |kind, place, tid, state, frames| {
+        let Some(expected) = expected.get(&place) else {
+            assert!(frames.is_empty(), "{scenario:?}, {reading:?}: {kind:?} at {place:?} has {frames:?}");
+            assert!(matches!(state, StackState::None | StackState::Lost), "{kind:?} at {place:?}");
+            return;
+        };
+        seen += 1;
+        let context = || format!("{scenario:?}, {reading:?}: {kind:?} at {place:?}");
+        assert_eq!(kind, expected.event, "{}", context());
+        let expected_state = match expected.state {
+            State::Complete => StackState::Complete,
+            State::KernelOnly => StackState::KernelOnly,
+            State::Damaged => {
+                // A later user part of the thread may stand in for the lost one, but not without saying so.
+                assert_ne!(state, StackState::Complete, "{}", context());
+                assert!(frames.starts_with(&expected.frames), "{}: {frames:?}", context());
+                return;
+            }
+            State::Lost => {
+                assert!(frames.is_empty(), "{}: {frames:?}", context());
+                return;
+            }
+        };
+        assert_eq!((&frames, tid), (&expected.frames, Some(expected.tid)), "{}", context());
+        *found.entry(expected_state.name()).or_default() += 1;
+        if state != expected_state {
+            assert_eq!(state, StackState::Ambiguous, "{}", context());
+            doubtful += 1;
+        }
+    });
+    assert_eq!(seen, expected.len(), "{scenario:?}: some events were not delivered");
+    assert_eq!(found.get("complete").copied().unwrap_or_default(), truth.states.complete);
+    assert_eq!(found.get("kernel-only").copied().unwrap_or_default(), truth.states.kernel_only);
+    // A thread that is in the kernel while a buffer is lost could have left it meanwhile: doubt is right there.
+    assert!(doubtful * 20 <= seen, "{scenario:?}: {doubtful} of {seen} events");
+    let stacks = truth.stacks;
+    assert_eq!((stats.full, stats.keyed), (stacks.inline, stacks.keyed), "{scenario:?}");
+    assert_eq!(stats.definitions, stacks.definitions, "{scenario:?}");
+    assert_eq!(stats.extended, stacks.extended + stacks.extended_halves, "{scenario:?}");
+    assert_eq!(stats.extended_halves, stacks.extended_halves, "{scenario:?}");
+    assert_eq!((stats.unresolved_keys, stats.malformed, stats.ambiguous_parts), (0, 0, 0), "{scenario:?}");
+    assert_eq!(stats.orphaned_parts, stacks.orphaned, "{scenario:?}");
+}
+
+#[test]
+fn every_stack_is_delivered_with_exactly_its_frames() {
+    for seed in 0..12 {
+        for mix in [Mix::Default, Mix::Profile] {
+            let written = written(Scenario::EVENTS_MIN, seed, mix);
+            check_stacks(&written, Reading::TwoPasses);
+            check_stacks(&written, Reading::OnePass);
+        }
+    }
+}
+
+#[test]
+fn a_longer_recording_is_read_as_well() {
+    for mix in [Mix::Default, Mix::Profile] {
+        let written = written(150_000, 77, mix);
+        check_stacks(&written, Reading::TwoPasses);
+        check_stacks(&written, Reading::OnePass);
+    }
+}
