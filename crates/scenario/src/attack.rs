@@ -7,12 +7,11 @@ use stackhound_etl::write::WriteError;
 
 use crate::machine::{ProcessIndex, Role};
 use crate::output::PROCESSORS;
-use crate::plan::RUN_KEY;
 use crate::provider::ProviderEvent;
+use crate::resources::RUN_KEY;
 use crate::simulation::Simulation;
 use crate::site;
 use crate::thread::{Action, Caller, Occurrence, Start, ThreadIndex};
-use crate::truth::AttackKind;
 
 /// Percentages of the records after which a process is started that soon ends, and the attacker.
 const TASK_AT: u64 = 8;
@@ -39,17 +38,17 @@ impl Plot {
         Plot { launcher: Some(launcher), victim, ..Plot::default() }
     }
 
-    /// Whether everything happened that is to happen.
-    pub fn is_over(&self) -> bool {
-        self.has_ended && self.was_lost
-    }
-
     pub fn end(&mut self) {
         self.has_ended = true;
     }
 }
 
 impl<W: Write> Simulation<'_, W> {
+    /// Whether everything happened that is to happen.
+    pub fn is_over(&self) -> bool {
+        self.plot.has_ended && self.out.shows_loss()
+    }
+
     /// Starts the attack, and the loss of a buffer, when the recording will be `records` long and it is time.
     pub fn advance_plot(&mut self, records: u64) -> Result<(), WriteError> {
         let percent = self.out.kept() * 100 / records;
@@ -73,23 +72,25 @@ impl<W: Write> Simulation<'_, W> {
 
     /// What the attacker does once it has loaded its images.
     pub fn plan_attack(&mut self, thread: ThreadIndex) {
-        self.plan_registry(thread, RUN_KEY);
         let process = self.threads[thread].process;
         let victim = self.plot.victim;
         let own = self.machine.processes[process].allocate(CODE_SIZE);
         let injected = self.machine.processes[victim].allocate(CODE_SIZE);
         let target = self.machine.processes[victim].pid();
-        let attack = |kind, caller| [Action::Attack(Some(kind)), Action::CallAs(caller)];
-        let peace = [Action::CallAs(Caller::Stub), Action::Attack(None), Action::Compute(2000)];
+        let peace = [Action::CallAs(Caller::Stub), Action::Compute(2000)];
         let script = &mut self.threads[thread].script;
         script.extend([
             Action::Enter(&site::NT_ALLOCATE_VIRTUAL_MEMORY),
             Action::AllocateCode(process, own),
             Action::Leave,
+            Action::Enter(&site::NT_OPEN_KEY_EX),
+            Action::Log(Occurrence::RegistryOpen(RUN_KEY)),
+            Action::Log(Occurrence::KeyControlBlock(RUN_KEY)),
+            Action::Leave,
             Action::Compute(2000),
         ]);
-        script.extend(attack(AttackKind::DirectSyscall, Caller::Direct));
         script.extend([
+            Action::CallAs(Caller::Direct),
             Action::Enter(&site::NT_OPEN_PROCESS),
             Action::Log(Occurrence::Provider(ProviderEvent::OpenProcess(target))),
             Action::Leave,
@@ -98,8 +99,8 @@ impl<W: Write> Simulation<'_, W> {
             Action::Leave,
         ]);
         script.extend(peace);
-        script.extend(attack(AttackKind::IndirectSyscall, Caller::Indirect(own)));
         script.extend([
+            Action::CallAs(Caller::Indirect(own)),
             Action::Enter(&site::NT_SET_VALUE_KEY),
             Action::Log(Occurrence::RegistrySetValue(RUN_KEY)),
             Action::Leave,
@@ -108,7 +109,6 @@ impl<W: Write> Simulation<'_, W> {
         script.extend([
             Action::Enter(&site::NT_CREATE_THREAD_EX),
             Action::StartThread(victim, Start::Private(injected)),
-            Action::Log(Occurrence::Provider(ProviderEvent::ThreadStart)),
             Action::Leave,
         ]);
     }

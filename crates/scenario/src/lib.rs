@@ -32,6 +32,7 @@ mod plan;
 mod profile;
 mod provider;
 mod random;
+mod resources;
 mod rundown;
 mod simulation;
 mod site;
@@ -67,6 +68,13 @@ pub struct Scenario {
     pub mix: Mix,
 }
 
+impl Default for Scenario {
+    /// 20,000 records, less than a second of the machine's time.
+    fn default() -> Scenario {
+        Scenario { events: 20_000, seed: 1, mix: Mix::Default }
+    }
+}
+
 /// What happens in a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mix {
@@ -97,7 +105,7 @@ pub enum ScenarioError {
 /// Ticks of the clock between two records of one action, at most.
 const GAP: u64 = 24;
 /// Stacks of each mode that the session's cache holds.
-const CACHED_STACKS: usize = 768;
+const CACHED_STACKS: usize = 1536;
 
 impl Scenario {
     /// The least number of records.

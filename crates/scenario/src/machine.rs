@@ -115,6 +115,17 @@ impl Role {
         }
     }
 
+    /// Whose process starts those that are there from the start on. Processes that end at once are left out.
+    pub fn parent(self) -> Option<Role> {
+        match self {
+            Role::System => None,
+            Role::SessionManager => Some(Role::System),
+            Role::Subsystem | Role::Services | Role::Shell => Some(Role::SessionManager),
+            Role::Service => Some(Role::Services),
+            Role::Office | Role::Browser | Role::Sync | Role::Task | Role::Updater => Some(Role::Shell),
+        }
+    }
+
     fn session(self) -> Option<u32> {
         match self {
             Role::System => None,

@@ -20,7 +20,7 @@ pub(crate) const TICKS_PER_MS: i64 = 10_000;
 
 const BUFFER_SIZE: u32 = 64 << 10;
 /// How full the buffer is that is lost; less than a buffer takes, so that it is not written before.
-const LOST_BUFFER_FILL: usize = 16 << 10;
+const LOST_BUFFER_FILL: usize = 8 << 10;
 
 /// Logging modes: a system session, to a file without limit.
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
@@ -53,7 +53,19 @@ pub(crate) struct Output<W> {
     hooks: Box<[u64; HOOKS]>,
     others: Vec<(EventKind, u64)>,
     lost: Lost,
-    losing: Option<(u16, usize)>,
+    loss: Loss,
+}
+
+/// The buffer that is lost.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    NotYet,
+    /// It is being filled: its processor and its bytes.
+    Now(u16, usize),
+    /// It is lost; its processor has logged nothing since.
+    Over(u16),
+    /// Its processor has logged something since.
+    Known,
 }
 
 impl<W: Write> Output<W> {
@@ -80,7 +92,7 @@ impl<W: Write> Output<W> {
             hooks: Box::new([0; HOOKS]),
             others: Vec::new(),
             lost: Lost::default(),
-            losing: None,
+            loss: Loss::NotYet,
         })
     }
 
@@ -166,7 +178,10 @@ impl<W: Write> Output<W> {
     }
 
     fn note(&mut self, on: u16, kind: EventKind) -> Logged {
-        let kept = self.losing.is_none_or(|(processor, _)| processor != on);
+        let kept = !matches!(self.loss, Loss::Now(processor, _) if processor == on);
+        if matches!(self.loss, Loss::Over(processor) if processor == on) {
+            self.loss = Loss::Known;
+        }
         if kept {
             self.kept += 1;
             match kind {
@@ -185,34 +200,34 @@ impl<W: Write> Output<W> {
     /// From here on the records of a processor go into a buffer that will be lost.
     pub fn start_losing(&mut self, processor: u16) -> Result<(), WriteError> {
         self.writer.flush(processor)?;
-        self.losing = Some((processor, 0));
+        self.loss = Loss::Now(processor, 0);
         Ok(())
     }
 
-    /// Loses the buffer, if one is to be lost and was not yet.
-    pub fn stop_losing(&mut self) -> Result<(), WriteError> {
-        if let Some((processor, _)) = self.losing.take() {
-            self.writer.lose_buffer(processor)?;
-            self.lost.buffers += 1;
-        }
-        Ok(())
+    /// Whether a buffer was lost and the file can show it.
+    pub fn shows_loss(&self) -> bool {
+        matches!(self.loss, Loss::Known)
     }
 
     /// A processor whose records are kept: this one if possible.
     pub fn keeping(&self, processor: u16) -> u16 {
-        match self.losing {
-            Some((losing, _)) if losing == processor => (processor + 1) % PROCESSORS,
+        match self.loss {
+            Loss::Now(losing, _) if losing == processor => (processor + 1) % PROCESSORS,
             _ => processor,
         }
     }
 
+    /// Loses the buffer that is to be lost when the record has no room in it.
     fn make_room(&mut self, on: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
-        let Some((processor, fill)) = &mut self.losing else { return Ok(()) };
-        if *processor == on {
-            *fill += record.size()?.next_multiple_of(8);
-            if *fill > LOST_BUFFER_FILL {
-                return self.stop_losing();
-            }
+        let Loss::Now(processor, fill) = &mut self.loss else { return Ok(()) };
+        if *processor != on {
+            return Ok(());
+        }
+        *fill += record.size()?.next_multiple_of(8);
+        if *fill > LOST_BUFFER_FILL {
+            self.writer.lose_buffer(on)?;
+            self.lost.buffers += 1;
+            self.loss = Loss::Over(on);
         }
         Ok(())
     }

@@ -253,6 +253,7 @@ pub(crate) struct Transfer {
     pub file: u32,
     pub offset: u64,
     pub size: u32,
+    /// Set when it starts.
     pub started: i64,
     pub is_write: bool,
 }

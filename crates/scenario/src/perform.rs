@@ -2,16 +2,18 @@
 
 use std::io::Write;
 
-use stackhound_etl::write::{HeaderSpec, ItemSpec, WriteError};
-use stackhound_etl::{Address, Guid, PointerSize, RawTime};
+use stackhound_etl::write::stack::StackMode;
+use stackhound_etl::write::{HeaderSpec, Issuer, ItemSpec, WriteError};
+use stackhound_etl::{Address, Guid, PointerSize};
 
 use crate::event::{self, KernelEvent};
 use crate::frames::Frames;
+use crate::image::Known;
 use crate::machine::{ProcessIndex, Role};
 use crate::output::Logged;
 use crate::payload;
-use crate::plan::KEYS;
 use crate::provider::{self, Extended, ProviderEvent};
+use crate::resources::KEYS;
 use crate::simulation::Simulation;
 use crate::site::{self, Call, Site, below};
 use crate::stacks::{Pending, UserPart};
@@ -52,7 +54,7 @@ impl<W: Write> Simulation<'_, W> {
                 let user = self.threads[thread].running_frames(&self.machine, place);
                 let kernel = self.addresses(&site::PAGE_FAULT);
                 let actor = &mut self.threads[thread];
-                actor.mode = Mode::Fault;
+                actor.mode = Mode::Fault(self.out.now());
                 actor.user = user;
                 actor.kernel.clear();
                 actor.kernel.extend(&kernel);
@@ -75,7 +77,7 @@ impl<W: Write> Simulation<'_, W> {
             Action::StartThread(process, start) => self.start_thread(on, thread, process, start)?,
             Action::AllocateCode(process, region) => self.allocate_code(on, thread, process, region)?,
             Action::CallAs(caller) => self.threads[thread].caller = caller,
-            Action::Attack(attack) => self.threads[thread].attack = attack,
+            Action::Attack(attack) => self.threads[thread].attack = Some(attack),
             Action::AttackEnds => self.plot.end(),
             Action::ExitThread => self.exit_thread(on, thread)?,
             Action::ExitProcess => self.exit_process(on, thread)?,
@@ -97,7 +99,7 @@ impl<W: Write> Simulation<'_, W> {
 
     fn exit_event(&mut self, on: u16) -> Result<Logged, WriteError> {
         self.out.payload.u32(0);
-        self.out.kernel(on, event::SYSTEM_CALL_EXIT, stackhound_etl::write::Issuer::UNKNOWN)
+        self.out.kernel(on, event::SYSTEM_CALL_EXIT, Issuer::UNKNOWN)
     }
 
     /// A thread leaves the kernel: its user frames are logged for all its events there.
@@ -119,8 +121,7 @@ impl<W: Write> Simulation<'_, W> {
         let part_kept = match named {
             Some(named) => {
                 let event = pending[named].logged;
-                let mode = stackhound_etl::write::stack::StackMode::User;
-                self.stacks.part(&mut self.out, on, event, owner, mode, &frames)?
+                self.stacks.part(&mut self.out, on, event, owner, StackMode::User, &frames)?
             }
             None => false,
         };
@@ -220,7 +221,7 @@ impl<W: Write> Simulation<'_, W> {
             }
             Occurrence::DiskReadInit(irp) => {
                 payload::disk_init(out, irp, owner.tid);
-                let is_fault = self.threads[thread].mode == Mode::Fault;
+                let is_fault = matches!(self.threads[thread].mode, Mode::Fault(_));
                 let below = if is_fault { below::DISK_FOR_PAGE } else { below::DISK_FOR_FILE };
                 (event::DISK_READ_INIT, Some(below))
             }
@@ -228,7 +229,10 @@ impl<W: Write> Simulation<'_, W> {
                 payload::disk_init(out, irp, owner.tid);
                 (event::DISK_WRITE_INIT, Some(below::WRITE_BEHIND))
             }
-            Occurrence::HardFault(transfer) => {
+            Occurrence::HardFault(mut transfer) => {
+                if let Mode::Fault(since) = self.threads[thread].mode {
+                    transfer.started = since;
+                }
                 let address = self.threads[thread].user.as_slice()[0];
                 payload::hard_fault(out, &transfer, address, owner.tid);
                 (event::HARD_FAULT, Some(below::FAULT))
@@ -252,17 +256,22 @@ impl<W: Write> Simulation<'_, W> {
                 (event::REGISTRY_SET_VALUE, Some(below::REGISTRY))
             }
             Occurrence::RegistryClose(key) => {
+                self.resources.close_key(key);
                 payload::registry(out, now, Some(key.into()), "");
                 (event::REGISTRY_CLOSE, Some(below::REGISTRY))
             }
             Occurrence::KeyControlBlock(key) => {
+                if !self.resources.open_key(key) {
+                    return Ok(());
+                }
                 payload::registry(out, now, Some(key.into()), KEYS[key as usize].path);
-                self.resources.set_key_live(key, true);
                 (event::KCB_CREATE, None)
             }
             Occurrence::KeyControlBlockDelete(key) => {
+                if !self.resources.drop_key(key) {
+                    return Ok(());
+                }
                 payload::registry(out, now, Some(key.into()), KEYS[key as usize].path);
-                self.resources.set_key_live(key, false);
                 (event::KCB_DELETE, None)
             }
             Occurrence::VirtualAlloc(size) => {
@@ -306,7 +315,7 @@ impl<W: Write> Simulation<'_, W> {
     ) -> Result<(), WriteError> {
         let owner = self.owner(thread);
         let actor = &self.threads[thread];
-        let attack = actor.attack;
+        let attack = actor.shown_attack();
         let extended = event.extended();
         let mut frames = match extended {
             Extended::None => Frames::EMPTY,
@@ -329,13 +338,7 @@ impl<W: Write> Simulation<'_, W> {
             }
             _ => {}
         }
-        if event == ProviderEvent::ThreadStart {
-            let (process, place) = self.resources.started_thread;
-            let process = &self.machine.processes[process];
-            payload::thread_start(&mut self.out.payload, process.pid(), &process.facts.threads[place]);
-        } else {
-            event.payload(&mut self.out.payload, &self.providers);
-        }
+        event.payload(&mut self.out.payload, &self.providers, &self.machine);
         let pointer_size = event.pointer_size();
         let mut items = Vec::with_capacity(3);
         if extended != Extended::None {
@@ -374,7 +377,7 @@ impl<W: Write> Simulation<'_, W> {
 
     fn spawn(&mut self, on: u16, creator: ThreadIndex, role: Role) -> Result<(), WriteError> {
         let parent = self.owner(creator).pid;
-        let program = role.code().0.map(crate::image::Known::index);
+        let program = role.code().0.map(Known::index);
         let process = self.machine.new_process(role, program, parent, None);
         payload::process(&mut self.out.payload, &self.machine.processes[process].facts, None);
         let logged = self.event(on, creator, event::PROCESS_START, below::PROCESS)?;
@@ -398,6 +401,8 @@ impl<W: Write> Simulation<'_, W> {
         }
         let thread = self.new_thread(on, creator, process, start)?;
         self.threads[creator].attack = before;
+        let event = ProviderEvent::ThreadStart(process, self.threads[thread].place);
+        self.provider_event(on, creator, event)?;
         self.threads[thread].script.push_back(Action::Leave);
         self.plan_first(thread);
         self.ready_other(on, creator, thread)
@@ -420,7 +425,6 @@ impl<W: Write> Simulation<'_, W> {
         payload::thread(&mut self.out.payload, pid, &facts);
         let logged = self.event(on, creator, event::THREAD_START, below::THREAD)?;
         self.machine.processes[process].facts.threads[place].started = Some(logged.time);
-        self.resources.started_thread = (process, place);
         Ok(thread)
     }
 
@@ -438,18 +442,18 @@ impl<W: Write> Simulation<'_, W> {
     }
 
     fn exit_thread(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
-        let time = self.end_event(on, thread)?;
-        let (process, place) = (self.threads[thread].process, self.threads[thread].place);
-        self.machine.end_thread(process, place, time);
+        self.end_thread(on, thread)?;
         self.settle_without_user_part(thread);
         self.retire(on, thread)
     }
 
-    fn end_event(&mut self, on: u16, thread: ThreadIndex) -> Result<RawTime, WriteError> {
-        let (process, place) = (self.threads[thread].process, self.threads[thread].place);
-        let process = &self.machine.processes[process];
+    fn end_thread(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
+        let (index, place) = (self.threads[thread].process, self.threads[thread].place);
+        let process = &self.machine.processes[index];
         payload::thread(&mut self.out.payload, process.pid(), &process.facts.threads[place]);
-        Ok(self.event(on, thread, event::THREAD_END, below::END)?.time)
+        let time = self.event(on, thread, event::THREAD_END, below::END)?.time;
+        self.machine.end_thread(index, place, time);
+        Ok(())
     }
 
     fn exit_process(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
@@ -457,13 +461,15 @@ impl<W: Write> Simulation<'_, W> {
         let pid = self.owner(thread).pid;
         self.out.payload.u32(pid.0);
         self.event(on, thread, event::PROCESS_TERMINATE, below::END)?;
+        self.end_thread(on, thread)?;
         for image in self.machine.processes[process].loaded.clone() {
             self.log(on, thread, Occurrence::ImageUnload(image))?;
         }
         payload::process(&mut self.out.payload, &self.machine.processes[process].facts, Some(0));
         let time = self.event(on, thread, event::PROCESS_END, below::END)?.time;
         self.machine.end_process(process, time);
-        self.exit_thread(on, thread)
+        self.settle_without_user_part(thread);
+        self.retire(on, thread)
     }
 
     /// A thread's events get no user part any more.

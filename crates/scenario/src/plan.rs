@@ -1,4 +1,4 @@
-//! What threads do next, by the role of their process; and the files and registry keys that they do it with.
+//! What threads do next, by the role of their process.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -9,181 +9,11 @@ use crate::output::TICKS_PER_MS;
 use crate::payload::{OpenFile, Transfer};
 use crate::provider::ProviderEvent;
 use crate::random::{Random, hash2};
+use crate::resources::{FILES, OPEN_KEYS, RUN_KEY, Resources};
 use crate::simulation::Simulation;
 use crate::site;
 use crate::thread::{Action, Caller, Occurrence, Start, ThreadIndex, Wake};
-use crate::truth::{AttackKind, Region};
-
-/// A registry key. Its number is that of its control block.
-#[derive(Debug)]
-pub(crate) struct Key {
-    pub path: &'static str,
-    /// A value in it.
-    pub value: &'static str,
-    parent: Option<u32>,
-}
-
-impl Key {
-    /// The key that it is opened from, and its path from there on.
-    pub fn relative(&self) -> (Option<u64>, &'static str) {
-        match self.parent {
-            Some(parent) => {
-                let above = KEYS[parent as usize].path.len() + 1;
-                (Some(parent.into()), &self.path[above..])
-            }
-            None => (None, self.path),
-        }
-    }
-}
-
-const fn key(path: &'static str, parent: Option<u32>, value: &'static str) -> Key {
-    Key { path, value, parent }
-}
-
-pub(crate) const KEYS: [Key; 14] = [
-    key(r"\REGISTRY\MACHINE", None, ""),
-    key(r"\REGISTRY\USER", None, ""),
-    key(r"\REGISTRY\MACHINE\SOFTWARE", Some(0), ""),
-    key(r"\REGISTRY\MACHINE\SYSTEM\ControlSet001", Some(0), ""),
-    key(r"\REGISTRY\USER\S-1-5-21-1004336348-1177238915-682003330-1001", Some(1), ""),
-    key(r"\REGISTRY\MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion", Some(2), "CurrentBuildNumber"),
-    key(r"\REGISTRY\MACHINE\SYSTEM\ControlSet001\Services\Tcpip\Parameters", Some(3), "Hostname"),
-    key(r"\REGISTRY\MACHINE\SYSTEM\ControlSet001\Control\Session Manager", Some(3), "SafeDllSearchMode"),
-    key(
-        r"\REGISTRY\USER\S-1-5-21-1004336348-1177238915-682003330-1001\SOFTWARE\Contoso\Office",
-        Some(4),
-        "Recent",
-    ),
-    key(
-        r"\REGISTRY\USER\S-1-5-21-1004336348-1177238915-682003330-1001\SOFTWARE\Contoso\Browser",
-        Some(4),
-        "Tabs",
-    ),
-    key(r"\REGISTRY\MACHINE\SOFTWARE\Classes\CLSID", Some(2), "InprocServer32"),
-    key(r"\REGISTRY\MACHINE\SYSTEM\ControlSet001\Services\W32Time", Some(3), "Start"),
-    key(
-        r"\REGISTRY\USER\S-1-5-21-1004336348-1177238915-682003330-1001\Control Panel\International",
-        Some(4),
-        "LocaleName",
-    ),
-    key(
-        r"\REGISTRY\USER\S-1-5-21-1004336348-1177238915-682003330-1001\SOFTWARE\Microsoft\Windows\CurrentVersion\Run",
-        Some(4),
-        "ContosoUpdate",
-    ),
-];
-/// Keys with control blocks from the start on.
-const OPEN_KEYS: u32 = 8;
-/// Where programs are named that start with the user's session.
-pub(crate) const RUN_KEY: u32 = 13;
-
-/// Files that are there from the start on. They are named only in the rundown at the end.
-const FILES: [&str; 16] = [
-    r"\Device\HarddiskVolume3\Users\ada\Documents\Quarter.docx",
-    r"\Device\HarddiskVolume3\Users\ada\Documents\Budget.xlsx",
-    r"\Device\HarddiskVolume3\Users\ada\AppData\Local\Contoso\Browser\Cache\data_1",
-    r"\Device\HarddiskVolume3\Users\ada\AppData\Local\Contoso\Browser\Cache\index",
-    r"\Device\HarddiskVolume3\Users\ada\AppData\Roaming\Contoso\Sync\state.db",
-    r"\Device\HarddiskVolume3\Windows\System32\config\SOFTWARE",
-    r"\Device\HarddiskVolume3\Windows\System32\config\SYSTEM",
-    r"\Device\HarddiskVolume3\Windows\System32\en-US\KernelBase.dll.mui",
-    r"\Device\HarddiskVolume3\Windows\Fonts\segoeui.ttf",
-    r"\Device\HarddiskVolume3\Windows\System32\drivers\etc\hosts",
-    r"\Device\HarddiskVolume3\Windows\Prefetch\WRITER.EXE-5A1C3F20.pf",
-    r"\Device\HarddiskVolume3\Windows\System32\winevt\Logs\System.evtx",
-    r"\Device\HarddiskVolume3\ProgramData\Contoso\updater.exe",
-    r"\Device\HarddiskVolume3\pagefile.sys",
-    r"\Device\HarddiskVolume3\$Mft",
-    r"\Device\HarddiskVolume3\$LogFile",
-];
-/// Files that come and go, besides.
-const TEMPORARY_FILES: usize = 48;
-
-/// Files, keys and memory that threads use.
-#[derive(Debug)]
-pub(crate) struct Resources {
-    files: Vec<(String, bool)>,
-    live_keys: [bool; KEYS.len()],
-    irps: u64,
-    opens: u64,
-    temporary: usize,
-    /// Memory that was allocated and not freed.
-    pub allocated: Vec<(ProcessIndex, Region)>,
-    /// The thread that was started last: its process and its place there.
-    pub started_thread: (ProcessIndex, usize),
-}
-
-impl Resources {
-    pub fn new() -> Resources {
-        let mut live_keys = [false; KEYS.len()];
-        live_keys[..OPEN_KEYS as usize].fill(true);
-        let temporary =
-            |at| (format!(r"\Device\HarddiskVolume3\Users\ada\AppData\Local\Temp\~wr{at:04x}.tmp"), false);
-        Resources {
-            files: FILES
-                .iter()
-                .map(|&path| (path.to_owned(), true))
-                .chain((0..TEMPORARY_FILES).map(temporary))
-                .collect(),
-            live_keys,
-            irps: 0,
-            opens: 0,
-            temporary: 0,
-            allocated: Vec::new(),
-            started_thread: (0, 0),
-        }
-    }
-
-    pub fn path(&self, file: u32) -> &str {
-        &self.files[file as usize].0
-    }
-
-    /// Numbers and paths of the files that exist.
-    pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
-        (0..).zip(&self.files).filter(|(_, file)| file.1).map(|(number, file)| (number, &*file.0))
-    }
-
-    /// Numbers of the keys that have control blocks.
-    pub fn keys(&self) -> impl Iterator<Item = u32> + use<> {
-        let live_keys = self.live_keys;
-        (0..).zip(live_keys).filter(|(_, live)| *live).map(|(number, _)| number)
-    }
-
-    pub fn delete_file(&mut self, file: u32) {
-        self.files[file as usize].1 = false;
-    }
-
-    pub fn set_key_live(&mut self, key: u32, live: bool) {
-        self.live_keys[key as usize] = live;
-    }
-
-    /// Memory of a process that can be freed.
-    pub fn take_allocated(&mut self, process: ProcessIndex) -> Option<Region> {
-        let at = self.allocated.iter().position(|(owner, _)| *owner == process)?;
-        Some(self.allocated.swap_remove(at).1)
-    }
-
-    fn irp(&mut self) -> u64 {
-        self.irps += 1;
-        self.irps
-    }
-
-    fn open(&mut self, file: u32) -> OpenFile {
-        self.opens += 1;
-        OpenFile { file, open: self.opens }
-    }
-
-    /// A new temporary file, if there is room for one more.
-    fn new_file(&mut self) -> Option<u32> {
-        self.temporary = (self.temporary + 1) % TEMPORARY_FILES;
-        let at = FILES.len() + self.temporary;
-        if self.files[at].1 {
-            return None;
-        }
-        self.files[at].1 = true;
-        Some(at as u32)
-    }
-}
+use crate::truth::AttackKind;
 
 /// Something that a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -282,8 +112,6 @@ struct Script<'s> {
     resources: &'s mut Resources,
     process: ProcessIndex,
     role: Role,
-    providers_manifest_chunks: u16,
-    now: i64,
 }
 
 impl Script<'_> {
@@ -315,7 +143,7 @@ impl Script<'_> {
             file,
             offset: self.random.below(1 << 24) << 12,
             size: self.random.pick(&[4096, 16_384, 32_768]),
-            started: self.now,
+            started: 0,
             is_write,
         };
         let ticks = self.random.between(600, 40_000) as u32;
@@ -337,7 +165,7 @@ impl Script<'_> {
             self.log(Occurrence::FileOperationEnd(irp, size));
             self.push([Action::Leave]);
         }
-        self.close_file(file);
+        self.close_file(file, &[]);
     }
 
     fn open_file(&mut self, number: u32) -> OpenFile {
@@ -348,7 +176,8 @@ impl Script<'_> {
         file
     }
 
-    fn close_file(&mut self, file: OpenFile) {
+    /// Closes a file; the last thing is what else happens then.
+    fn close_file(&mut self, file: OpenFile, last: &[Action]) {
         let (cleanup, close) = (self.resources.irp(), self.resources.irp());
         let inside = [
             Occurrence::FileCleanup(cleanup, file),
@@ -356,7 +185,7 @@ impl Script<'_> {
             Occurrence::FileClose(close, file),
             Occurrence::FileOperationEnd(close, 0),
         ];
-        self.call(&site::NT_CLOSE, &inside.map(Action::Log));
+        self.call(&site::NT_CLOSE, &[&inside.map(Action::Log), last].concat());
     }
 
     /// Writes a file that is new, and named when it is made; some are deleted at once.
@@ -372,33 +201,23 @@ impl Script<'_> {
         let irp = self.resources.irp();
         let inside = [Occurrence::FileWrite(irp, file, 2048), Occurrence::FileOperationEnd(irp, 2048)];
         self.call(&site::NT_WRITE_FILE, &inside.map(Action::Log));
-        self.close_file(file);
-        if self.random.one_in(2) {
-            self.log(Occurrence::FileNameDelete(number));
-        }
+        let is_deleted = self.random.one_in(2);
+        let delete = Action::Log(Occurrence::FileNameDelete(number));
+        self.close_file(file, if is_deleted { std::slice::from_ref(&delete) } else { &[] });
     }
 
     fn registry(&mut self, key: u32, set: bool) {
-        let is_new = !self.resources.keys().any(|known| known == key);
-        let mut inside =
-            vec![if set { Occurrence::RegistryCreate(key) } else { Occurrence::RegistryOpen(key) }];
-        if is_new {
-            inside.push(Occurrence::KeyControlBlock(key));
-            // Nobody else is to make it meanwhile.
-            self.resources.set_key_live(key, true);
-        }
-        let inside: Vec<Action> = inside.into_iter().map(Action::Log).collect();
+        let open = if set { Occurrence::RegistryCreate(key) } else { Occurrence::RegistryOpen(key) };
+        let inside = [open, Occurrence::KeyControlBlock(key)].map(Action::Log);
         self.call(if set { &site::NT_CREATE_KEY } else { &site::NT_OPEN_KEY_EX }, &inside);
         if set {
             self.call(&site::NT_SET_VALUE_KEY, &[Action::Log(Occurrence::RegistrySetValue(key))]);
         } else {
             self.call(&site::NT_QUERY_VALUE_KEY, &[Action::Log(Occurrence::RegistryQueryValue(key))]);
         }
-        let mut inside = vec![Action::Log(Occurrence::RegistryClose(key))];
-        if key >= OPEN_KEYS && key != RUN_KEY && self.random.one_in(3) {
-            inside.push(Action::Log(Occurrence::KeyControlBlockDelete(key)));
-        }
-        self.call(&site::NT_CLOSE, &inside);
+        let close = [Occurrence::RegistryClose(key), Occurrence::KeyControlBlockDelete(key)].map(Action::Log);
+        let is_last = key >= OPEN_KEYS && self.random.one_in(3);
+        self.call(&site::NT_CLOSE, if is_last { &close } else { &close[..1] });
     }
 
     fn any_key(&mut self) -> u32 {
@@ -432,13 +251,6 @@ impl Script<'_> {
         let number = self.random.below(1 << 20);
         let events: &[ProviderEvent] = match self.role {
             Role::Sync => &[ProviderEvent::SyncState(number as u32)],
-            Role::Browser if self.random.one_in(20) => {
-                let chunks = self.providers_manifest_chunks;
-                (0..chunks).for_each(|chunk| {
-                    self.push([Action::Log(Occurrence::Provider(ProviderEvent::Manifest(chunk)))])
-                });
-                &[]
-            }
             Role::Browser => &[
                 ProviderEvent::NavigationStart(number as u32 % 8),
                 ProviderEvent::CacheLookup(number),
@@ -499,13 +311,8 @@ impl Script<'_> {
                 self.push([wait]);
             }
             Task::StartThread => {
-                self.call(
-                    &site::NT_CREATE_THREAD_EX,
-                    &[
-                        Action::StartThread(self.process, Start::Pool),
-                        Action::Log(Occurrence::Provider(ProviderEvent::ThreadStart)),
-                    ],
-                );
+                let start = Action::StartThread(self.process, Start::Pool);
+                self.call(&site::NT_CREATE_THREAD_EX, &[start]);
             }
             Task::Spawn => {
                 self.call(&site::NT_CREATE_USER_PROCESS, &[Action::Spawn(Role::Task)]);
@@ -547,8 +354,6 @@ impl<W: Write> Simulation<'_, W> {
             resources: &mut self.resources,
             process,
             role: self.machine.processes[process].role,
-            providers_manifest_chunks: self.providers.manifest_chunks(),
-            now: self.out.now(),
         })
     }
 
@@ -580,7 +385,7 @@ impl<W: Write> Simulation<'_, W> {
         self.script(thread, |script| {
             if is_private {
                 // Long enough for samples.
-                script.push([Action::Attack(Some(AttackKind::UnbackedThread)), Action::Compute(25_000)]);
+                script.push([Action::Attack(AttackKind::UnbackedThread), Action::Compute(25_000)]);
                 script.write(Task::Send);
                 script.push([Action::AttackEnds]);
             } else {
@@ -616,10 +421,5 @@ impl<W: Write> Simulation<'_, W> {
         if role == Role::Updater {
             self.plan_attack(thread);
         }
-    }
-
-    /// Adds a registry access to what a thread does.
-    pub fn plan_registry(&mut self, thread: ThreadIndex, key: u32) {
-        self.script(thread, |script| script.registry(key, false));
     }
 }

@@ -5,7 +5,8 @@ use stackhound_etl::record::Descriptor;
 use stackhound_etl::{Guid, Pid, PointerSize};
 
 use crate::event::EventKind;
-use crate::payload::Payload;
+use crate::machine::{Machine, ProcessIndex};
+use crate::payload::{self, Payload};
 
 /// An event of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +22,8 @@ pub(crate) enum ProviderEvent {
     CacheLookup(u64),
     /// The kernel's: a process was opened.
     OpenProcess(Pid),
-    /// The kernel's: the thread that was started last.
-    ThreadStart,
+    /// The kernel's: a thread was started; its process, and its place among the process's threads.
+    ThreadStart(ProcessIndex, usize),
 }
 
 /// How the stack of an event is written, if it has one.
@@ -132,7 +133,7 @@ impl ProviderEvent {
             ProviderEvent::NavigationStop(_) => (BROWSER, descriptor(2, 0, 2, 1, 0x1)),
             ProviderEvent::CacheLookup(_) => (BROWSER, descriptor(3, 0, 0, 2, 0x2)),
             ProviderEvent::OpenProcess(_) => (KERNEL_AUDIT, descriptor(5, 16, 0, 0, 0)),
-            ProviderEvent::ThreadStart => {
+            ProviderEvent::ThreadStart(..) => {
                 (KERNEL_PROCESS, Descriptor { version: 1, ..descriptor(3, 16, 1, 3, 0x20) })
             }
         };
@@ -144,7 +145,7 @@ impl ProviderEvent {
             ProviderEvent::DownloadProgress(_) | ProviderEvent::NavigationStart(_) => Extended::User,
             ProviderEvent::SyncState(_) => Extended::User32,
             ProviderEvent::OpenProcess(_) => Extended::Both,
-            ProviderEvent::ThreadStart => Extended::Kernel,
+            ProviderEvent::ThreadStart(..) => Extended::Kernel,
             ProviderEvent::Manifest(_) | ProviderEvent::NavigationStop(_) | ProviderEvent::CacheLookup(_) => {
                 Extended::None
             }
@@ -155,8 +156,7 @@ impl ProviderEvent {
         if let ProviderEvent::SyncState(_) = self { PointerSize::Four } else { PointerSize::Eight }
     }
 
-    /// Writes the payload. Not of [`ProviderEvent::ThreadStart`], which is the thread's.
-    pub fn payload(self, out: &mut Payload, providers: &Providers) {
+    pub fn payload(self, out: &mut Payload, providers: &Providers, machine: &Machine) {
         match self {
             ProviderEvent::DownloadProgress(bytes) => {
                 out.wide("https://update.contoso.example/feed").u64(bytes).u32(0x0024_0007);
@@ -184,7 +184,10 @@ impl ProviderEvent {
                 // Query, read, write and operate on memory.
                 out.u32(pid.0).u32(0x1438).u32(0);
             }
-            ProviderEvent::ThreadStart => {}
+            ProviderEvent::ThreadStart(process, place) => {
+                let process = &machine.processes[process].facts;
+                payload::thread_start(out, process.pid, &process.threads[place]);
+            }
         }
     }
 

@@ -8,15 +8,15 @@ use stackhound_etl::{Pid, PointerSize, Tid};
 use crate::attack::Plot;
 use crate::event::{self, EventKind, KernelEvent};
 use crate::frames::Frames;
-use crate::image::KERNEL_IMAGES;
-use crate::machine::{Machine, Role};
+use crate::image::{KERNEL_IMAGES, Known};
+use crate::machine::{LiveProcess, Machine, Role};
 use crate::output::{Output, TICKS_PER_MS};
 use crate::payload;
-use crate::plan::KEYS;
-use crate::provider::{SYSTEM_CONFIGURATION, SYSTEM_PATHS, VOLUME_MAPPING};
+use crate::provider::{ProviderEvent, SYSTEM_CONFIGURATION, SYSTEM_PATHS, VOLUME_MAPPING};
+use crate::resources::KEYS;
 use crate::simulation::Simulation;
 use crate::site::{self, Call};
-use crate::thread::{Action, Mode, Start};
+use crate::thread::{Action, Mode, Occurrence, Start};
 
 /// The processor that logs the rundown.
 const ON: u16 = 0;
@@ -113,8 +113,9 @@ impl<W: Write> Simulation<'_, W> {
     pub fn begin(&mut self) -> Result<(), WriteError> {
         write_configuration(&mut self.out)?;
         for (role, starts) in PROCESSES {
-            let parent = self.machine.processes.last().map_or(Pid::IDLE, |process| process.pid());
-            let program = role.code().0.map(crate::image::Known::index);
+            let has_started = |process: &&LiveProcess| Some(process.role) == role.parent();
+            let parent = self.machine.processes.iter().find(has_started).map_or(Pid::IDLE, LiveProcess::pid);
+            let program = role.code().0.map(Known::index);
             let process = self.machine.new_process(role, program, parent, None);
             for image in program.into_iter().chain(role.libraries().iter().map(|library| library.index())) {
                 self.machine.load(process, image);
@@ -156,6 +157,11 @@ impl<W: Write> Simulation<'_, W> {
         actor.kernel = Frames::EMPTY;
         actor.kernel.extend(&kernel);
         actor.script.push_back(Action::Leave);
+        if self.machine.processes[actor.process].role == Role::Browser && actor.place == 0 {
+            // The session has just begun: the event source describes its events.
+            let chunks = (0..self.providers.manifest_chunks()).map(ProviderEvent::Manifest);
+            actor.script.extend(chunks.map(|chunk| Action::Log(Occurrence::Provider(chunk))));
+        }
         let ticks = self.random.below(25 * TICKS_PER_MS as u64) as u32;
         self.wait_from_the_start(thread, ticks);
     }

@@ -18,9 +18,9 @@ use crate::image::Known;
 use crate::machine::{Machine, ProcessIndex};
 use crate::output::{Logged, Output, PROCESSORS, TICKS_PER_MS};
 use crate::payload::{self, Switch};
-use crate::plan::Resources;
 use crate::provider::Providers;
 use crate::random::Random;
+use crate::resources::Resources;
 use crate::site::{self, Site};
 use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
@@ -111,7 +111,7 @@ impl<'e, W: Write> Simulation<'e, W> {
 
     /// Runs until the file will have so many records, those of the rundown at the end included, and the attack is over.
     pub fn run(&mut self, records: u64) -> Result<(), WriteError> {
-        while self.out.kept() + self.rundown_records() < records || !self.plot.is_over() {
+        while self.out.kept() + self.rundown_records() < records || !self.is_over() {
             self.advance_plot(records)?;
             let (time, next) = self.next();
             self.out.wait_until(time);
@@ -121,7 +121,7 @@ impl<'e, W: Write> Simulation<'e, W> {
                 Next::Step(on) => self.step(on)?,
             }
         }
-        self.out.stop_losing()
+        Ok(())
     }
 
     fn next(&self) -> (i64, Next) {
@@ -211,8 +211,17 @@ impl<'e, W: Write> Simulation<'e, W> {
     }
 
     /// Takes the thread of a processor away from it until it is woken.
-    pub fn wait(&mut self, on: u16, thread: ThreadIndex, wake: Wake, ticks: u32) -> Result<(), WriteError> {
+    pub fn wait(
+        &mut self,
+        on: u16,
+        thread: ThreadIndex,
+        mut wake: Wake,
+        ticks: u32,
+    ) -> Result<(), WriteError> {
         self.waits += 1;
+        if let Wake::Disk(transfer) = &mut wake {
+            transfer.started = self.out.now();
+        }
         self.alarms.push(Reverse((self.out.now() + i64::from(ticks), thread, wake, self.waits)));
         if wake == Wake::Signal {
             self.signallable.push_back((thread, self.waits));
@@ -426,7 +435,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         };
         let owner = self.owner(thread);
         if self.threads[thread].mode == Mode::User {
-            let attack = self.threads[thread].attack;
+            let attack = self.threads[thread].shown_attack();
             return self.stacks.user_event(&mut self.out, kind, logged, owner, &frames, attack);
         }
         let pending = self.kernel_record(logged.processor, owner, kind, logged, &frames)?;
@@ -473,7 +482,7 @@ impl<'e, W: Write> Simulation<'e, W> {
             pending.kernel_kept |= second.kernel_kept;
             pending.is_damaged |= second.is_damaged;
         }
-        pending.attack = self.threads[thread].attack;
+        pending.attack = self.threads[thread].shown_attack();
         self.await_user_part(thread, pending);
         Ok(())
     }

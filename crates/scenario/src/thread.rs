@@ -46,8 +46,8 @@ pub(crate) enum Action {
     AllocateCode(ProcessIndex, Region),
     /// From here on system calls are made so.
     CallAs(Caller),
-    /// From here on events show an attack, or no more.
-    Attack(Option<AttackKind>),
+    /// From here on all events show an attack.
+    Attack(AttackKind),
     /// All of the attack was seen at least once.
     AttackEnds,
     /// Ends.
@@ -75,7 +75,9 @@ pub(crate) enum Occurrence {
     RegistryQueryValue(u32),
     RegistrySetValue(u32),
     RegistryClose(u32),
+    /// A key was opened; logged if it had no control block.
     KeyControlBlock(u32),
+    /// A key's control block is not needed by this thread; logged if it is by no other.
     KeyControlBlockDelete(u32),
     VirtualAlloc(u64),
     VirtualFree,
@@ -149,7 +151,8 @@ pub(crate) enum Caller {
 pub(crate) enum Mode {
     User,
     Call(&'static Call),
-    Fault,
+    /// In a page fault, since that time.
+    Fault(i64),
     /// In the kernel, before its first instruction in user mode.
     Startup,
     /// In the kernel for ever.
@@ -196,12 +199,22 @@ pub(crate) struct LiveThread {
     /// The number that the user half of an earlier event will have, if one is awaited.
     pub match_id: Option<u64>,
     pub caller: Caller,
+    /// What all its events show.
     pub attack: Option<AttackKind>,
     /// The switch away from it is yet to show its stack when it comes back in user mode.
     pub was_preempted: bool,
 }
 
 impl LiveThread {
+    /// What its events show now.
+    pub fn shown_attack(&self) -> Option<AttackKind> {
+        match (self.mode, self.caller) {
+            (Mode::Call(_), Caller::Direct) => Some(AttackKind::DirectSyscall),
+            (Mode::Call(_), Caller::Indirect(_)) => Some(AttackKind::IndirectSyscall),
+            _ => self.attack,
+        }
+    }
+
     /// Its way through the call graph.
     fn way(&self, machine: &Machine) -> Way {
         let (program, library) = machine.processes[self.process].role.code();
@@ -261,7 +274,9 @@ impl LiveThread {
                     push(&mut frames, &site::WOW64_ROOT);
                     push(&mut frames, &site::WOW64_STUB);
                 } else {
-                    push(&mut frames, call.wrappers);
+                    let loaded = machine.processes[self.process].role.libraries();
+                    let wrappers = call.wrappers.iter().filter(|wrapper| loaded.contains(&wrapper.0));
+                    wrappers.for_each(|&wrapper| frames.push(machine.address(wrapper)));
                 }
             }
         }

@@ -322,8 +322,8 @@ impl<'e, W: Write> Profile<'e, W> {
                 self.out.kernel(on, event::VIRTUAL_FREE, actor.issuer()).map(drop)
             }
             _ => {
-                let key = self.random.below(crate::plan::KEYS.len() as u64);
-                let name = crate::plan::KEYS[key as usize].value;
+                let key = self.random.below(crate::resources::KEYS.len() as u64);
+                let name = crate::resources::KEYS[key as usize].value;
                 payload::registry(&mut self.out.payload, now, Some(key), name);
                 self.out.kernel(on, event::REGISTRY_QUERY_VALUE, actor.issuer()).map(drop)
             }

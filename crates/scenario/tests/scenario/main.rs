@@ -1,0 +1,66 @@
+//! What a reader finds in a scenario is what the truth says.
+
+mod attacks;
+mod execution;
+mod meaning;
+mod records;
+mod stacks;
+
+use std::collections::HashMap;
+use std::io::Cursor;
+
+use stackhound_etl::record::HeaderKind;
+use stackhound_etl::{Address, RawTime, Recording, Tid};
+use stackhound_scenario::{EventKind, Mix, Scenario, State, Truth};
+use stackhound_trace::{Event, OpenTrace, Source};
+
+/// An event by its time and processor.
+type Place = (RawTime, u16);
+
+/// What a reader is to make of an event with a stack.
+struct Expected {
+    event: EventKind,
+    tid: Tid,
+    state: State,
+    frames: Vec<Address>,
+}
+
+/// A scenario, the truth about it, and the recording of it.
+struct Written {
+    scenario: Scenario,
+    truth: Truth,
+    expected: HashMap<Place, Expected>,
+    trace: OpenTrace,
+}
+
+fn written(events: u64, seed: u64, mix: Mix) -> Written {
+    let scenario = Scenario { events, seed, mix };
+    let mut file = Cursor::new(Vec::new());
+    let mut expected = HashMap::new();
+    let truth = scenario
+        .write_with(&mut file, &mut |stack| {
+            let frames = stack.frames.to_vec();
+            let value = Expected { event: stack.event, tid: stack.tid, state: stack.state, frames };
+            let before = expected.insert((stack.time, stack.processor), value);
+            assert!(before.is_none(), "two events at {} on processor {}", stack.time.0, stack.processor);
+        })
+        .unwrap();
+    let recording = Recording::open(file.into_inner().into()).unwrap();
+    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap();
+    Written { scenario, truth, expected, trace }
+}
+
+fn kind_of(event: &Event<'_>) -> EventKind {
+    let tag = event.entry().tag;
+    match event.kind() {
+        kind if kind.has_hook() => EventKind::Kernel(tag),
+        kind if kind.is_classic() => EventKind::Classic(event.guid().unwrap(), tag as u8),
+        HeaderKind::Event32 | HeaderKind::Event64 => EventKind::Provider(event.guid().unwrap(), tag),
+        kind => panic!("{kind:?}"),
+    }
+}
+
+/// Where an event is.
+fn place_of(event: &Event<'_>) -> Place {
+    (event.raw_time(), event.processor().unwrap_or_default())
+}

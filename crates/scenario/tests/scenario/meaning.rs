@@ -1,0 +1,85 @@
+//! The whole pipeline understands a scenario: names, fields, processes and modules.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use stackhound::{Mode, Passes, Pipeline};
+use stackhound_scenario::{Mix, State};
+
+use crate::{Written, kind_of, place_of, written};
+
+#[test]
+fn every_payload_is_understood_to_its_end() {
+    for mix in [Mix::Default, Mix::Profile] {
+        let Written { trace, .. } = written(30_000, 2, mix);
+        let mut pipeline = Pipeline::new(&trace, Passes::Two);
+        let mut opaque: BTreeMap<String, u64> = BTreeMap::new();
+        pipeline.run(|seen| {
+            let kind = kind_of(seen.event());
+            let Some(mut fields) = seen.fields() else {
+                *opaque.entry(kind.name().to_owned()).or_default() += 1;
+                return ControlFlow::Continue(());
+            };
+            for field in &mut fields {
+                assert!(field.is_ok(), "{kind:?}: {field:?}");
+            }
+            assert!(fields.rest().is_empty(), "{kind:?}: {} bytes are left", fields.rest().len());
+            ControlFlow::Continue(())
+        });
+        // The reader has no description of this one.
+        opaque.remove("Microsoft-Windows-Kernel-Audit-API-Calls/OpenProcess");
+        assert!(opaque.is_empty(), "{opaque:?}");
+    }
+}
+
+#[test]
+fn names_are_those_of_the_reader() {
+    let Written { trace, .. } = written(20_000, 3, Mix::Default);
+    Pipeline::new(&trace, Passes::Two).run(|seen| {
+        if seen.event().hook().is_some() {
+            assert_eq!(seen.name(), kind_of(seen.event()).name());
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// The frames of the scenario lie in the modules that the reader finds, and the owners are the truth's processes.
+#[test]
+fn frames_lie_in_the_modules_of_their_processes() {
+    let Written { trace, truth, expected, .. } = written(40_000, 4, Mix::Default);
+    let (mut inside, mut outside, mut early) = (0, 0, 0);
+    Pipeline::new(&trace, Passes::Two).run(|seen| {
+        let Some(expected) = expected.get(&place_of(seen.event())) else { return ControlFlow::Continue(()) };
+        if matches!(expected.state, State::Damaged | State::Lost) || expected.tid.0 == 0 {
+            return ControlFlow::Continue(());
+        }
+        let has_thread =
+            |process: &&stackhound_scenario::Process| process.threads.iter().any(|t| t.tid == expected.tid);
+        let process = truth.processes.iter().find(has_thread).unwrap();
+        assert_eq!(
+            (seen.pid(), seen.process_name()),
+            (Some(process.pid), Some(&*process.name)),
+            "{:?} {} {:?}",
+            place_of(seen.event()),
+            seen.name(),
+            process
+        );
+        for frame in seen.frames() {
+            match (frame.module, truth.image_at(process, frame.address)) {
+                (Some(module), Some(image)) => {
+                    inside += 1;
+                    assert_eq!((module.path(), module.base()), (&*image.path, image.base));
+                }
+                (None, None) => outside += 1,
+                // While a process starts, its stacks lead through images that are yet to be recorded.
+                (None, Some(image)) => {
+                    early += 1;
+                    assert!(process.started.is_some() && frame.mode == Mode::User, "{}", image.path);
+                }
+                (Some(module), None) => panic!("{} in {}", frame.address, module.path()),
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(inside > 50_000 && outside > 50 && early < 2_000, "{inside} {outside} {early}");
+}

@@ -1,0 +1,116 @@
+//! Records: how many of each kind, in which order, and always the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
+
+use stackhound_etl::RawTime;
+use stackhound_scenario::{EventKind, Mix, Scenario, ScenarioError, Truth};
+
+use crate::{Written, kind_of, written};
+
+#[test]
+fn records_are_counted_and_sorted() {
+    let scenarios = [
+        (Scenario::EVENTS_MIN, 3, Mix::Default),
+        (20_000, 4, Mix::Default),
+        (100_000, 5, Mix::Default),
+        (Scenario::EVENTS_MIN, 3, Mix::Profile),
+        (300_000, 4, Mix::Profile),
+    ];
+    for (events, seed, mix) in scenarios {
+        let Written { truth, trace, .. } = written(events, seed, mix);
+        let mut counts: BTreeMap<EventKind, u64> = BTreeMap::new();
+        let mut last: HashMap<u16, RawTime> = HashMap::new();
+        let mut ordered = trace.ordered();
+        while let Some(event) = ordered.next() {
+            *counts.entry(kind_of(&event)).or_default() += 1;
+            let before = last.insert(event.processor().unwrap_or_default(), event.raw_time());
+            assert!(before.is_none_or(|before| before <= event.raw_time()));
+        }
+        let stats = ordered.into_stats();
+        assert_eq!(counts, truth.events);
+        assert!(counts.keys().all(|kind| kind.name() != "?"));
+        assert!(truth.records().abs_diff(events) * 100 <= events, "{} of {events}", truth.records());
+        assert_eq!((stats.events, stats.bytes), (truth.records(), truth.bytes));
+        assert_eq!((stats.out_of_order, stats.damage.len()), (0, 0));
+        assert_eq!((stats.buffers_lost, stats.buffers_missing), (truth.lost.buffers, truth.lost.buffers));
+    }
+}
+
+fn bytes(events: u64, seed: u64, mix: Mix) -> (Vec<u8>, Truth) {
+    let mut file = Cursor::new(Vec::new());
+    let truth = Scenario { events, seed, mix }.write(&mut file).unwrap();
+    (file.into_inner(), truth)
+}
+
+#[test]
+fn the_same_scenario_gives_the_same_bytes() {
+    for mix in [Mix::Default, Mix::Profile] {
+        assert!(bytes(9_000, 7, mix) == bytes(9_000, 7, mix));
+        assert!(bytes(9_000, 7, mix).0 != bytes(9_000, 8, mix).0);
+    }
+}
+
+#[test]
+fn too_few_records_are_refused() {
+    let scenario = Scenario { events: Scenario::EVENTS_MIN - 1, ..Scenario::default() };
+    let result = scenario.write(Cursor::new(Vec::new()));
+    assert!(matches!(result, Err(ScenarioError::TooFew { .. })));
+}
+
+/// Every kind of event and every way to write a stack occurs.
+#[test]
+fn nothing_is_missing_from_the_default_mix() {
+    let (_, truth) = bytes(20_000, 1, Mix::Default);
+    #[rustfmt::skip]
+    let names = [
+        "DiskIo/Read", "DiskIo/ReadInit", "DiskIo/Write", "DiskIo/WriteInit", "EventTrace/EndExtension",
+        "EventTrace/Extension", "EventTrace/Header", "EventTrace/RDComplete", "FileIo/Cleanup", "FileIo/Close",
+        "FileIo/Create", "FileIo/FileCreate", "FileIo/FileDelete", "FileIo/FileRundown", "FileIo/OperationEnd",
+        "FileIo/Read", "FileIo/Write", "Image/DCEnd", "Image/DCStart", "Image/Load", "Image/Unload",
+        "PageFault/HardFault", "PageFault/VirtualAlloc", "PageFault/VirtualFree", "PerfInfo/DPC", "PerfInfo/ISR",
+        "PerfInfo/SampledProfile", "PerfInfo/SysCallEnter", "PerfInfo/SysCallExit", "PerfInfo/TimerDPC",
+        "Process/DCEnd", "Process/DCStart", "Process/End", "Process/Start", "Process/Terminate", "Registry/Close",
+        "Registry/Create", "Registry/KCBCreate", "Registry/KCBDelete", "Registry/KCBRundownBegin",
+        "Registry/KCBRundownEnd", "Registry/Open", "Registry/QueryValue", "Registry/SetValue", "StackWalk/KeyDelete",
+        "StackWalk/KeyKernel", "StackWalk/KeyRundown", "StackWalk/KeyUser", "StackWalk/Stack", "SysConfigEx/SystemPaths",
+        "SysConfigEx/VolumeMapping", "SystemConfig/CPU", "TcpIp/RecvIPV4", "TcpIp/SendIPV4", "Thread/CSwitch",
+        "Thread/DCEnd", "Thread/DCStart", "Thread/End", "Thread/ReadyThread", "Thread/Start",
+        "Contoso-Browser/ManifestData", "Contoso-Browser/NavigationStart", "Contoso.Download/Progress",
+        "Contoso.Sync/State", "Microsoft-Windows-Kernel-Audit-API-Calls/OpenProcess",
+        "Microsoft-Windows-Kernel-EventTracing/UserStack", "Microsoft-Windows-Kernel-Process/ThreadStart",
+    ];
+    for name in names {
+        assert!(truth.count(name) > 0, "{name}");
+    }
+    let stacks = truth.stacks;
+    assert!(stacks.inline > 0 && stacks.keyed > 0 && stacks.definitions > 0);
+    assert!(stacks.extended > 0 && stacks.extended_halves > 0 && stacks.orphaned > 0);
+    assert!(truth.states.complete > 0 && truth.states.kernel_only > 0 && truth.states.damaged > 0);
+    assert_eq!(truth.lost.buffers, 1);
+}
+
+#[test]
+fn the_profile_mix_has_the_shares_of_a_real_recording() {
+    let (_, truth) = bytes(2_000_000, 1, Mix::Profile);
+    let records = truth.records() as f64;
+    let of_providers = |kind: &EventKind| matches!(kind, EventKind::Provider(..));
+    let events: u64 =
+        truth.events.iter().filter(|(kind, _)| of_providers(kind)).map(|(_, count)| count).sum();
+    let parts = truth.stacks.inline + truth.stacks.keyed;
+    let shares = [
+        ("samples", truth.count("PerfInfo/SampledProfile") as f64 / records, 0.43..0.46),
+        ("events of providers", events as f64 / records, 0.37..0.40),
+        ("parts of stacks", parts as f64 / records, 0.045..0.055),
+        ("definitions", truth.stacks.definitions as f64 / records, 0.01..0.025),
+        ("parts by key", truth.stacks.keyed as f64 / parts as f64, 0.96..0.98),
+        ("bytes", truth.bytes as f64 / records, 120.0..134.0),
+    ];
+    for (what, share, expected) in shares {
+        assert!(expected.contains(&share), "{what}: {share}");
+    }
+    // What is new goes on coming, but slower than records do.
+    let (_, shorter) = bytes(200_000, 1, Mix::Profile);
+    assert!(truth.processes.len() > 2 * shorter.processes.len());
+    assert!(truth.images.len() > 2 * shorter.images.len() && truth.images.len() < 5 * shorter.images.len());
+}
