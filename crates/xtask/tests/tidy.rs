@@ -8,26 +8,42 @@ fn root() -> PathBuf {
 }
 
 /// What each room may use of the others. Whatever is missing here it must not know; see ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-etl", &[]),
     ("stackhound-expr", &[]),
     ("stackhound-corpus", &[]),
+    ("stackhound-windows", &[]),
+    ("stackhound-symbols", &["stackhound-windows"]),
     ("stackhound-schema", &["stackhound-etl"]),
     ("stackhound-trace", &["stackhound-etl"]),
     ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
     ("stackhound-scenario", &["stackhound-etl", "stackhound-schema"]),
     (
-        "stackhound",
+        "stackhound-enrich",
         &[
             "stackhound-etl",
             "stackhound-schema",
             "stackhound-stacks",
+            "stackhound-symbols",
             "stackhound-system",
             "stackhound-trace",
         ],
     ),
-    ("stackhound-cli", &["stackhound", "stackhound-expr", "stackhound-scenario"]),
+    ("stackhound-export", &[]),
+    (
+        "stackhound",
+        &[
+            "stackhound-enrich",
+            "stackhound-etl",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-symbols",
+            "stackhound-system",
+            "stackhound-trace",
+        ],
+    ),
+    ("stackhound-cli", &["stackhound", "stackhound-export", "stackhound-expr", "stackhound-scenario"]),
     ("xtask", &[]),
 ];
 

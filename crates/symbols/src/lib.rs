@@ -1,0 +1,13 @@
+//! Names of code addresses in Windows modules.
+//!
+//! Reads images (PE) and symbol files (PDB) on any system, finds them along a symbol path, and answers what stands at an
+//! address of a module: the name in its PDB, the export that the address is in, and the export before it, side by side.
+//!
+//! Knows modules and addresses in them; must not know events, processes or stacks.
+#![forbid(unsafe_code)]
+
+mod identity;
+mod name;
+
+pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
+pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
