@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod identity;
+pub mod image;
 mod name;
 
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
