@@ -9,6 +9,7 @@
 mod identity;
 pub mod image;
 mod name;
+pub mod stubs;
 
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
