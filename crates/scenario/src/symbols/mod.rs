@@ -57,7 +57,7 @@ fn image_file(image: &Image, known: Option<Known>) -> File {
     if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
         let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
         for index in 0..count {
-            let place = 0x1000 + index * (image.size / 2 / count & !15);
+            let place = 0x1000 + index * ((image.size / 2 / count) & !15);
             exports.push(export(place, 0x80, &invented_name(image, index)));
         }
     }
