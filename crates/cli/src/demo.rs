@@ -15,9 +15,9 @@ use stackhound::{Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::args::{Common, Demo, Mix};
+use crate::frame::{self, mode_name};
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::record::mode_name;
 use crate::{Outcome, render};
 
 /// Frames of a stack that are shown of each mode; the middle of long stacks says little.
@@ -126,8 +126,10 @@ fn lines(seen: &Seen<'_>) -> Vec<String> {
             std::cmp::Ordering::Greater => {}
             std::cmp::Ordering::Equal => lines.push("  …".to_owned()),
             std::cmp::Ordering::Less => {
+                let names = seen.names(&frame);
+                let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
                 let unbacked = if frame.module.is_none() { "   <- no module here" } else { "" };
-                lines.push(format!("  {:<6} {frame}{unbacked}", mode_name(frame.mode)));
+                lines.push(format!("  {:<6} {text}{unbacked}", mode_name(frame.mode)));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_etl::{Described, Selection};
-use stackhound_stacks::{Correlator, KeyDefinitions, Kept, StackStats, Window};
+use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::{SymbolStats, Symbolizer};
 use stackhound_trace::{Flow, OpenTrace, Stats};
 
@@ -86,9 +86,9 @@ impl<'t> Pipeline<'t> {
         &self.known
     }
 
-    /// Names of frames, if a symbolizer was given.
-    pub fn naming(&mut self) -> Option<&mut Naming> {
-        self.naming.as_mut().map(RefCell::get_mut)
+    /// What is known, and the names of frames if a symbolizer was given: for naming frames after a run.
+    pub fn parts(&mut self) -> (&Knowledge, Option<&mut Naming>) {
+        (&self.known, self.naming.as_mut().map(RefCell::get_mut))
     }
 
     /// Hands every event to `handle`, in time order and with its stack, until it breaks.
