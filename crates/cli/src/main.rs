@@ -7,6 +7,7 @@ mod args;
 mod demo;
 mod events;
 mod filter;
+mod frame;
 mod info;
 mod output;
 mod progress;

@@ -6,10 +6,17 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+mod failure;
 mod identity;
 pub mod image;
 mod name;
 pub mod stubs;
+mod symbolizer;
 
+pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
+pub use symbolizer::{
+    CallSite, FrameNumber, Loaded, Loader, ModuleNumber, ReadCode, ResolvedFrame, ResolvedInline,
+    ResolvedLine, ResolvedName, SymbolStats, Symbolizer, WorkOptions,
+};

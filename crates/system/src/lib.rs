@@ -50,6 +50,7 @@ mod span;
 mod system;
 mod text;
 mod thread;
+mod view;
 mod volume;
 
 pub use caller::Caller;
@@ -62,4 +63,5 @@ pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};
 pub use span::{Evidence, Phase, Span};
 pub use system::{AllocationEvent, System, SystemStats};
 pub use thread::{StackExtent, ThreadFacts, ThreadId, ThreadRef};
+pub use view::{Protection, View, ViewFacts};
 pub use volume::Volumes;

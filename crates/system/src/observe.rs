@@ -17,6 +17,7 @@ use crate::registry::{KeyControlBlock, KeyNameEvent};
 use crate::span::Phase;
 use crate::system::{AllocationEvent, System};
 use crate::thread::{StackExtent, ThreadFacts};
+use crate::view::{Protection, ViewFacts};
 
 /// What a kernel event tells of.
 #[derive(Clone, Copy)]
@@ -27,6 +28,7 @@ enum Subject {
     ThreadName,
     Module(Phase),
     Allocation(AllocationEvent),
+    View(Phase),
     FileName(fn(FileKey) -> FileNameEvent),
     FileOpen,
     FileClose,
@@ -53,6 +55,10 @@ fn subject(hook: u16) -> Option<Subject> {
         0x0262 => Subject::Allocation(AllocationEvent::Allocate),
         0x0263 => Subject::Allocation(AllocationEvent::Free),
         0x0280 | 0x0281 => Subject::Allocation(AllocationEvent::Rundown),
+        0x0425 => Subject::View(Phase::Start),
+        0x0426 => Subject::View(Phase::End),
+        0x0427 => Subject::View(Phase::RundownAtStart),
+        0x0428 => Subject::View(Phase::RundownAtEnd),
         0x0400 | 0x0420 => Subject::FileName(FileNameEvent::Create),
         0x0423 => Subject::FileName(FileNameEvent::Delete),
         0x0424 => Subject::FileName(FileNameEvent::Rundown),
@@ -123,6 +129,7 @@ impl System {
             Subject::ThreadName => self.observe_thread_name(time, record, &mut text),
             Subject::Module(phase) => self.observe_module(time, phase, record, &mut text),
             Subject::Allocation(event) => self.observe_allocation(time, event, record),
+            Subject::View(phase) => self.observe_view(time, phase, record),
             Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
             Subject::FileOpen => self.observe_file_open(time, record, &mut text),
             Subject::FileClose => self.observe_file_close(time, record),
@@ -285,6 +292,20 @@ impl System {
             by: caller(record),
         };
         self.take_allocation(event, time, &facts);
+        Ok(())
+    }
+
+    fn observe_view(&mut self, time: TraceTime, phase: Phase, record: &Record<'_>) -> Result<(), Error> {
+        let view = parse(record, view::MapFile::parse)?;
+        let Some(pid) = self.stated(Some(view.process_id)) else { return Ok(()) };
+        let facts = ViewFacts {
+            pid,
+            base: view.view_base,
+            size: view.view_size,
+            file: FileKey(view.file_object.0),
+            protection: Protection::of_section(view.protection()),
+        };
+        self.take_view(phase, time, &facts);
         Ok(())
     }
 

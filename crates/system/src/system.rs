@@ -14,6 +14,7 @@ use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
 use crate::text::Texts;
 use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
+use crate::view::{View, ViewFacts, Views};
 use crate::volume::Volumes;
 
 /// What happens to memory of a process.
@@ -54,6 +55,7 @@ pub struct System {
     pub(crate) threads: Threads,
     pub(crate) modules: Modules,
     regions: Regions,
+    views: Views,
     files: FileNames,
     registry: KeyNames,
     volumes: Volumes,
@@ -75,6 +77,7 @@ impl System {
             threads: Threads::new(),
             modules: Modules::default(),
             regions: Regions::default(),
+            views: Views::default(),
             files: FileNames::default(),
             registry: KeyNames::default(),
             volumes: Volumes::default(),
@@ -173,6 +176,16 @@ impl System {
             AllocationEvent::Free => self.regions.free(time, process, facts),
             AllocationEvent::Rundown => self.regions.run_down(process, facts),
         }
+    }
+
+    /// Takes in that a section is mapped, unmapped, or mapped when the recording begins or ends. Those in the kernel's
+    /// half, which are the file cache's, are ignored.
+    pub fn take_view(&mut self, phase: Phase, time: TraceTime, facts: &ViewFacts) {
+        if facts.base.is_kernel(self.pointer_size) {
+            return;
+        }
+        let process = self.process_for(phase, time, facts.pid);
+        self.views.sight(phase, time, process, facts);
     }
 
     /// Takes in what an event says of a file's name.
@@ -309,16 +322,28 @@ impl System {
         Some((self.module(id), rva))
     }
 
+    /// The kernel's module at an address at a time, and how many bytes into it the address is.
+    #[inline]
+    pub fn kernel_module_at(&self, address: Address, time: TraceTime) -> Option<(ModuleRef<'_>, u64)> {
+        let (id, rva) = self.modules.at(None, address, time)?;
+        Some((self.module(id), rva))
+    }
+
     /// Whether all modules of a process at a time are known, so that an address outside them is in none.
     ///
     /// They are if no event is missing and either the process was seen to start, with loads being recorded, or a
     /// rundown listed its modules. For the idle process and System, this is about the kernel's modules. In one pass, the
     /// rundown at the end is known only behind it.
     pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
-        let Some(process) = self.processes.at(pid, time) else {
-            return Completeness::Incomplete(Gap::UnknownProcess);
-        };
-        let owner = (!pid.is_kernel_only()).then_some(process);
+        match self.processes.at(pid, time) {
+            Some(process) => self.map_complete_in(process),
+            None => Completeness::Incomplete(Gap::UnknownProcess),
+        }
+    }
+
+    /// As [`map_complete`](System::map_complete), for a process that is known already.
+    pub fn map_complete_in(&self, process: ProcessId) -> Completeness {
+        let owner = (!self.process(process).pid().is_kernel_only()).then_some(process);
         let was_run_down = self.modules.space(owner).is_some_and(|space| space.was_run_down);
         let was_started = self.processes.span(process).start == Evidence::Observed;
         if self.losses != Losses::default() {
@@ -332,7 +357,17 @@ impl System {
 
     /// What is known of the private memory at an address of a process at a time.
     pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
-        self.regions.at(self.processes.at(pid, time)?, address, time)
+        self.region_in(self.processes.at(pid, time)?, address, time)
+    }
+
+    /// As [`region_at`](System::region_at), for a process that is known already.
+    pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
+        self.regions.at(process, address, time)
+    }
+
+    /// The section that is mapped at an address of a process at a time. Recordings tell of them if they were asked to.
+    pub fn view_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
+        self.views.at(process, address, time)
     }
 
     /// The name of the file that an operation at a time is on.
