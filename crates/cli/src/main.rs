@@ -14,6 +14,7 @@ mod progress;
 mod record;
 mod render;
 mod stacks;
+mod symbols;
 mod time;
 
 use std::ffi::OsString;
@@ -83,6 +84,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

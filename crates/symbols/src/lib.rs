@@ -10,6 +10,7 @@ mod failure;
 mod identity;
 pub mod image;
 mod name;
+pub mod stubs;
 mod symbolizer;
 
 pub use failure::{Cause, Failure, FileKind};
