@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_etl::{Described, Selection};
-use stackhound_stacks::{Correlator, KeyDefinitions, Kept, StackStats, Window};
+use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::{SymbolStats, Symbolizer};
 use stackhound_trace::{Flow, OpenTrace, Stats};
 
