@@ -6,8 +6,11 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+pub mod demangle;
 mod identity;
 mod name;
+pub mod pdb;
+pub mod table;
 
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
