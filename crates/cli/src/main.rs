@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config;
 mod demo;
 mod events;
 mod filter;
@@ -84,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
