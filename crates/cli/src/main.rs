@@ -7,8 +7,10 @@ mod args;
 mod demo;
 mod events;
 mod filter;
+mod frame_label;
 mod info;
 mod output;
+mod profile;
 mod progress;
 mod record;
 mod render;
@@ -82,6 +84,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
