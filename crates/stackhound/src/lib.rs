@@ -24,10 +24,12 @@
 #![forbid(unsafe_code)]
 
 mod knowledge;
+mod naming;
 mod pipeline;
 mod seen;
 
 pub use knowledge::{Knowledge, SchemaRef};
+pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
 pub use seen::{Frame, Mode, Seen};
 pub use stackhound_etl as etl;
@@ -36,5 +38,6 @@ pub use stackhound_etl::{
 };
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
+pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
 pub use stackhound_trace as trace;

@@ -1,23 +1,29 @@
 //! An event as people want to see it: named, with its process, its fields and the modules of its frames.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, Ref, RefCell};
 use std::fmt;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime, Tid};
 use stackhound_schema::{Decoder, Field, OutType, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
+use stackhound_symbols::{AddressKind, FrameNumber, ResolvedFrame};
 use stackhound_system::ModuleRef;
 use stackhound_trace::{Event, TraceTime};
 
 use crate::knowledge::{Knowledge, SchemaRef};
+use crate::naming::Naming;
+
+/// A sample's innermost frame is where the processor was; all other frames are return addresses.
+const SAMPLE: u16 = 0x0f2e;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
 pub struct Seen<'c> {
     delivered: Delivered<'c>,
     known: &'c Knowledge,
+    naming: Option<&'c RefCell<Naming>>,
     schema: OnceCell<Option<SchemaRef>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
 }
@@ -42,6 +48,8 @@ pub struct Frame<'c> {
     pub module: Option<ModuleRef<'c>>,
     /// Offset in the module.
     pub rva: Option<u64>,
+    /// Whether it is a return address.
+    pub kind: AddressKind,
 }
 
 impl fmt::Display for Frame<'_> {
@@ -54,8 +62,12 @@ impl fmt::Display for Frame<'_> {
 }
 
 impl<'c> Seen<'c> {
-    pub(crate) fn new(delivered: Delivered<'c>, known: &'c Knowledge) -> Seen<'c> {
-        Seen { delivered, known, schema: OnceCell::new(), owner: OnceCell::new() }
+    pub(crate) fn new(
+        delivered: Delivered<'c>,
+        known: &'c Knowledge,
+        naming: Option<&'c RefCell<Naming>>,
+    ) -> Seen<'c> {
+        Seen { delivered, known, naming, schema: OnceCell::new(), owner: OnceCell::new() }
     }
 
     /// The event itself.
@@ -202,10 +214,34 @@ impl<'c> Seen<'c> {
     pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
         let (known, pid, time) = (self.known, self.pid(), self.time());
         let session = self.event().block().session().pointer_size;
-        self.delivered.frames().map(move |address| {
+        let innermost =
+            if self.event().hook() == Some(SAMPLE) { AddressKind::Instruction } else { AddressKind::Return };
+        self.delivered.frames().enumerate().map(move |(index, address)| {
             let mode = if address.is_kernel(session) { Mode::Kernel } else { Mode::User };
             let found = known.system().module_at(pid.unwrap_or(Pid::SYSTEM), address, time);
-            Frame { address, mode, module: found.map(|(module, _)| module), rva: found.map(|(_, rva)| rva) }
+            let kind = if index == 0 { innermost } else { AddressKind::Return };
+            let (module, rva) = (found.map(|(module, _)| module), found.map(|(_, rva)| rva));
+            Frame { address, mode, module, rva, kind }
         })
+    }
+
+    /// The number of a frame's names, which will come. `None` where names are not looked for, or can not be.
+    pub fn number(&self, frame: &Frame<'_>) -> Option<FrameNumber> {
+        let naming = self.naming?;
+        naming.borrow_mut().request(frame.module?, frame.rva?, frame.kind)
+    }
+
+    /// The names of a frame. Waits for them if need be.
+    pub fn names(&self, frame: &Frame<'_>) -> Option<Ref<'c, ResolvedFrame>> {
+        let (naming, number) = (self.naming?, self.number(frame)?);
+        naming.borrow_mut().wait(number);
+        Ref::filter_map(naming.borrow(), |naming| naming.frame(number)).ok()
+    }
+
+    /// Has all frames named, without waiting.
+    pub(crate) fn request_names(&self) {
+        for frame in self.frames() {
+            self.number(&frame);
+        }
     }
 }

@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
+use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use stackhound_etl::record::ExtendedItem;
-use stackhound_etl::{Address, Entry, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_etl::{Address, Block, Entry, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_trace::{Event, TimeBase, TraceTime};
 
 use crate::keys::{Key, KeyDefinitions};
@@ -144,6 +145,33 @@ impl<'c> Delivered<'c> {
     /// The thread: the header's, else the one that a stack record or the payload states.
     pub fn tid(&self) -> Option<Tid> {
         self.event.header_tid().or_else(|| Tid::known(self.stated?.tid)).or_else(|| thread_of(&self.event))
+    }
+}
+
+impl Delivered<'_> {
+    /// Keeps the event beyond the next one, at the cost of one reference count.
+    pub fn keep(&self) -> Kept {
+        let (block, index, time) = (Arc::clone(self.event.block()), self.event.index(), self.event.time());
+        Kept { block, index, time, stack: self.stack, state: self.state, stated: self.stated }
+    }
+}
+
+/// An event that left the correlator and is kept, with its block.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    block: Arc<Block>,
+    index: u32,
+    time: TraceTime,
+    stack: Option<StackId>,
+    state: StackState,
+    stated: Option<StatedIds>,
+}
+
+impl Kept {
+    /// The event as it left; `table` is that of its correlator.
+    pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
+        let event = Event::new(&self.block, self.index, self.time);
+        Delivered { event, stack: self.stack, state: self.state, stated: self.stated, table }
     }
 }
 

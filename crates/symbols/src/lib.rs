@@ -6,8 +6,15 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+mod failure;
 mod identity;
 mod name;
+mod symbolizer;
 
+pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
+pub use symbolizer::{
+    CallSite, FrameNumber, Loaded, Loader, ModuleNumber, ReadCode, ResolvedFrame, ResolvedInline,
+    ResolvedLine, ResolvedName, SymbolStats, Symbolizer, WorkOptions,
+};
