@@ -8,6 +8,7 @@
 
 mod failure;
 mod identity;
+pub mod image;
 mod name;
 mod symbolizer;
 
