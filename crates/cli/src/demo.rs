@@ -128,7 +128,7 @@ fn lines(seen: &Seen<'_>) -> Vec<String> {
             std::cmp::Ordering::Less => {
                 let names = seen.names(&frame);
                 let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
-                let unbacked = if frame.module.is_none() { "   <- no module here" } else { "" };
+                let unbacked = if frame.module().is_none() { "   <- no module here" } else { "" };
                 lines.push(format!("  {:<6} {text}{unbacked}", mode_name(frame.mode)));
             }
         }

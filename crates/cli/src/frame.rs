@@ -27,8 +27,8 @@ pub struct Place<'f> {
 
 impl<'f> From<&Frame<'f>> for Place<'f> {
     fn from(frame: &Frame<'f>) -> Place<'f> {
-        let module = frame.module.map(|module| module.file_name());
-        Place { address: frame.address, mode: frame.mode, module, rva: frame.rva }
+        let module = frame.module().map(|module| module.file_name());
+        Place { address: frame.address, mode: frame.mode, module, rva: frame.rva() }
     }
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config;
 mod demo;
 mod events;
 mod filter;
@@ -14,6 +15,7 @@ mod progress;
 mod record;
 mod render;
 mod stacks;
+mod symbols;
 mod time;
 
 use std::ffi::OsString;
@@ -83,6 +85,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Config { verb } => config::run(verb, common),
+        Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use stackhound::symbols::{AddressKind, ResolvedFrame};
 use stackhound::system::ModuleId;
 use stackhound::trace::Trace;
-use stackhound::{Address, Frame, Mode, Pipeline, Seen};
+use stackhound::{Address, Depth, Frame, Mode, Pipeline, Seen};
 
 use crate::Outcome;
 use crate::args::{Common, StackFormat, Stacks};
@@ -35,6 +35,7 @@ struct FrameRow {
     address: Address,
     mode: Mode,
     kind: AddressKind,
+    depth: Depth,
     module: Option<(ModuleId, u64)>,
     module_name: Option<String>,
     names: Option<ResolvedFrame>,
@@ -42,9 +43,9 @@ struct FrameRow {
 
 impl FrameRow {
     fn new(frame: &Frame<'_>) -> FrameRow {
-        let module = frame.module.map(|module| module.id()).zip(frame.rva);
-        let (Frame { address, mode, kind, .. }, module_name, names) = (*frame, None, None);
-        FrameRow { address, mode, kind, module, module_name, names }
+        let module = frame.module().map(|module| module.id()).zip(frame.rva());
+        let (address, mode, kind, depth) = (frame.address, frame.mode, frame.kind, frame.depth());
+        FrameRow { address, mode, kind, depth, module, module_name: None, names: None }
     }
 
     fn place(&self) -> frame::Place<'_> {
@@ -164,7 +165,8 @@ fn name(pipeline: &mut Pipeline<'_>, frames: &mut [&mut FrameRow]) {
         };
         let module = known.system().module(module);
         frame.module_name = Some(module.file_name().to_owned());
-        numbers.push(naming.as_mut().and_then(|naming| naming.request(module, rva, frame.kind)));
+        let naming = naming.as_mut().filter(|_| frame.depth == Depth::Function);
+        numbers.push(naming.and_then(|naming| naming.request(module, rva, frame.kind)));
     }
     let Some(naming) = naming else { return };
     for (frame, number) in frames.iter_mut().zip(numbers) {

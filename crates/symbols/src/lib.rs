@@ -6,11 +6,15 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+pub mod demangle;
 mod failure;
 mod identity;
 pub mod image;
 mod name;
+pub mod pdb;
+pub mod stubs;
 mod symbolizer;
+pub mod table;
 
 pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};

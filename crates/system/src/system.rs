@@ -7,6 +7,7 @@ use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
+use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
 use crate::region::{AllocationFacts, Region, Regions};
@@ -54,6 +55,7 @@ pub struct System {
     pub(crate) processes: Processes,
     pub(crate) threads: Threads,
     pub(crate) modules: Modules,
+    pub(crate) methods: Methods,
     regions: Regions,
     views: Views,
     files: FileNames,
@@ -76,6 +78,7 @@ impl System {
             processes,
             threads: Threads::new(),
             modules: Modules::default(),
+            methods: Methods::default(),
             regions: Regions::default(),
             views: Views::default(),
             files: FileNames::default(),
@@ -165,6 +168,12 @@ impl System {
     pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<'_>) {
         let owner = self.owner(Phase::RundownAtEnd, time, pid, base);
         self.modules.identify(&mut self.texts, time, owner, base, pdb);
+    }
+
+    /// Takes in what an event says of the code of a method.
+    pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
+        let process = self.process_for(phase, time, facts.pid);
+        self.methods.sight(&mut self.texts, phase, time, process, facts);
     }
 
     /// Takes in what happens to memory of a process.
@@ -363,6 +372,25 @@ impl System {
     /// As [`region_at`](System::region_at), for a process that is known already.
     pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         self.regions.at(process, address, time)
+    }
+
+    /// The compiled method at an address of a process at a time.
+    #[inline]
+    pub fn method_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodRef<'_>> {
+        self.methods.at(process, address, time).map(|id| self.method(id))
+    }
+
+    /// A method by its number.
+    ///
+    /// # Panics
+    /// The references' methods do if the number is of another system.
+    pub fn method(&self, id: MethodId) -> MethodRef<'_> {
+        MethodRef { system: self, id }
+    }
+
+    /// All methods, in the order of their numbers.
+    pub fn methods(&self) -> impl Iterator<Item = MethodRef<'_>> {
+        (0..self.methods.len() as u32).map(|id| self.method(MethodId(id)))
     }
 
     /// The section that is mapped at an address of a process at a time. Recordings tell of them if they were asked to.

@@ -6,8 +6,8 @@
 use stackhound_etl::{Address, Guid, Pid, PointerSize, Tid};
 use stackhound_system::{
     Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
-    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, ModuleFacts, PdbIdentity, Phase, ProcessFacts,
-    Protection, Span, System, ThreadFacts, ViewFacts,
+    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, MethodFacts, ModuleFacts, PdbIdentity, Phase,
+    ProcessFacts, Protection, Runtime, Span, System, ThreadFacts, ViewFacts,
 };
 use stackhound_trace::TraceTime;
 
@@ -131,6 +131,13 @@ fn tell(system: &mut System, line: &Line<'_>) {
             let facts = AllocationFacts { pid: line.pid(), base, size, flags, by: line.by() };
             system.take_allocation(event, time, &facts);
         }
+        ("method", _) => {
+            let (start, size) = line.extent();
+            let (namespace, name) = line.name().rsplit_once('.').unwrap_or(("", line.name()));
+            let (pid, runtime) = (line.pid(), Runtime::Clr);
+            let facts = MethodFacts { pid, runtime, start, size, namespace, name, signature: "" };
+            system.take_method(line.phase(), time, &facts);
+        }
         ("view", _) => {
             let (base, size) = line.extent();
             let file = FileKey(line.number("key").unwrap_or(0));
@@ -226,6 +233,17 @@ fn answer(system: &System, line: &Line<'_>) -> String {
         "region" => system.region_at(line.pid(), line.extent().0, time).map(|region| {
             let reserved = render_allocation("reserved", region.reserved);
             format!("{reserved}{}", render_allocation("committed", region.committed)).trim_end().into()
+        }),
+        "method" => system.process_of_event(line.pid(), time).and_then(|process| {
+            let method = system.method_in(process.id(), line.extent().0, time)?;
+            assert_eq!(method.process().id(), process.id());
+            let since = if method.since() == Span::BEGINNING {
+                "before".into()
+            } else {
+                format!("@{}", method.since().0)
+            };
+            let text = format!("{method} {}+{:#x} {since}", method.start(), method.size());
+            Some(text.trim_start().to_owned())
         }),
         "view" => system.process_at(line.pid(), time).and_then(|process| {
             let view = system.view_in(process.id(), line.extent().0, time)?;
@@ -777,5 +795,42 @@ fn the_file_cache_maps_in_the_kernel() {
         "@1 process dcstart pid=4 key=1 System
          @10 view map pid=4 0xffff800000010000+0x1000
          ask @10 view pid=4 0xffff800000010000 => none",
+    );
+}
+
+#[test]
+fn methods_come_and_go() {
+    check(
+        "@10 method load pid=7 0x1000+0x100 A.B.Main
+         ask @9 method pid=7 0x1000 => none
+         ask @10 method pid=7 0x10ff => A.B.Main 0x1000+0x100 @10
+         ask @10 method pid=7 0x1100 => none
+         ask @10 method pid=8 0x1000 => none
+         @20 method unload pid=7 0x1000+0x100 A.B.Main
+         ask @20 method pid=7 0x1000 => A.B.Main 0x1000+0x100 @10
+         ask @21 method pid=7 0x1000 => none
+         @30 method load pid=7 0x1000+0x80 A.B.Other
+         @40 method load pid=7 0x1000+0x80 A.B.Third
+         ask @39 method pid=7 0x1000 => A.B.Other 0x1000+0x80 @30
+         ask @40 method pid=7 0x1000 => A.B.Third 0x1000+0x80 @40
+         ask @15 method pid=7 0x1000 => A.B.Main 0x1000+0x100 @10",
+    );
+}
+
+#[test]
+fn rundowns_tell_of_methods_from_before_and_name_those_that_were_not() {
+    check(
+        "@1 method dcstart pid=7 0x1000+0x100 A.Old
+         ask @1 method pid=7 0x1000 => A.Old 0x1000+0x100 before
+         @10 method load pid=7 0x2000+0x100
+         now @10 method pid=7 0x2000 => 0x2000+0x100 @10
+         @50 method dcend pid=7 0x1000+0x100 A.Old
+         @50 method dcend pid=7 0x2000+0x100 A.New
+         @50 method dcend pid=7 0x3000+0x100 A.Quiet
+         then @10 method pid=7 0x2000 => A.New 0x2000+0x100 @10
+         then @1 method pid=7 0x3000 => A.Quiet 0x3000+0x100 before
+         @60 method unload pid=7 0x4000+0x100 A.Gone
+         then @5 method pid=7 0x4000 => A.Gone 0x4000+0x100 before
+         ask @61 method pid=7 0x4000 => none",
     );
 }

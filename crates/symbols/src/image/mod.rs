@@ -112,7 +112,7 @@ impl<'d> Image<'d> {
     }
 
     /// All bytes from an address to the end of its section's data.
-    fn bytes_from(&self, rva: Rva) -> Option<&'d [u8]> {
+    pub(crate) fn bytes_from(&self, rva: Rva) -> Option<&'d [u8]> {
         if let Some(section) = self.section_at(rva) {
             let start = section.data.start + u64::from(rva.0 - section.rva.0);
             let end = section.data.end.min(self.data.len() as u64);
