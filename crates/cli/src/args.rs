@@ -70,6 +70,12 @@ pub enum Verb {
     Events(Events),
     /// The most frequent call stacks, by kind of event
     Stacks(Stacks),
+    /// Names and system-call stubs of image and symbol files
+    Symbols {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: crate::symbols::Verb,
+    },
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
     /// Completions for a shell

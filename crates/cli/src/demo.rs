@@ -15,9 +15,9 @@ use stackhound::{Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::args::{Common, Demo, Mix};
+use crate::frame::{self, mode_name};
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::record::mode_name;
 use crate::{Outcome, render};
 
 /// Frames of a stack that are shown of each mode; the middle of long stacks says little.
@@ -34,6 +34,7 @@ pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
     };
     let scenario = Scenario { events: arguments.events, seed: arguments.seed, mix };
     let truth = write(&scenario, &path)?;
+    write_images(&truth, &folder.join("symbols"))?;
     let mut sink = Sink::open(None)?;
     if common.quiet {
         writeln!(sink, "{}", path.display())?;
@@ -64,6 +65,17 @@ fn write(scenario: &Scenario, path: &Path) -> Result<Truth> {
     let truth = scenario.write(&mut output).with_context(|| format!("cannot write {}", path.display()))?;
     output.flush()?;
     Ok(truth)
+}
+
+/// Writes the recording's images as a symbol store, so that names are found.
+fn write_images(truth: &Truth, store: &Path) -> Result<()> {
+    for image in truth.image_files() {
+        let path = store.join(image.store_path);
+        let folder = path.parent().unwrap_or(store);
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::write(&path, image.bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// What the reader finds.
@@ -114,8 +126,10 @@ fn lines(seen: &Seen<'_>) -> Vec<String> {
             std::cmp::Ordering::Greater => {}
             std::cmp::Ordering::Equal => lines.push("  …".to_owned()),
             std::cmp::Ordering::Less => {
-                let unbacked = if frame.module.is_none() { "   <- no module here" } else { "" };
-                lines.push(format!("  {:<6} {frame}{unbacked}", mode_name(frame.mode)));
+                let names = seen.names(&frame);
+                let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
+                let unbacked = if frame.module().is_none() { "   <- no module here" } else { "" };
+                lines.push(format!("  {:<6} {text}{unbacked}", mode_name(frame.mode)));
             }
         }
     }

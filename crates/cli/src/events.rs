@@ -9,6 +9,7 @@ use stackhound::{Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
+use crate::frame::{self, mode_name};
 use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
@@ -27,14 +28,11 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     if arguments.format == EventFormat::Csv {
         csv_row(&mut sink, CSV_COLUMNS.into_iter().map(str::to_owned), arguments.stacks.then_some("stack"))?;
     }
-    let outcome = pipeline.run(|seen| {
+    let choose = |seen: &Seen<'_>| {
         progress.tick();
-        if filter.is_past(seen) {
-            return ControlFlow::Break(());
-        }
-        if !filter.wants(seen) {
-            return ControlFlow::Continue(());
-        }
+        filter.choose(seen)
+    };
+    let outcome = pipeline.run_chosen(choose, |seen| {
         let written = match arguments.format {
             EventFormat::Ndjson => ndjson(&mut sink, seen, arguments.stacks),
             EventFormat::Csv => csv(&mut sink, seen, arguments.stacks),
@@ -85,12 +83,9 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
     if with_stack && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None) {
         writeln!(out, "    [{}]", seen.state().name())?;
         for frame in seen.frames() {
-            writeln!(
-                out,
-                "    {:<6} {:#018x} {frame}",
-                crate::record::mode_name(frame.mode),
-                frame.address.0
-            )?;
+            let names = seen.names(&frame);
+            let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
+            writeln!(out, "    {:<6} {:#018x} {text}", mode_name(frame.mode), frame.address.0)?;
         }
     }
     Ok(())
@@ -123,7 +118,11 @@ fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
         fields.join("; "),
     ];
     let stack = with_stack.then(|| {
-        let frames: Vec<_> = seen.frames().map(|frame| frame.to_string()).collect();
+        let text = |frame| {
+            let names = seen.names(&frame);
+            frame::Text { place: (&frame).into(), names: names.as_deref() }.to_string()
+        };
+        let frames: Vec<_> = seen.frames().map(text).collect();
         format!("{}|{}", seen.state().name(), frames.join("|"))
     });
     csv_row(out, columns, stack.as_deref())

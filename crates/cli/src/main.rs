@@ -7,12 +7,14 @@ mod args;
 mod demo;
 mod events;
 mod filter;
+mod frame;
 mod info;
 mod output;
 mod progress;
 mod record;
 mod render;
 mod stacks;
+mod symbols;
 mod time;
 
 use std::ffi::OsString;
@@ -82,6 +84,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

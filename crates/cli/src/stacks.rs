@@ -6,16 +6,18 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use stackhound::symbols::{AddressKind, ResolvedFrame};
+use stackhound::system::ModuleId;
 use stackhound::trace::Trace;
-use stackhound::{Pipeline, Seen};
+use stackhound::{Address, Depth, Frame, Mode, Pipeline, Seen};
 
 use crate::Outcome;
 use crate::args::{Common, StackFormat, Stacks};
 use crate::filter::EventFilter;
+use crate::frame::{self, mode_name};
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::record::mode_name;
 use crate::render;
 
 /// One stack of one process, as it is shown. Addresses mean different modules in different processes.
@@ -27,14 +29,35 @@ struct StackRow {
     frames: Vec<FrameRow>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// A frame, and what it is called once that is known.
+#[derive(Clone, Debug)]
 struct FrameRow {
-    addr: String,
-    mode: &'static str,
-    module: Option<String>,
-    rva: Option<String>,
-    #[serde(skip)]
-    text: String,
+    address: Address,
+    mode: Mode,
+    kind: AddressKind,
+    depth: Depth,
+    module: Option<(ModuleId, u64)>,
+    module_name: Option<String>,
+    names: Option<ResolvedFrame>,
+}
+
+impl FrameRow {
+    fn new(frame: &Frame<'_>) -> FrameRow {
+        let module = frame.module().map(|module| module.id()).zip(frame.rva());
+        let (address, mode, kind, depth) = (frame.address, frame.mode, frame.kind, frame.depth());
+        FrameRow { address, mode, kind, depth, module, module_name: None, names: None }
+    }
+
+    fn place(&self) -> frame::Place<'_> {
+        let (address, mode, rva) = (self.address, self.mode, self.module.map(|(_, rva)| rva));
+        frame::Place { address, mode, module: self.module_name.as_deref(), rva }
+    }
+}
+
+impl Serialize for FrameRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        frame::Json { place: self.place(), names: self.names.as_ref() }.serialize(serializer)
+    }
 }
 
 /// The stacks of one kind of event.
@@ -86,16 +109,16 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
         .map(|(event, found)| kind(event, found))
         .collect();
     kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
+    if arguments.format != StackFormat::Folded {
+        kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
+    }
+    let frames = kinds.iter_mut().flat_map(|kind| &mut kind.stacks).flat_map(|row| &mut row.frames);
+    name(&mut pipeline, &mut frames.collect::<Vec<_>>());
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        StackFormat::Table => table(&mut sink, &kinds, arguments.top)?,
+        StackFormat::Table => table(&mut sink, &kinds)?,
         StackFormat::Folded => folded(&mut sink, &kinds)?,
-        StackFormat::Json => {
-            for kind in &mut kinds {
-                kind.stacks.truncate(arguments.top);
-            }
-            sink.json(&serde_json::json!({ "kinds": kinds }))?;
-        }
+        StackFormat::Json => sink.json(&serde_json::json!({ "kinds": kinds }))?,
     }
     sink.finish()?;
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
@@ -115,16 +138,7 @@ fn collect(kinds: &mut HashMap<String, Collected>, seen: &Seen<'_>) {
         count: 0,
         process: seen.process_name().map(str::to_owned),
         state: seen.state().name(),
-        frames: seen
-            .frames()
-            .map(|frame| FrameRow {
-                addr: format!("{:#x}", frame.address.0),
-                mode: mode_name(frame.mode),
-                module: frame.module.map(|module| module.file_name().to_owned()),
-                rva: frame.rva.map(|rva| format!("{rva:#x}")),
-                text: frame.to_string(),
-            })
-            .collect(),
+        frames: seen.frames().map(|frame| FrameRow::new(&frame)).collect(),
     });
     row.count += 1;
 }
@@ -132,14 +146,37 @@ fn collect(kinds: &mut HashMap<String, Collected>, seen: &Seen<'_>) {
 /// Puts the rows of a kind in order: most frequent first, then by their frames.
 fn kind(event: String, found: Collected) -> Kind {
     let mut stacks: Vec<StackRow> = found.rows.into_values().collect();
-    let key = |row: &StackRow| -> Vec<String> { row.frames.iter().map(|frame| frame.addr.clone()).collect() };
     stacks.sort_by(|a, b| {
-        b.count.cmp(&a.count).then_with(|| a.process.cmp(&b.process)).then_with(|| key(a).cmp(&key(b)))
+        let addresses = |row: &'_ StackRow| row.frames.iter().map(|frame| frame.address).collect::<Vec<_>>();
+        let by_frames = || addresses(a).cmp(&addresses(b));
+        b.count.cmp(&a.count).then_with(|| a.process.cmp(&b.process)).then_with(by_frames)
     });
     Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
 }
 
-fn table(out: &mut impl Write, kinds: &[Kind], top: usize) -> Result<()> {
+/// Gives the frames that will be shown their names; all modules are asked at once.
+fn name(pipeline: &mut Pipeline<'_>, frames: &mut [&mut FrameRow]) {
+    let (known, mut naming) = pipeline.parts();
+    let mut numbers = Vec::with_capacity(frames.len());
+    for frame in &mut *frames {
+        let Some((module, rva)) = frame.module else {
+            numbers.push(None);
+            continue;
+        };
+        let module = known.system().module(module);
+        frame.module_name = Some(module.file_name().to_owned());
+        let naming = naming.as_mut().filter(|_| frame.depth == Depth::Function);
+        numbers.push(naming.and_then(|naming| naming.request(module, rva, frame.kind)));
+    }
+    let Some(naming) = naming else { return };
+    for (frame, number) in frames.iter_mut().zip(numbers) {
+        let Some(number) = number else { continue };
+        naming.wait(number);
+        frame.names = naming.frame(number).cloned();
+    }
+}
+
+fn table(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
     for (index, kind) in kinds.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -152,12 +189,13 @@ fn table(out: &mut impl Write, kinds: &[Kind], top: usize) -> Result<()> {
             grouped(kind.with_stack),
             grouped(kind.distinct as u64)
         )?;
-        for row in kind.stacks.iter().take(top) {
+        for row in &kind.stacks {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
             let process = row.process.as_deref().unwrap_or("-");
             writeln!(out, "  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state)?;
             for frame in &row.frames {
-                writeln!(out, "    {:<6} {}", frame.mode, frame.text)?;
+                let text = frame::Text { place: frame.place(), names: frame.names.as_ref() };
+                writeln!(out, "    {:<6} {text}", mode_name(frame.mode))?;
             }
         }
     }
@@ -172,7 +210,8 @@ fn folded(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
             let mut line = row.process.as_deref().unwrap_or("-").to_owned();
             for frame in row.frames.iter().rev() {
                 // A semicolon separates frames; module names may contain one.
-                write!(line, ";{}", frame.text.replace(';', ":"))?;
+                let text = frame::Function { place: frame.place(), names: frame.names.as_ref() };
+                write!(line, ";{}", text.to_string().replace(';', ":"))?;
             }
             write!(line, ";{}", kind.event)?;
             *lines.entry(line).or_default() += row.count;

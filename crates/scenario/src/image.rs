@@ -99,7 +99,7 @@ pub(crate) enum Known {
 
 /// Which part of the address space an image is mapped in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+pub(crate) enum Place {
     Kernel,
     Session,
     Library,
@@ -110,7 +110,7 @@ enum Place {
 
 /// Each known image, where it is mapped, and its size in pages.
 #[rustfmt::skip]
-const FILES: [(Known, Place, &str, u32); 53] = [
+pub(crate) const FILES: [(Known, Place, &str, u32); 53] = [
     (Known::Ntoskrnl, Place::Kernel, r"\SystemRoot\system32\ntoskrnl.exe", 0x1046),
     (Known::Hal, Place::Kernel, r"\SystemRoot\system32\hal.dll", 0x6),
     (Known::Fltmgr, Place::Kernel, r"\SystemRoot\System32\drivers\FLTMGR.SYS", 0x6f),

@@ -37,6 +37,7 @@ mod rundown;
 mod simulation;
 mod site;
 mod stacks;
+mod symbols;
 mod thread;
 mod truth;
 
@@ -46,6 +47,7 @@ use stackhound_etl::write::WriteError;
 
 pub use event::EventKind;
 pub use image::Image;
+pub use symbols::ImageFile;
 pub use truth::{
     Attack, AttackKind, EventStack, Lost, Process, Region, StackRecords, State, States, Thread, Truth,
 };

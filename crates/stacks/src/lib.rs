@@ -42,7 +42,7 @@ mod shelf;
 mod state;
 mod table;
 
-pub use correlator::{Correlator, Delivered, Window};
+pub use correlator::{Correlator, Delivered, Kept, Window};
 pub use keys::KeyDefinitions;
 pub use owner::OwnerKind;
 pub use part::{Frames, PartOwner, StackRecord};

@@ -7,10 +7,19 @@
 #![forbid(unsafe_code)]
 
 pub mod demangle;
+mod failure;
 mod identity;
+pub mod image;
 mod name;
 pub mod pdb;
+pub mod stubs;
+mod symbolizer;
 pub mod table;
 
+pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
+pub use symbolizer::{
+    CallSite, FrameNumber, Loaded, Loader, ModuleNumber, ReadCode, ResolvedFrame, ResolvedInline,
+    ResolvedLine, ResolvedName, SymbolStats, Symbolizer, WorkOptions,
+};

@@ -1,0 +1,181 @@
+//! Writes image files (PE): headers, export directory, function ranges, and some code.
+
+/// An exported function.
+#[derive(Clone, Debug)]
+pub(super) struct Export {
+    pub rva: u32,
+    /// Bytes.
+    pub size: u32,
+    pub name: String,
+}
+
+/// What goes into an image file.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    /// 32 bits.
+    pub is_narrow: bool,
+    pub is_library: bool,
+    pub time_date_stamp: u32,
+    /// Of the image in memory.
+    pub size: u32,
+    pub checksum: u32,
+    /// In any order.
+    pub exports: Vec<Export>,
+    /// What stands where, in any order; everything else in the code section is zero.
+    pub code: Vec<(u32, Vec<u8>)>,
+}
+
+const HEADERS: u32 = 0x400;
+const PAGE: u32 = 0x1000;
+const FILE_ALIGNMENT: u32 = 0x200;
+const CODE: u32 = 0x1000;
+
+/// Little-endian values one behind another.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn put(&mut self, bytes: &[u8]) -> &mut Bytes {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn u16(&mut self, value: u16) -> &mut Bytes {
+        self.put(&value.to_le_bytes())
+    }
+
+    fn u32(&mut self, value: u32) -> &mut Bytes {
+        self.put(&value.to_le_bytes())
+    }
+
+    /// A value of the width of addresses.
+    fn word(&mut self, is_narrow: bool, value: u64) -> &mut Bytes {
+        if is_narrow { self.u32(value as u32) } else { self.put(&value.to_le_bytes()) }
+    }
+
+    fn pad_to(&mut self, size: usize) {
+        self.0.resize(size.max(self.0.len()), 0);
+    }
+}
+
+/// Where the two directories stand: address and bytes.
+#[derive(Clone, Copy, Default)]
+struct Directories {
+    exports: (u32, u32),
+    functions: (u32, u32),
+}
+
+impl File {
+    pub fn write(&self) -> Vec<u8> {
+        // The size of the data does not depend on where it stands.
+        let needed = self.data(0).0.len() as u32;
+        let data_at = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
+        let (data, directories) = self.data(data_at);
+        let code_end = self.code.iter().map(|(rva, bytes)| rva + bytes.len() as u32).max().unwrap_or(CODE);
+        let code_raw = (code_end - CODE).next_multiple_of(FILE_ALIGNMENT);
+        let data_raw = needed.next_multiple_of(FILE_ALIGNMENT);
+
+        let mut file = self.headers(directories, data_at, (code_raw, data_raw));
+        file.pad_to((HEADERS + code_raw) as usize);
+        for (rva, bytes) in &self.code {
+            let at = (HEADERS + rva - CODE) as usize;
+            file.0[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        file.put(&data).pad_to((HEADERS + code_raw + data_raw) as usize);
+        file.0
+    }
+
+    fn headers(&self, directories: Directories, data_at: u32, (code_raw, data_raw): (u32, u32)) -> Bytes {
+        let is_narrow = self.is_narrow;
+        let mut out = Bytes::default();
+        out.put(b"MZ").pad_to(0x3c);
+        out.u32(0x80).pad_to(0x80);
+        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(2).u32(self.time_date_stamp);
+        let directories_size = 16 * 8;
+        out.u32(0).u32(0).u16(if is_narrow { 96 } else { 112 } + directories_size);
+        let library = if self.is_library { 0x2000 } else { 0 };
+        out.u16(0x0002 | library | if is_narrow { 0x0100 } else { 0x0020 });
+        // The optional header.
+        out.u16(if is_narrow { 0x10b } else { 0x20b })
+            .u16(14)
+            .u32(code_raw)
+            .u32(data_raw)
+            .u32(0)
+            .u32(0)
+            .u32(CODE);
+        if is_narrow {
+            out.u32(data_at);
+        }
+        let base = if is_narrow { 0x1000_0000 } else { 0x1_8000_0000 };
+        out.word(is_narrow, base).u32(PAGE).u32(FILE_ALIGNMENT);
+        out.u16(10).u16(0).u16(10).u16(0).u16(10).u16(0).u32(0);
+        out.u32(self.size).u32(HEADERS).u32(self.checksum).u16(3).u16(0x0160);
+        for reserve in [0x4_0000, 0x1000, 0x10_0000, 0x1000] {
+            out.word(is_narrow, reserve);
+        }
+        out.u32(0).u32(16);
+        for directory in 0..16 {
+            let (at, size) = match directory {
+                0 => directories.exports,
+                3 => directories.functions,
+                _ => (0, 0),
+            };
+            out.u32(at).u32(size);
+        }
+        let mut section = |name: &[u8; 8], size: u32, at: u32, raw: u32, raw_at: u32, flags: u32| {
+            out.put(name).u32(size).u32(at).u32(raw).u32(if raw == 0 { 0 } else { raw_at });
+            out.put(&[0; 12]).u32(flags);
+        };
+        section(b".text\0\0\0", data_at - CODE, CODE, code_raw, HEADERS, 0x6000_0020);
+        section(b".rdata\0\0", self.size - data_at, data_at, data_raw, HEADERS + code_raw, 0x4000_0040);
+        out
+    }
+
+    /// The directories, as they stand at `at`.
+    fn data(&self, at: u32) -> (Vec<u8>, Directories) {
+        let mut out = Bytes::default();
+        let mut directories = Directories::default();
+        if self.exports.is_empty() {
+            return (out.0, directories);
+        }
+        let mut exports: Vec<&Export> = self.exports.iter().collect();
+        exports.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        let count = exports.len() as u32;
+        let (addresses, names) = (at + 40, at + 40 + 4 * count);
+        let (ordinals, texts) = (names + 4 * count, names + 6 * count);
+        out.u32(0).u32(self.time_date_stamp).u32(0).u32(texts).u32(1).u32(count).u32(count);
+        out.u32(addresses).u32(names).u32(ordinals);
+        for export in &exports {
+            out.u32(export.rva);
+        }
+        let mut text = texts + b"image\0".len() as u32;
+        for export in &exports {
+            out.u32(text);
+            text += export.name.len() as u32 + 1;
+        }
+        for ordinal in 0..count {
+            out.u16(ordinal as u16);
+        }
+        out.put(b"image\0");
+        for export in &exports {
+            out.put(export.name.as_bytes()).put(&[0]);
+        }
+        directories.exports = (at, out.0.len() as u32);
+        if !self.is_narrow {
+            let aligned = out.0.len().next_multiple_of(4);
+            out.pad_to(aligned);
+            let unwind = at + aligned as u32;
+            // Version 1, nothing to undo.
+            out.put(&[1, 0, 0, 0]);
+            let mut functions: Vec<(u32, u32)> =
+                exports.iter().map(|export| (export.rva, export.size)).collect();
+            functions.sort();
+            functions.dedup();
+            directories.functions = (unwind + 4, 12 * functions.len() as u32);
+            for (rva, size) in functions {
+                out.u32(rva).u32(rva + size).u32(unwind);
+            }
+        }
+        (out.0, directories)
+    }
+}

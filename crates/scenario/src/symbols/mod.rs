@@ -1,0 +1,119 @@
+//! Image files that go with a recording, so that its stacks have names.
+//!
+//! They hold what a reader of names needs of an image and nothing else: headers with the identity, the export directory,
+//! the ranges of exported functions, and the code of the system calls' stubs. None can run. The identities of
+//! `ntdll.dll`, `win32u.dll` and `kernel32.dll` are genuine, so keep the files apart from real symbols.
+
+mod file;
+mod names;
+
+use self::file::{Export, File};
+use self::names::STUBS;
+use crate::image::{FILES, Image, Known};
+use crate::random::hash;
+use crate::truth::Truth;
+
+/// An image file and its place in a symbol store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ImageFile {
+    /// `name/TIMESTAMPsize/name`, below the store's folder.
+    pub store_path: String,
+    /// The file.
+    pub bytes: Vec<u8>,
+}
+
+/// One export in so many bytes, in libraries that only scenarios have.
+const EXPORT_IN: u32 = 0x400;
+const EXPORTS_MAX: u32 = 2000;
+
+impl Truth {
+    /// The files of all images of the recording.
+    pub fn image_files(&self) -> impl Iterator<Item = ImageFile> + '_ {
+        self.images.iter().enumerate().map(|(index, image)| {
+            let known = FILES.get(index).map(|file| file.0);
+            let (name, stamp) = (image.name(), image.time_date_stamp);
+            ImageFile {
+                store_path: format!("{name}/{stamp:08X}{:x}/{name}", image.size),
+                bytes: image_file(image, known).write(),
+            }
+        })
+    }
+}
+
+fn image_file(image: &Image, known: Option<Known>) -> File {
+    let is_narrow = image.base.0 < 1 << 32 && known != Some(Known::Wow64Cpu);
+    let export = |rva, size, name: &str| Export { rva, size, name: name.to_owned() };
+    let functions = known.map_or(&[][..], names::functions);
+    let mut exports: Vec<Export> =
+        functions.iter().map(|&(rva, size, name)| export(rva, size, name)).collect();
+    let mut code = Vec::new();
+    for stub in STUBS.iter().filter(|stub| known == Some(stub.image)) {
+        let bytes = stub_code(stub.number);
+        let zw = stub.name.replacen("Nt", "Zw", 1);
+        exports.extend([stub.name, &zw].map(|name| export(stub.rva, bytes.len() as u32, name)));
+        code.push((stub.rva, bytes.to_vec()));
+    }
+    // Programs export nothing, and of the libraries of Windows only what stands in the table is told.
+    if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
+        let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
+        for index in 0..count {
+            let place = 0x1000 + index * ((image.size / 2 / count) & !15);
+            exports.push(export(place, 0x80, &invented_name(image, index)));
+        }
+    }
+    File {
+        is_narrow,
+        is_library: !image.name().ends_with(".exe"),
+        time_date_stamp: image.time_date_stamp,
+        size: image.size,
+        checksum: image.checksum,
+        exports,
+        code,
+    }
+}
+
+/// `mov r10, rcx`, `mov eax, number`, the test for `int 2e`, `syscall`, `ret`, `int 2e`, `ret`: as since build 10586.
+fn stub_code(number: u32) -> [u8; 24] {
+    let mut code =
+        *b"\x4c\x8b\xd1\xb8\0\0\0\0\xf6\x04\x25\x08\x03\xfe\x7f\x01\x75\x03\x0f\x05\xc3\xcd\x2e\xc3";
+    code[4..8].copy_from_slice(&number.to_le_bytes());
+    code
+}
+
+fn invented_name(image: &Image, index: u32) -> String {
+    const VERBS: [&str; 12] = [
+        "Open", "Close", "Read", "Write", "Draw", "Layout", "Parse", "Format", "Find", "Update", "Begin",
+        "End",
+    ];
+    const NOUNS: [&str; 14] = [
+        "Document", "Page", "Table", "Style", "Script", "Image", "Font", "Cache", "Request", "Stream",
+        "View", "Index", "Message", "Session",
+    ];
+    let draw = hash(u64::from(image.time_date_stamp) << 32 | u64::from(index));
+    let (verb, noun) = (VERBS[(draw % 12) as usize], NOUNS[(draw >> 8) as usize % 14]);
+    format!("{verb}{noun}{index}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::{Mix, Scenario};
+
+    #[test]
+    fn files_have_the_places_and_identities_of_the_recordings_images() {
+        let scenario = Scenario { events: 8_000, seed: 3, mix: Mix::Default };
+        let truth = scenario.write(Cursor::new(Vec::new())).unwrap();
+        let files: Vec<ImageFile> = truth.image_files().collect();
+        assert_eq!(files.len(), truth.images.len());
+        let ntdll =
+            files.iter().find(|file| file.store_path == "ntdll.dll/70E69BAD1f5000/ntdll.dll").unwrap();
+        let field = |at: usize| u32::from_le_bytes(ntdll.bytes[at..at + 4].try_into().unwrap());
+        let header = field(0x3c) as usize;
+        assert_eq!(&ntdll.bytes[header..header + 4], b"PE\0\0");
+        assert_eq!(field(header + 8), 0x70e6_9bad);
+        assert_eq!(field(header + 24 + 56), 0x1f_5000);
+        assert!(ntdll.bytes.windows(13).any(|bytes| bytes == b"\0NtCreateFile"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Names for frames: which of the symbolizer's modules each module of the system is.
+
+use stackhound_symbols::{
+    AddressKind, FrameNumber, ImageIdentity, ModuleIdentity, ModuleNumber, PdbIdentity, ResolvedFrame, Rva,
+    SymbolStats, Symbolizer,
+};
+use stackhound_system::ModuleRef;
+use uuid::Uuid;
+
+/// A symbolizer for the modules of one trace.
+#[derive(Debug)]
+pub struct Naming {
+    symbolizer: Symbolizer,
+    /// By module of the system. Identities are compared once for each, not once for each frame.
+    modules: Vec<Option<ModuleNumber>>,
+}
+
+/// What the recording knows of a module, as a symbolizer wants it.
+pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
+    let size = u32::try_from(module.size()).ok();
+    let image = module.time_date_stamp().zip(size);
+    ModuleIdentity {
+        name: module.file_name().to_owned(),
+        image: image.map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
+        pdb: module.pdb().map(|pdb| PdbIdentity {
+            name: pdb.name.to_owned(),
+            guid: Uuid::from_bytes_le(pdb.guid.0),
+            age: pdb.age,
+        }),
+    }
+}
+
+impl Naming {
+    pub(crate) fn new(symbolizer: Symbolizer) -> Naming {
+        Naming { symbolizer, modules: Vec::new() }
+    }
+
+    /// The symbolizer's number of a module.
+    pub fn module(&mut self, module: ModuleRef<'_>) -> ModuleNumber {
+        let index = module.id().index();
+        if let Some(&Some(number)) = self.modules.get(index) {
+            return number;
+        }
+        if self.modules.len() <= index {
+            self.modules.resize(index + 1, None);
+        }
+        *self.modules[index].insert(self.symbolizer.module(&identity(module)))
+    }
+
+    /// The number of an address, whose names will come. `None` for offsets that no image has.
+    pub fn request(&mut self, module: ModuleRef<'_>, rva: u64, kind: AddressKind) -> Option<FrameNumber> {
+        let rva = Rva(u32::try_from(rva).ok()?);
+        let module = self.module(module);
+        Some(self.symbolizer.request(module, rva, kind))
+    }
+
+    /// Lets the threads begin with what was requested.
+    pub(crate) fn flush(&mut self) {
+        self.symbolizer.flush();
+    }
+
+    /// Waits for the names of a frame.
+    pub fn wait(&mut self, frame: FrameNumber) {
+        self.symbolizer.wait_through(frame);
+    }
+
+    /// What a frame was resolved to. `None` if it was not waited for.
+    pub fn frame(&self, frame: FrameNumber) -> Option<&ResolvedFrame> {
+        self.symbolizer.frame(frame)
+    }
+
+    /// Counters of the work on symbols.
+    pub fn stats(&self) -> SymbolStats {
+        self.symbolizer.stats()
+    }
+}

@@ -1,0 +1,285 @@
+//! Names for addresses, resolved once each, on threads of their own.
+//!
+//! The caller gives modules and addresses and gets numbers at once; threads load the modules' tables and look the
+//! addresses up in batches. How often a module is met decides when its table is loaded and how long it is kept, never
+//! whether an address is named: results are the same for any order, number of threads and limit of memory.
+//!
+//! Knows addresses within modules; must not know processes, events or stacks.
+
+mod frame;
+mod loader;
+mod queue;
+mod stats;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+pub use frame::{CallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
+pub use loader::{Loaded, Loader, ReadCode};
+pub use stats::SymbolStats;
+
+use crate::failure::Failure;
+use crate::{AddressKind, ModuleIdentity, Rva};
+use queue::{Queue, Request};
+use tables::Tables;
+use worker::{Done, Shared, State};
+
+/// A module of a [`Symbolizer`]: dense, from 0, in the order of first sight.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ModuleNumber(u32);
+
+impl ModuleNumber {
+    /// For columns with a place for each module.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A distinct address of a [`Symbolizer`]: dense, from 0, in the order of first request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FrameNumber(u32);
+
+impl FrameNumber {
+    /// For columns with a place for each frame.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What symbol work may cost, and how much it gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkOptions {
+    /// Bytes of memory for tables that are kept. One table a thread, in use, comes on top.
+    pub memory_limit: usize,
+    /// Threads that load and look up; at least one.
+    pub threads: usize,
+    /// Whether frames get their [`CallSite`].
+    pub call_sites: bool,
+}
+
+impl Default for WorkOptions {
+    fn default() -> WorkOptions {
+        WorkOptions { memory_limit: 256 << 20, threads: 2, call_sites: false }
+    }
+}
+
+/// Requests that are collected before they are handed over.
+const BATCH: usize = 4096;
+
+/// Turns addresses of modules into names.
+///
+/// A request that was made before costs one look-up in a hash table. Results stay for as long as the symbolizer does.
+pub struct Symbolizer {
+    modules: HashMap<Arc<ModuleIdentity>, ModuleNumber, foldhash::fast::RandomState>,
+    /// By module: how often it was met, and what is missing of it once it was loaded.
+    known: Vec<Known>,
+    /// By [`key`].
+    frames: HashMap<u64, FrameNumber, foldhash::fast::RandomState>,
+    /// By frame, as they arrive.
+    resolved: Vec<Option<ResolvedFrame>>,
+    /// All frames before this one have arrived.
+    complete: usize,
+    collected: Vec<Request>,
+    hits: u64,
+    results: Receiver<Done>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    met: u64,
+    failures: Option<Vec<Failure>>,
+}
+
+/// Module, kind and address in one number. There are fewer than 2³¹ modules, see [`Symbolizer::module`].
+fn key(module: ModuleNumber, rva: Rva, kind: AddressKind) -> u64 {
+    u64::from(module.0) << 33 | u64::from(kind == AddressKind::Return) << 32 | u64::from(rva.0)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Symbolizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Symbolizer")
+            .field("modules", &self.modules.len())
+            .field("frames", &self.resolved.len())
+            .field("complete", &self.complete)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Symbolizer {
+    /// With a loader of your own. Fails if threads cannot be started.
+    pub fn with_loader(options: &WorkOptions, loader: Loader) -> io::Result<Symbolizer> {
+        let (sender, results) = channel();
+        let state = State {
+            queue: Queue::default(),
+            tables: Tables::new(options.memory_limit),
+            stats: SymbolStats::default(),
+            is_closed: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            texts: Mutex::default(),
+            loader,
+            with_call_sites: options.call_sites,
+        });
+        let symbolizer = Symbolizer {
+            modules: HashMap::default(),
+            known: Vec::new(),
+            frames: HashMap::default(),
+            resolved: Vec::new(),
+            complete: 0,
+            collected: Vec::with_capacity(BATCH),
+            hits: 0,
+            results,
+            shared,
+        };
+        for number in 0..options.threads.max(1) {
+            let (shared, sender) = (Arc::clone(&symbolizer.shared), sender.clone());
+            let thread = std::thread::Builder::new().name(format!("symbols-{number}"));
+            thread.spawn(move || worker::run(&shared, &sender))?;
+        }
+        Ok(symbolizer)
+    }
+
+    /// The number of a module. Equal identities have the same.
+    ///
+    /// # Panics
+    ///
+    /// At the 2³¹st module.
+    pub fn module(&mut self, identity: &ModuleIdentity) -> ModuleNumber {
+        if let Some(&number) = self.modules.get(identity) {
+            return number;
+        }
+        assert!(self.known.len() < 1 << 31, "more modules than numbers");
+        let number = ModuleNumber(self.known.len() as u32);
+        let identity = Arc::new(identity.clone());
+        locked(&self.shared.state).queue.add_module(Arc::clone(&identity));
+        self.modules.insert(identity, number);
+        self.known.push(Known::default());
+        number
+    }
+
+    /// The number of an address of a module, which will be resolved if it is new.
+    ///
+    /// # Panics
+    ///
+    /// At the 2³²nd frame, and for modules of another symbolizer.
+    #[inline]
+    pub fn request(&mut self, module: ModuleNumber, rva: Rva, kind: AddressKind) -> FrameNumber {
+        let known = &mut self.known[module.index()];
+        known.met += 1;
+        match self.frames.entry(key(module, rva, kind)) {
+            Entry::Occupied(frame) => {
+                self.hits += 1;
+                *frame.get()
+            }
+            Entry::Vacant(place) => {
+                let frame =
+                    FrameNumber(u32::try_from(self.resolved.len()).expect("as many frames as numbers"));
+                place.insert(frame);
+                self.resolved.push(None);
+                self.collected.push(Request { module, frame, rva, kind });
+                if self.collected.len() >= BATCH {
+                    self.flush();
+                }
+                frame
+            }
+        }
+    }
+
+    /// Hands over what was requested, so that threads start with it. Returns at once.
+    pub fn flush(&mut self) {
+        if self.collected.is_empty() {
+            return;
+        }
+        let mut state = locked(&self.shared.state);
+        for request in self.collected.drain(..) {
+            state.queue.add(request, self.known[request.module.index()].met);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until all that was requested is resolved.
+    pub fn wait(&mut self) {
+        if let Some(last) = self.resolved.len().checked_sub(1) {
+            self.wait_through(FrameNumber(last as u32));
+        }
+    }
+
+    /// Waits until this frame and all before it are resolved.
+    pub fn wait_through(&mut self, frame: FrameNumber) {
+        if frame.index() < self.complete {
+            return;
+        }
+        self.flush();
+        while self.complete <= frame.index() && self.complete < self.resolved.len() {
+            match self.results.recv() {
+                Ok(done) => self.take(done),
+                // No thread is left, which no known way leads to; nothing more will be resolved.
+                Err(_) => {
+                    for frame in &mut self.resolved {
+                        frame.get_or_insert_default();
+                    }
+                }
+            }
+            while self.resolved.get(self.complete).is_some_and(Option::is_some) {
+                self.complete += 1;
+            }
+        }
+    }
+
+    fn take(&mut self, done: Done) {
+        for (number, frame) in done.frames {
+            self.resolved[number.index()] = Some(frame);
+        }
+        if done.failures.is_some() {
+            self.known[done.module.index()].failures = done.failures;
+        }
+    }
+
+    /// What a frame was resolved to. `None` if it was not waited for.
+    #[inline]
+    pub fn frame(&self, frame: FrameNumber) -> Option<&ResolvedFrame> {
+        self.resolved.get(frame.index())?.as_ref()
+    }
+
+    /// The files of a module that could not be used. `None` if no frame of it was waited for.
+    pub fn failures(&self, module: ModuleNumber) -> Option<&[Failure]> {
+        self.known.get(module.index())?.failures.as_deref()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> SymbolStats {
+        let state = locked(&self.shared.state);
+        SymbolStats {
+            modules: self.known.len() as u64,
+            hits: self.hits,
+            misses: self.resolved.len() as u64,
+            evictions: state.tables.evictions,
+            memory_peak: state.tables.peak,
+            ..state.stats.clone()
+        }
+    }
+}
+
+impl Drop for Symbolizer {
+    fn drop(&mut self) {
+        // Threads end when they are done with what they are at. A download can take long: they are not waited for.
+        locked(&self.shared.state).is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}

@@ -1,0 +1,169 @@
+//! The threads that load tables and look addresses up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::frame::{Texts, resolve};
+use super::queue::{Queue, Request, Waiting};
+use super::tables::Tables;
+use super::{FrameNumber, Loaded, Loader, ModuleNumber, ResolvedFrame, SymbolStats, locked};
+use crate::ModuleIdentity;
+use crate::failure::Failure;
+
+/// What threads and caller share, under one lock that is held for moments only.
+#[derive(Debug)]
+pub(super) struct State {
+    pub queue: Queue,
+    pub tables: Tables,
+    pub stats: SymbolStats,
+    pub is_closed: bool,
+}
+
+pub(super) struct Shared {
+    pub state: Mutex<State>,
+    /// Requests came, a module is free again, or it is over.
+    pub changed: Condvar,
+    pub texts: Mutex<Texts>,
+    pub loader: Loader,
+    pub with_call_sites: bool,
+}
+
+/// What a thread gives back for one module.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub module: ModuleNumber,
+    pub frames: Vec<(FrameNumber, ResolvedFrame)>,
+    /// When it was loaded for the first time.
+    pub failures: Option<Vec<Failure>>,
+}
+
+/// What a thread found out about its batch, to be counted.
+#[derive(Default)]
+struct Work {
+    loaded_now: bool,
+    load_time: Duration,
+    resolve_time: Duration,
+    panics: u64,
+}
+
+/// Runs until the symbolizer is gone.
+pub(super) fn run(shared: &Shared, results: &Sender<Done>) {
+    while let Some(batch) = next(shared) {
+        let mut work = Work::default();
+        let loaded = batch.at_hand.unwrap_or_else(|| load(shared, &batch.identity, &mut work));
+        let frames = resolve_all(shared, &loaded, &batch.requests, &mut work);
+
+        let mut state = locked(&shared.state);
+        let failures = count(&mut state, batch.module, &loaded, &frames, &work);
+        let gone =
+            if work.loaded_now { state.tables.keep(batch.module, batch.met, &loaded) } else { Vec::new() };
+        state.queue.modules[batch.module.index()].busy = false;
+        drop(state);
+        // Requests for this module may have come meanwhile, which no other thread could take.
+        shared.changed.notify_one();
+        if results.send(Done { module: batch.module, frames, failures }).is_err() {
+            return;
+        }
+        // Freeing a table takes time, so not under the lock.
+        drop(gone);
+    }
+}
+
+/// The requests of one module.
+struct Batch {
+    module: ModuleNumber,
+    requests: Vec<Request>,
+    identity: Arc<ModuleIdentity>,
+    met: u64,
+    at_hand: Option<Arc<Loaded>>,
+}
+
+/// Waits for something to do. `None` when it is over.
+fn next(shared: &Shared) -> Option<Batch> {
+    let mut state = locked(&shared.state);
+    while !state.is_closed {
+        let State { queue, tables, .. } = &mut *state;
+        if let Some((module, requests)) = queue.take(|module| tables.contains(module)) {
+            let Waiting { identity, met, .. } = &queue.modules[module.index()];
+            let (identity, met) = (Arc::clone(identity), *met);
+            return Some(Batch { module, requests, identity, met, at_hand: tables.get(module, met) });
+        }
+        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    None
+}
+
+fn load(shared: &Shared, identity: &ModuleIdentity, work: &mut Work) -> Arc<Loaded> {
+    let start = Instant::now();
+    let loaded = catch_unwind(AssertUnwindSafe(|| (shared.loader)(identity)));
+    work.loaded_now = true;
+    work.load_time = start.elapsed();
+    Arc::new(loaded.unwrap_or_else(|_| {
+        work.panics += 1;
+        Loaded::default()
+    }))
+}
+
+fn resolve_all(
+    shared: &Shared,
+    loaded: &Loaded,
+    requests: &[Request],
+    work: &mut Work,
+) -> Vec<(FrameNumber, ResolvedFrame)> {
+    let start = Instant::now();
+    let panics = AtomicU64::new(0);
+    let one = |request: &Request| {
+        let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, request)));
+        let frame = frame.unwrap_or_else(|_| {
+            panics.fetch_add(1, Ordering::Relaxed);
+            ResolvedFrame::default()
+        });
+        (request.frame, frame)
+    };
+    let frames = requests.iter().map(one).collect();
+    work.panics += panics.into_inner();
+    work.resolve_time = start.elapsed();
+    frames
+}
+
+fn resolve_one(shared: &Shared, loaded: &Loaded, request: &Request) -> ResolvedFrame {
+    let mut frame = match &loaded.symbols {
+        Some(symbols) => resolve(&**symbols, request.rva, request.kind, &shared.texts),
+        None => ResolvedFrame::default(),
+    };
+    if shared.with_call_sites {
+        frame.call_site = loaded.call_site(request.rva).map(Box::new);
+    }
+    frame
+}
+
+/// Counts what was done; gives the failures if the module was loaded for the first time.
+fn count(
+    state: &mut State,
+    module: ModuleNumber,
+    loaded: &Loaded,
+    frames: &[(FrameNumber, ResolvedFrame)],
+    work: &Work,
+) -> Option<Vec<Failure>> {
+    let stats = &mut state.stats;
+    stats.resolved += frames.len() as u64;
+    stats.named += frames.iter().filter(|(_, frame)| frame.best().is_some()).count() as u64;
+    stats.panics += work.panics;
+    stats.load_time += work.load_time;
+    stats.resolve_time += work.resolve_time;
+    if !work.loaded_now {
+        return None;
+    }
+    stats.loads += 1;
+    stats.downloaded += loaded.downloaded;
+    let was_loaded = std::mem::replace(&mut state.queue.modules[module.index()].was_loaded, true);
+    (!was_loaded).then(|| {
+        for failure in &loaded.failures {
+            *stats.failures.entry((failure.file, failure.cause)).or_default() += 1;
+        }
+        loaded.failures.clone()
+    })
+}
