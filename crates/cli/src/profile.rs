@@ -27,7 +27,11 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let chosen = arguments.samples.as_deref().map(EventFilter::of_kind).transpose()?;
-    let limits = Limits { markers: arguments.markers, switches: arguments.switches };
+    let limits = if shows_time(format) {
+        Limits { markers: arguments.markers, switches: arguments.switches }
+    } else {
+        Limits { markers: 0, switches: 0 }
+    };
     let mut collector = Collector::new(product(arguments), &trace, chosen, limits);
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
@@ -67,9 +71,14 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     sink.finish()?;
     progress.finish(&render::losses(&outcome));
     if !common.quiet {
-        tell(&profile, &counted);
+        tell(&profile, &counted, shows_time(format));
     }
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+}
+
+/// Whether a format shows more than samples.
+fn shows_time(format: ProfileFormat) -> bool {
+    format == ProfileFormat::Firefox
 }
 
 /// The names of the files that were read.
@@ -114,16 +123,17 @@ fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io
 }
 
 /// What is in the profile, and what is not.
-fn tell(profile: &Collected, counted: &Counted) {
+fn tell(profile: &Collected, counted: &Counted, with_time: bool) {
     if counted.stand_ins {
         eprintln!("There are no profile samples: every event with a stack counts as one.");
     }
-    eprintln!(
-        "{} samples, {} context switches, {} markers",
-        grouped(profile.samples() as u64),
-        grouped(profile.switches() as u64),
-        grouped(profile.markers() as u64)
-    );
+    let samples = grouped(profile.samples() as u64);
+    if !with_time {
+        eprintln!("{samples} samples");
+        return;
+    }
+    let (switches, markers) = (grouped(profile.switches() as u64), grouped(profile.markers() as u64));
+    eprintln!("{samples} samples, {switches} context switches, {markers} markers");
     let dropped = [
         (counted.markers_dropped, "events did not become markers", "--markers"),
         (counted.switches_dropped, "context switches were not taken", "--switches"),

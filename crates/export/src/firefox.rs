@@ -139,7 +139,7 @@ impl Categories {
         let frames = [
             ("Kernel", CategoryColor::Orange),
             ("User", CategoryColor::Yellow),
-            ("Remark", CategoryColor::DarkGray),
+            ("Remark", CategoryColor::Gray),
         ];
         let frames = frames.map(|(name, color)| {
             let category = output.add_category(name, color);

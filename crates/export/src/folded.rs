@@ -2,7 +2,6 @@
 //!
 //! The text that `stackcollapse` scripts write and flame graph programs read.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -10,56 +9,54 @@ use rustc_hash::FxHashMap;
 use crate::Profile;
 use crate::model::{Mode, ProcessId, StackId};
 
-/// What is put behind names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Marks {
-    /// Nothing.
-    None,
-    /// `_[k]` behind those of the kernel, as flame graph programs know it.
-    #[cfg(feature = "flamegraph")]
-    Kernel,
-}
-
-/// The lines, in alphabetical order.
-pub(crate) fn lines(profile: &Profile, marks: Marks) -> Vec<String> {
+/// The lines. Those that begin with the same frames stand together. `adapt` may change each name: that of the process
+/// without a mode, then those of frames; it must not put a semicolon into one.
+pub(crate) fn lines(profile: &Profile, adapt: impl Fn(&mut String, Option<Mode>)) -> Vec<String> {
     let mut weights: FxHashMap<(ProcessId, StackId), u64> = FxHashMap::default();
     for sample in &profile.samples {
         let process = profile.threads[sample.thread.index()].process;
         *weights.entry((process, sample.stack)).or_default() += u64::from(sample.weight);
     }
     // Different frames can have one name.
-    let mut merged: BTreeMap<String, u64> = BTreeMap::new();
+    let mut merged: FxHashMap<String, u64> = FxHashMap::default();
     for ((process, stack), weight) in weights {
-        *merged.entry(path(profile, process, stack, marks)).or_default() += weight;
+        *merged.entry(path(profile, process, stack, &adapt)).or_default() += weight;
     }
+    let mut merged: Vec<(String, u64)> = merged.into_iter().collect();
+    // Frame by frame: as plain text, `f2;g` stands between `f` and `f;h`.
+    merged.sort_unstable_by(|(a, _), (b, _)| a.split(';').cmp(b.split(';')));
     merged.into_iter().map(|(path, weight)| format!("{path} {weight}")).collect()
 }
 
-fn path(profile: &Profile, process: ProcessId, stack: StackId, marks: Marks) -> String {
+fn path(
+    profile: &Profile,
+    process: ProcessId,
+    stack: StackId,
+    adapt: impl Fn(&mut String, Option<Mode>),
+) -> String {
     let frames: Vec<_> = profile.stack(stack).map(|frame| profile.frame(frame)).collect();
-    let length = frames.iter().map(|frame| frame.name.len() + 1).sum();
-    let mut path = String::with_capacity(length);
-    push(&mut path, &profile.process_label(process));
+    let mut path = plain(&profile.process_label(process));
+    adapt(&mut path, None);
     for frame in frames.iter().rev() {
+        let mut name = plain(&frame.name);
+        adapt(&mut name, Some(frame.mode));
         path.push(';');
-        push(&mut path, &frame.name);
-        if marks != Marks::None && frame.mode == Mode::Kernel {
-            path.push_str("_[k]");
-        }
+        path.push_str(&name);
     }
     path
 }
 
 /// A semicolon separates frames and a line end stacks; names of files may contain both.
-fn push(path: &mut String, name: &str) {
-    path.extend(name.chars().map(|c| match c {
+fn plain(name: &str) -> String {
+    let plain = |c: char| match c {
         ';' => ':',
         c if c.is_control() => ' ',
         c => c,
-    }));
+    };
+    name.chars().map(plain).collect()
 }
 
 /// Writes the lines.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    lines(profile, Marks::None).iter().try_for_each(|line| writeln!(out, "{line}"))
+    lines(profile, |_, _| {}).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
