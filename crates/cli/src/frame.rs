@@ -58,22 +58,18 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What a frame is called where frames of one function are one: `module!function`. The nearest export is marked with
-/// `~`, since the function can be another; without any name the offset stands for it.
+/// What a frame with a name is called where frames of one function are one: `module!function`. The nearest export is
+/// marked with `~`, since the function can be another.
 pub struct Function<'f> {
-    pub place: Place<'f>,
-    pub names: Option<&'f ResolvedFrame>,
+    pub module: &'f str,
+    pub names: &'f ResolvedFrame,
 }
 
 impl fmt::Display for Function<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.names.and_then(ResolvedFrame::best).zip(self.place.module) {
-            Some(((origin, name), module)) => {
-                let mark = if origin == Origin::NearestExport { "~" } else { "" };
-                write!(f, "{module}!{mark}{}", name.text)
-            }
-            None => write!(f, "{}", self.place),
-        }
+        let Some((origin, name)) = self.names.best() else { return f.write_str(self.module) };
+        let mark = if origin == Origin::NearestExport { "~" } else { "" };
+        write!(f, "{}!{mark}{}", self.module, name.text)
     }
 }
 

@@ -48,6 +48,16 @@ impl FrameRow {
         FrameRow { address, mode, kind, depth, module, module_name: None, names: None }
     }
 
+    /// Its function's name, else module and offset, else its address.
+    fn function(&self) -> String {
+        match (&self.module_name, &self.names) {
+            (Some(module), Some(names)) if names.best().is_some() => {
+                frame::Function { module, names }.to_string()
+            }
+            _ => self.place().to_string(),
+        }
+    }
+
     fn place(&self) -> frame::Place<'_> {
         let (address, mode, rva) = (self.address, self.mode, self.module.map(|(_, rva)| rva));
         frame::Place { address, mode, module: self.module_name.as_deref(), rva }
@@ -210,8 +220,7 @@ fn folded(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
             let mut line = row.process.as_deref().unwrap_or("-").to_owned();
             for frame in row.frames.iter().rev() {
                 // A semicolon separates frames; module names may contain one.
-                let text = frame::Function { place: frame.place(), names: frame.names.as_ref() };
-                write!(line, ";{}", text.to_string().replace(';', ":"))?;
+                write!(line, ";{}", frame.function().replace(';', ":"))?;
             }
             write!(line, ";{}", kind.event)?;
             *lines.entry(line).or_default() += row.count;
