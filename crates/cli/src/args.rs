@@ -304,6 +304,8 @@ pub struct Profile {
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
     pub reading: Reading,
 }
 
