@@ -1,5 +1,6 @@
 //! `stackhound symbols`: names and stubs of image files.
 
+mod lookup;
 mod stubs;
 
 use std::fs::File;
@@ -15,6 +16,8 @@ use crate::args::Common;
 /// What to do with images and symbol files.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// What stands at addresses of an image: names of its PDB and of its exports, source lines
+    Lookup(lookup::Lookup),
     /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
     Stubs(stubs::Stubs),
 }
@@ -30,6 +33,7 @@ pub enum Format {
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
+        Verb::Lookup(arguments) => lookup::run(arguments, common),
         Verb::Stubs(arguments) => stubs::run(arguments, common),
     }
 }
