@@ -79,6 +79,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
+    Profile(Profile),
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
     /// Settings and where they come from
@@ -278,6 +280,46 @@ pub enum StackFormat {
     Folded,
     /// One object
     Json,
+}
+
+/// Arguments of `profile`.
+#[derive(Args, Debug)]
+pub struct Profile {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub output: Output,
+    /// Form of the output, where the name of the file does not tell it
+    #[arg(long, value_enum)]
+    pub format: Option<ProfileFormat>,
+    /// Count events of these kinds instead of profile samples, such as FileIo/* (* and ? stand for any text)
+    #[arg(long, value_name = "EVENT")]
+    pub samples: Option<String>,
+    /// How many other events become markers, at most
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub markers: usize,
+    /// How many context switches are taken, at most
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub switches: usize,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// Forms of `profile`. A name that ends in `.gz` means that it is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// Firefox Profiler (.json, .json.gz)
+    Firefox,
+    /// A picture (.svg)
+    Flamegraph,
+    /// Folded stacks (.folded, .txt)
+    Folded,
+    /// Speedscope (.speedscope.json)
+    Speedscope,
 }
 
 /// Which mix of events `demo` writes.

@@ -10,7 +10,9 @@ mod events;
 mod filter;
 mod frame;
 mod info;
+mod naming;
 mod output;
+mod profile;
 mod progress;
 mod record;
 mod render;
@@ -87,6 +89,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Stacks(arguments) => stacks::run(arguments, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
+        Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

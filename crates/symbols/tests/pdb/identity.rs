@@ -57,7 +57,8 @@ fn managed_pdbs_have_no_native_code() {
 
 #[test]
 fn what_is_no_pdb_is_refused() {
-    let cases: &[(&[u8], fn(&PdbError) -> bool)] = &[
+    type Is = fn(&PdbError) -> bool;
+    let cases: &[(&[u8], Is)] = &[
         (b"", |error| matches!(error, PdbError::NotPdb)),
         (b"MZ", |error| matches!(error, PdbError::NotPdb)),
         (b"BSJB", |error| matches!(error, PdbError::Portable)),
