@@ -265,6 +265,8 @@ pub enum ProfileFormat {
     Folded,
     /// Speedscope (.speedscope.json)
     Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
 }
 
 /// Which mix of events `demo` writes.
