@@ -45,6 +45,9 @@ pub struct Common {
     /// Threads that decompress and scan; results do not depend on it
     #[arg(long, global = true, value_name = "N", help_heading = "Reading")]
     pub threads: Option<usize>,
+    /// Settings in TOML; `stackhound config show` prints them all
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Reading")]
+    pub config: Option<PathBuf>,
     /// Exit with 3 if any byte of the input is damaged
     #[arg(long, global = true, help_heading = "Reading")]
     pub strict: bool,
@@ -70,10 +73,22 @@ pub enum Verb {
     Events(Events),
     /// The most frequent call stacks, by kind of event
     Stacks(Stacks),
+    /// Names and system-call stubs of image and symbol files
+    Symbols {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: crate::symbols::Verb,
+    },
     /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
     Profile(Profile),
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
+    /// Settings and where they come from
+    Config {
+        /// What to do
+        #[command(subcommand)]
+        verb: crate::config::Verb,
+    },
     /// Completions for a shell
     Completions {
         /// Which shell
@@ -150,6 +165,40 @@ pub struct Filters {
     pub to: Option<Point>,
 }
 
+/// Where names come from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct SymbolArguments {
+    /// Where symbol files are, in the syntax of _NT_SYMBOL_PATH, which it replaces
+    #[arg(long, value_name = "PATH")]
+    pub symbol_path: Option<String>,
+    /// Ask the servers of the symbol path for what is missing
+    #[arg(long)]
+    pub online: bool,
+}
+
+/// How much of stacks is named.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct Naming {
+    /// How much of stacks is named; by default what the settings say for each event
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub symbols: Option<Symbols>,
+    #[command(flatten)]
+    pub places: SymbolArguments,
+}
+
+/// How much of stacks is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Symbols {
+    /// Functions, with their module and the offset
+    Full,
+    /// Modules, with the offset in them
+    Modules,
+    /// Nothing: addresses only
+    Off,
+}
+
 /// How the trace is read.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Reading")]
@@ -183,6 +232,8 @@ pub struct Events {
     #[arg(long, value_enum, default_value = "utc")]
     pub time: TimeFormat,
     #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
     pub reading: Reading,
     #[command(flatten)]
     pub output: Output,
@@ -212,6 +263,8 @@ pub struct Stacks {
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
     pub format: StackFormat,
+    #[command(flatten)]
+    pub naming: Naming,
     #[command(flatten)]
     pub reading: Reading,
     #[command(flatten)]
@@ -250,6 +303,8 @@ pub struct Profile {
     pub switches: usize,
     #[command(flatten)]
     pub filters: Filters,
+    #[command(flatten)]
+    pub naming: Naming,
     #[command(flatten)]
     pub reading: Reading,
 }

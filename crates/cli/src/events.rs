@@ -5,20 +5,28 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::trace::Trace;
-use stackhound::{Pipeline, Seen};
+use stackhound::{Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
+use crate::frame::mode_name;
 use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
-use crate::{Outcome, render};
+use crate::{Outcome, naming, render};
 
 pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let used = match arguments.format {
+        EventFormat::Ndjson => naming::Use::EventsWithCode,
+        EventFormat::Table | EventFormat::Csv => naming::Use::Events,
+    };
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    if arguments.stacks {
+        pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
+    }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
@@ -27,14 +35,11 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     if arguments.format == EventFormat::Csv {
         csv_row(&mut sink, CSV_COLUMNS.into_iter().map(str::to_owned), arguments.stacks.then_some("stack"))?;
     }
-    let outcome = pipeline.run(|seen| {
+    let choose = |seen: &Seen<'_>| {
         progress.tick();
-        if filter.is_past(seen) {
-            return ControlFlow::Break(());
-        }
-        if !filter.wants(seen) {
-            return ControlFlow::Continue(());
-        }
+        filter.choose(seen)
+    };
+    let outcome = pipeline.run_chosen(choose, |seen| {
         let written = match arguments.format {
             EventFormat::Ndjson => ndjson(&mut sink, seen, arguments.stacks),
             EventFormat::Csv => csv(&mut sink, seen, arguments.stacks),
@@ -59,7 +64,9 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         return Err(error);
     }
     sink.finish()?;
-    progress.finish(&render::losses(&outcome));
+    let symbols = pipeline.symbol_stats();
+    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
+    naming::tell(symbols.as_ref(), common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
 }
 
@@ -85,12 +92,9 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
     if with_stack && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None) {
         writeln!(out, "    [{}]", seen.state().name())?;
         for frame in seen.frames() {
-            writeln!(
-                out,
-                "    {:<6} {:#018x} {frame}",
-                crate::record::mode_name(frame.mode),
-                frame.address.0
-            )?;
+            let names = seen.names(&frame);
+            let text = Label { frame: &frame, names: names.as_deref() };
+            writeln!(out, "    {:<6} {:#018x} {text}", mode_name(frame.mode), frame.address.0)?;
         }
     }
     Ok(())
@@ -123,7 +127,11 @@ fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
         fields.join("; "),
     ];
     let stack = with_stack.then(|| {
-        let frames: Vec<_> = seen.frames().map(|frame| frame.to_string()).collect();
+        let text = |frame| {
+            let names = seen.names(&frame);
+            Label { frame: &frame, names: names.as_deref() }.to_string()
+        };
+        let frames: Vec<_> = seen.frames().map(text).collect();
         format!("{}|{}", seen.state().name(), frames.join("|"))
     });
     csv_row(out, columns, stack.as_deref())

@@ -88,6 +88,11 @@ impl EventFilter {
             && self.matchers.iter().all(|matcher| matcher.matches(|name, visit| look_up(seen, name, visit)))
     }
 
+    /// Whether the event is wanted; breaks where no more can be.
+    pub fn choose(&self, seen: &Seen<'_>) -> ControlFlow<(), bool> {
+        if self.is_past(seen) { ControlFlow::Break(()) } else { ControlFlow::Continue(self.wants(seen)) }
+    }
+
     /// Whether no event from here on can be wanted, since time has passed the end.
     pub fn is_past(&self, seen: &Seen<'_>) -> bool {
         self.to.is_some_and(|to| RawTime(seen.time().0) >= to)

@@ -4,7 +4,9 @@ use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
-use stackhound::{Mode, Seen};
+use stackhound::{Label, Seen};
+
+use crate::frame;
 
 /// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, and
 /// `stack` if wanted.
@@ -40,7 +42,7 @@ impl Serialize for Line<'_, '_> {
 }
 
 /// Anything as a string by its `Display`.
-struct Shown<T>(T);
+pub struct Shown<T>(pub T);
 
 impl<T: Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -49,7 +51,7 @@ impl<T: Display> Serialize for Shown<T> {
 }
 
 /// A number as `"0x…"`.
-struct Hex(u64);
+pub struct Hex(pub u64);
 
 impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -58,7 +60,7 @@ impl Serialize for Hex {
 }
 
 /// Bytes as hexadecimal digits.
-struct Digits<'a>(&'a [u8]);
+pub struct Digits<'a>(pub &'a [u8]);
 
 impl Display for Digits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,27 +170,11 @@ struct Frames<'s, 'c>(&'s Seen<'c>);
 
 impl Serialize for Frames<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.frames().map(Frame))
-    }
-}
-
-struct Frame<'c>(stackhound::Frame<'c>);
-
-impl Serialize for Frame<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("addr", &Hex(self.0.address.0))?;
-        map.serialize_entry("mode", mode_name(self.0.mode))?;
-        map.serialize_entry("module", &self.0.module.map(|module| module.file_name()))?;
-        map.serialize_entry("rva", &self.0.rva.map(Hex))?;
-        map.end()
-    }
-}
-
-/// The spelling in output.
-pub fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Kernel => "kernel",
-        Mode::User => "user",
+        let mut list = serializer.serialize_seq(None)?;
+        for frame in self.0.frames() {
+            let names = self.0.names(&frame);
+            list.serialize_element(&frame::Json(Label { frame: &frame, names: names.as_deref() }))?;
+        }
+        list.end()
     }
 }

@@ -1,4 +1,4 @@
-//! The corpus: recordings written by Windows, payloads with expected values, and facts about them.
+//! The corpus: recordings written by Windows, payloads with expected values, images and PDBs, and facts about them.
 //!
 //! They are no part of the repository. Tests look for them in `../shared/corpus` beside the repository, or where
 //! `STACKHOUND_CORPUS` says. Where they are missing, tests are skipped with a printed reason; with `CI=true` they fail.
@@ -58,6 +58,16 @@ pub fn recording(name: &str) -> Option<Vec<u8>> {
     let path = path(name)?;
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     Some(if path.extension().is_some_and(|end| end == "zst") { unpack(&bytes) } else { bytes })
+}
+
+/// The unpacked bytes of any file of the corpus, such as `symbols/wine/ntdll.dll`, packed or not.
+pub fn bytes(name: &str) -> Option<Vec<u8>> {
+    let plain = folder()?.join(name);
+    if plain.exists() {
+        return Some(std::fs::read(&plain).unwrap_or_else(|error| panic!("{name}: {error}")));
+    }
+    let packed = folder()?.join(format!("{name}.zst"));
+    Some(unpack(&std::fs::read(&packed).unwrap_or_else(|error| panic!("{name}: {error}"))))
 }
 
 fn unpack(mut packed: &[u8]) -> Vec<u8> {

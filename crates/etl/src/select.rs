@@ -9,17 +9,16 @@ use crate::record::{HeaderKind, Record};
 pub struct Selection {
     /// One bit a hook, then one a header kind for records without a hook.
     bits: Box<[u64; WORDS]>,
-    described: Described,
+    /// Ids of events with a descriptor, in ascending order; `None` for all of them.
+    ids: Option<Vec<u16>>,
 }
 
 const HOOKS: usize = 1 << 16;
 const WORDS: usize = HOOKS / 64 + 1;
 
-/// Which events with a descriptor a [`Selection`] holds.
+/// Which events with a descriptor are added to a [`Selection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// None of them.
-    None,
     /// Those with this id.
     Id(u16),
     /// All of them.
@@ -29,13 +28,13 @@ pub enum Described {
 impl Selection {
     /// No records at all.
     pub fn none() -> Selection {
-        Selection { bits: Box::new([0; WORDS]), described: Described::None }
+        Selection { bits: Box::new([0; WORDS]), ids: Some(Vec::new()) }
     }
 
     /// Adds kernel events.
     pub fn hooks(mut self, hooks: impl IntoIterator<Item = u16>) -> Selection {
         for hook in hooks {
-            self.set(usize::from(hook), true);
+            self.set(usize::from(hook));
         }
         self
     }
@@ -43,22 +42,30 @@ impl Selection {
     /// Adds all classic events.
     pub fn classic(mut self) -> Selection {
         for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()) {
-            self.set(HOOKS + kind as usize, true);
+            self.set(HOOKS + kind as usize);
         }
         self
     }
 
-    /// Says which events with a descriptor belong to the set.
+    /// Adds events with a descriptor.
     pub fn described(mut self, described: Described) -> Selection {
         for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()) {
-            self.set(HOOKS + kind as usize, described != Described::None);
+            self.set(HOOKS + kind as usize);
         }
-        self.described = described;
+        match (described, &mut self.ids) {
+            (Described::All, ids) => *ids = None,
+            (Described::Id(_), None) => {}
+            (Described::Id(id), Some(ids)) => {
+                if let Err(place) = ids.binary_search(&id) {
+                    ids.insert(place, id);
+                }
+            }
+        }
         self
     }
 
-    fn set(&mut self, bit: usize, on: bool) {
-        self.bits[bit / 64] = self.bits[bit / 64] & !(1 << (bit % 64)) | u64::from(on) << (bit % 64);
+    fn set(&mut self, bit: usize) {
+        self.bits[bit / 64] |= 1 << (bit % 64);
     }
 
     /// Whether a record belongs to the set. WPP messages and errors never do.
@@ -72,9 +79,10 @@ impl Selection {
 
     #[inline]
     fn has_id(&self, record: &Record<'_>) -> bool {
-        match self.described {
-            Described::Id(id) if record.kind().has_descriptor() => {
-                record.bytes()[0x28..0x2a] == id.to_le_bytes()
+        match &self.ids {
+            Some(ids) if record.kind().has_descriptor() => {
+                let bytes = record.bytes();
+                ids.binary_search(&u16::from_le_bytes([bytes[0x28], bytes[0x29]])).is_ok()
             }
             _ => true,
         }

@@ -5,8 +5,8 @@ use std::fmt::{Display, Write};
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Frame, FrameId, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId, Sample,
-    StackId, Switch, TextId, Thread, ThreadId,
+    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId,
+    Sample, StackId, Switch, TextId, Thread, ThreadId,
 };
 use crate::profile::{MarkerRecord, Node, Profile};
 
@@ -80,6 +80,18 @@ impl ProfileBuilder {
         let id = FrameId(next(self.profile.frames.len(), "frames")?);
         self.profile.frames.push(frame);
         Ok(id)
+    }
+
+    /// Gives a frame the name that was found for it since it was added.
+    ///
+    /// # Panics
+    /// If the frame is of another builder.
+    pub fn name_frame(&mut self, frame: FrameId, name: FrameName) {
+        let frame = &mut self.profile.frames[frame.index()];
+        (frame.name, frame.origin, frame.source) = (name.text, name.origin, name.source);
+        if let Some(place) = &mut frame.place {
+            place.offset = Some(name.offset);
+        }
     }
 
     /// The stack that has `frame` inside `caller`; equal ones have one number.

@@ -28,9 +28,9 @@ pub mod speedscope;
 
 pub use builder::{Full, ProfileBuilder};
 pub use model::{
-    AddressKind, Frame, FrameId, ImageIdentity, Marker, MarkerKind, MarkerKindId, Mode, Module, ModuleId,
-    Nanos, Origin, Pdb, Place, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId,
-    Thread, ThreadId, Timing,
+    AddressKind, Frame, FrameId, FrameName, ImageIdentity, Marker, MarkerKind, MarkerKindId, Mode, Module,
+    ModuleId, Nanos, Origin, Pdb, Place, Process, ProcessId, Sample, SourceLine, StackId, Switch,
+    SwitchReason, TextId, Thread, ThreadId, Timing,
 };
 pub use profile::Profile;
 pub use uuid::Uuid;

@@ -166,6 +166,8 @@ pub enum Origin {
     Export,
     /// The exported function before it; the code may belong to another one.
     NearestExport,
+    /// The runtime that compiled the method.
+    Method,
     /// No symbol: module and offset.
     Module,
     /// Not even a module: an address.
@@ -176,8 +178,15 @@ pub enum Origin {
 
 impl Origin {
     /// All, in the order of their declaration.
-    pub const ALL: [Origin; 6] =
-        [Origin::Pdb, Origin::Export, Origin::NearestExport, Origin::Module, Origin::Address, Origin::Remark];
+    pub const ALL: [Origin; 7] = [
+        Origin::Pdb,
+        Origin::Export,
+        Origin::NearestExport,
+        Origin::Method,
+        Origin::Module,
+        Origin::Address,
+        Origin::Remark,
+    ];
 
     /// How formats that can tell the origin say it.
     pub fn name(self) -> &'static str {
@@ -185,6 +194,7 @@ impl Origin {
             Origin::Pdb => "named by PDB",
             Origin::Export => "named by export",
             Origin::NearestExport => "nearest export",
+            Origin::Method => "named by runtime",
             Origin::Module => "module and offset",
             Origin::Address => "address",
             Origin::Remark => "remark",
@@ -222,6 +232,19 @@ pub struct SourceLine {
     pub file: String,
     /// From 1.
     pub line: u32,
+}
+
+/// A name that was found for a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrameName {
+    /// What people read.
+    pub text: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Bytes from the start of the named function to the frame's address.
+    pub offset: u32,
+    /// Source code, if known.
+    pub source: Option<SourceLine>,
 }
 
 /// A frame. A function that the compiler put into another is a frame of its own, without a place.

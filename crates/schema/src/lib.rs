@@ -16,6 +16,7 @@ pub mod fuzz;
 mod identity;
 pub mod kernel;
 mod manifest;
+pub mod method;
 mod model;
 mod naming;
 mod notation;

@@ -23,15 +23,23 @@
 //! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
 #![forbid(unsafe_code)]
 
+mod enrichment;
+mod frame;
 mod knowledge;
+mod label;
 mod naming;
 mod pipeline;
 mod seen;
 
+pub use enrichment::{Depth, Enrichment};
+pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
+pub use label::{Label, NameOrigin, ShownName};
 pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
-pub use seen::{Frame, Mode, Seen};
+pub use seen::Seen;
+pub use stackhound_enrich as enrich;
+pub use stackhound_enrich::Mode;
 pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,

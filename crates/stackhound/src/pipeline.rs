@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_etl::{Described, Selection};
-use stackhound_stacks::{Correlator, KeyDefinitions, Kept, StackStats, Window};
-use stackhound_symbols::{SymbolStats, Symbolizer};
+use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
+use stackhound_symbols::SymbolStats;
 use stackhound_trace::{Flow, OpenTrace, Stats};
 
+use crate::enrichment::{Enricher, Enrichment};
 use crate::knowledge::Knowledge;
 use crate::naming::Naming;
 use crate::seen::Seen;
@@ -39,7 +40,7 @@ pub struct Pipeline<'t> {
     trace: &'t OpenTrace,
     known: Knowledge,
     definitions: Option<KeyDefinitions>,
-    naming: Option<RefCell<Naming>>,
+    enricher: Enricher,
 }
 
 /// What a run found out beside the events.
@@ -51,8 +52,6 @@ pub struct Outcome {
     pub stacks: StackStats,
     /// Distinct frames (with their callers).
     pub distinct_frames: usize,
-    /// The work on symbols, if names were looked for.
-    pub symbols: Option<SymbolStats>,
 }
 
 /// An event that was chosen, and the how manieth of all it is.
@@ -72,12 +71,12 @@ impl<'t> Pipeline<'t> {
                 .described(Described::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
-        Pipeline { trace, known, definitions, naming: None }
+        Pipeline { trace, known, definitions, enricher: Enricher::new(Enrichment::default()) }
     }
 
-    /// Names frames with this symbolizer.
-    pub fn with_symbols(mut self, symbolizer: Symbolizer) -> Pipeline<'t> {
-        self.naming = Some(RefCell::new(Naming::new(symbolizer)));
+    /// Says how much of stacks is told, and who names functions.
+    pub fn with(mut self, enrichment: Enrichment) -> Pipeline<'t> {
+        self.enricher = Enricher::new(enrichment);
         self
     }
 
@@ -86,9 +85,14 @@ impl<'t> Pipeline<'t> {
         &self.known
     }
 
-    /// Names of frames, if a symbolizer was given.
-    pub fn naming(&mut self) -> Option<&mut Naming> {
-        self.naming.as_mut().map(RefCell::get_mut)
+    /// What is known, and the names of frames if a symbolizer was given: for naming frames after a run.
+    pub fn parts(&mut self) -> (&Knowledge, Option<&mut Naming>) {
+        (&self.known, self.enricher.naming.as_mut().map(RefCell::get_mut))
+    }
+
+    /// The work on symbols up to now, if a symbolizer was given.
+    pub fn symbol_stats(&self) -> Option<SymbolStats> {
+        self.enricher.naming.as_ref().map(|naming| naming.borrow().stats())
     }
 
     /// Hands every event to `handle`, in time order and with its stack, until it breaks.
@@ -106,7 +110,7 @@ impl<'t> Pipeline<'t> {
         choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
         handle: impl FnMut(&Seen<'_>) -> Flow,
     ) -> Outcome {
-        let ahead = if self.naming.is_some() { AHEAD } else { 0 };
+        let ahead = if self.enricher.naming.is_some() { AHEAD } else { 0 };
         self.feed(ahead, choose, handle)
     }
 
@@ -141,7 +145,7 @@ impl<'t> Pipeline<'t> {
             };
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
-                let seen = Seen::new(delivered, &self.known, self.naming.as_ref());
+                let seen = Seen::new(delivered, &self.known, &self.enricher);
                 match choose(&seen) {
                     ControlFlow::Break(()) => {
                         ended = true;
@@ -159,7 +163,7 @@ impl<'t> Pipeline<'t> {
                         unnamed += 1;
                         if unnamed == BATCH {
                             unnamed = 0;
-                            self.naming.iter().for_each(|naming| naming.borrow_mut().flush());
+                            self.enricher.naming.iter().for_each(|naming| naming.borrow_mut().flush());
                         }
                     }
                 }
@@ -168,7 +172,7 @@ impl<'t> Pipeline<'t> {
                 && (ended || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
-                if handle(&Seen::new(event, &self.known, self.naming.as_ref())).is_break() {
+                if handle(&Seen::new(event, &self.known, &self.enricher)).is_break() {
                     break 'all;
                 }
                 chosen.pop_front();
@@ -178,7 +182,6 @@ impl<'t> Pipeline<'t> {
             trace: events.into_stats(),
             stacks: correlator.stats().clone(),
             distinct_frames: correlator.table().len(),
-            symbols: self.naming.as_ref().map(|naming| naming.borrow().stats()),
         }
     }
 }

@@ -1,73 +1,35 @@
 //! An event as people want to see it: named, with its process, its fields and the modules of its frames.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, Ref, RefCell};
-use std::fmt;
+use std::cell::{OnceCell, Ref};
 
+use stackhound_enrich::{EventNames, Frames, Level, StackOwner};
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
 use stackhound_schema::{Decoder, Field, OutType, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
-use stackhound_symbols::{AddressKind, FrameNumber, ResolvedFrame};
-use stackhound_system::ModuleRef;
+use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
 
+use crate::enrichment::{Depth, Enricher};
+use crate::frame::Frame;
 use crate::knowledge::{Knowledge, SchemaRef};
-use crate::naming::Naming;
-
-/// A sample's innermost frame is where the processor was; all other frames are return addresses.
-const SAMPLE: u16 = 0x0f2e;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
 pub struct Seen<'c> {
     delivered: Delivered<'c>,
     known: &'c Knowledge,
-    naming: Option<&'c RefCell<Naming>>,
+    enricher: &'c Enricher,
     schema: OnceCell<Option<SchemaRef>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
-}
-
-/// Whether a frame is in the kernel's half of the address space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// The upper half.
-    Kernel,
-    /// The lower half.
-    User,
-}
-
-/// One frame of a stack.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'c> {
-    /// The return address; the sampled address for the innermost frame of a sample.
-    pub address: Address,
-    /// Kernel or user.
-    pub mode: Mode,
-    /// The module that was loaded there at the time of the event.
-    pub module: Option<ModuleRef<'c>>,
-    /// Offset in the module.
-    pub rva: Option<u64>,
-    /// Whether it is a return address.
-    pub kind: AddressKind,
-}
-
-impl fmt::Display for Frame<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.module, self.rva) {
-            (Some(module), Some(rva)) => write!(f, "{}+{rva:#x}", module.file_name()),
-            _ => write!(f, "{}", self.address),
-        }
-    }
+    level: OnceCell<Level>,
 }
 
 impl<'c> Seen<'c> {
-    pub(crate) fn new(
-        delivered: Delivered<'c>,
-        known: &'c Knowledge,
-        naming: Option<&'c RefCell<Naming>>,
-    ) -> Seen<'c> {
-        Seen { delivered, known, naming, schema: OnceCell::new(), owner: OnceCell::new() }
+    pub(crate) fn new(delivered: Delivered<'c>, known: &'c Knowledge, enricher: &'c Enricher) -> Seen<'c> {
+        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Seen { delivered, known, enricher, schema, owner, level }
     }
 
     /// The event itself.
@@ -114,7 +76,7 @@ impl<'c> Seen<'c> {
         *self.owner.get_or_init(|| {
             let tid = self.delivered.tid().or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
             let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
-            (pid.or_else(|| Some(self.known.system().thread_at(tid?, self.time())?.pid())), tid)
+            (pid.or_else(|| Some(self.known.system().thread_of_event(tid?, self.time())?.pid())), tid)
         })
     }
 
@@ -129,7 +91,7 @@ impl<'c> Seen<'c> {
 
     /// Image name of the process.
     pub fn process_name(&self) -> Option<&'c str> {
-        let name = self.known.system().process_at(self.pid()?, self.time())?.image_name();
+        let name = self.known.system().process_of_event(self.pid()?, self.time())?.image_name();
         (!name.is_empty()).then_some(name)
     }
 
@@ -210,30 +172,43 @@ impl<'c> Seen<'c> {
         self.delivered.stack
     }
 
-    /// The stack's frames, innermost first, with the modules that were loaded at the time of the event.
-    pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
-        let (known, pid, time) = (self.known, self.pid(), self.time());
-        let session = self.event().block().session().pointer_size;
-        let innermost =
-            if self.event().hook() == Some(SAMPLE) { AddressKind::Instruction } else { AddressKind::Return };
-        self.delivered.frames().enumerate().map(move |(index, address)| {
-            let mode = if address.is_kernel(session) { Mode::Kernel } else { Mode::User };
-            let found = known.system().module_at(pid.unwrap_or(Pid::SYSTEM), address, time);
-            let kind = if index == 0 { innermost } else { AddressKind::Return };
-            let (module, rva) = (found.map(|(module, _)| module), found.map(|(_, rva)| rva));
-            Frame { address, mode, module, rva, kind }
+    /// How much of the event's stack the policy wants to be told.
+    pub fn level(&self) -> Level {
+        *self.level.get_or_init(|| {
+            let names = || EventNames {
+                provider: self.provider(),
+                event: self.name(),
+                are_known: self.schema().is_some(),
+            };
+            self.enricher.decisions().borrow_mut().level(self.event(), false, names)
         })
     }
 
-    /// The number of a frame's names, which will come. `None` where names are not looked for, or can not be.
+    /// Whose stack it is: who creates a process or a thread in another process, not what is created.
+    pub fn stack_owner(&self) -> StackOwner {
+        StackOwner::of(&self.delivered, self.known.system())
+    }
+
+    /// The stack's frames, innermost first, with the modules that were loaded at the time of the event in the process of
+    /// the stack's owner.
+    pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
+        let (system, enricher, level) = (self.known.system(), self.enricher, self.level());
+        let frames = Frames::of(system, &self.delivered).all(&self.delivered);
+        frames.map(move |facts| Frame::new(facts, system, enricher.depth(level, facts.mode)))
+    }
+
+    /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.
     pub fn number(&self, frame: &Frame<'_>) -> Option<FrameNumber> {
-        let naming = self.naming?;
-        naming.borrow_mut().request(frame.module?, frame.rva?, frame.kind)
+        let naming = self.enricher.naming.as_ref()?;
+        if frame.depth() != Depth::Function {
+            return None;
+        }
+        naming.borrow_mut().request(frame.module()?, frame.rva()?, frame.kind)
     }
 
     /// The names of a frame. Waits for them if need be.
     pub fn names(&self, frame: &Frame<'_>) -> Option<Ref<'c, ResolvedFrame>> {
-        let (naming, number) = (self.naming?, self.number(frame)?);
+        let (naming, number) = (self.enricher.naming.as_ref()?, self.number(frame)?);
         naming.borrow_mut().wait(number);
         Ref::filter_map(naming.borrow(), |naming| naming.frame(number)).ok()
     }

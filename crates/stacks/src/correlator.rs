@@ -137,6 +137,19 @@ impl<'c> Delivered<'c> {
         self.stack.into_iter().flat_map(move |stack| table.frames(stack))
     }
 
+    /// The process in whose address space the stack was taken: the one that a stack record states, else the header's.
+    ///
+    /// It is the one that acts, such as the creator of a process or of a thread in another process. The payload is not
+    /// asked: there stands who is acted upon.
+    pub fn stack_pid(&self) -> Option<Pid> {
+        self.stated.and_then(|ids| Pid::known(ids.pid)).or_else(|| self.event.header_pid())
+    }
+
+    /// The thread whose stack it is: the one that a stack record states, else as [`tid`](Delivered::tid).
+    pub fn stack_tid(&self) -> Option<Tid> {
+        self.stated.and_then(|ids| Tid::known(ids.tid)).or_else(|| self.tid())
+    }
+
     /// The process: the header's, else the one that a stack record states.
     pub fn pid(&self) -> Option<Pid> {
         self.event.header_pid().or_else(|| Pid::known(self.stated?.pid))

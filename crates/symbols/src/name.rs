@@ -34,6 +34,17 @@ pub enum Origin {
     NearestExport,
 }
 
+impl Origin {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Origin::Pdb => "pdb",
+            Origin::Export => "export",
+            Origin::NearestExport => "nearest_export",
+        }
+    }
+}
+
 /// One name of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name<'t> {

@@ -3,13 +3,15 @@
 //! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
+use stackhound_etl::{Described, Guid, Pid, PointerSize, Selection, Tid};
 use stackhound_schema::kernel::{self, view};
+use stackhound_schema::method::{DOTNET_RUNDOWN, DOTNET_RUNTIME, MethodCode, SCRIPT};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
 
 use crate::caller::Caller;
 use crate::file::{FileKey, FileNameEvent, FileObject};
+use crate::method::{MethodFacts, Runtime};
 use crate::module::{ModuleFacts, PdbIdentity};
 use crate::process::ProcessFacts;
 use crate::region::AllocationFacts;
@@ -17,6 +19,7 @@ use crate::registry::{KeyControlBlock, KeyNameEvent};
 use crate::span::Phase;
 use crate::system::{AllocationEvent, System};
 use crate::thread::{StackExtent, ThreadFacts};
+use crate::view::{Protection, ViewFacts};
 
 /// What a kernel event tells of.
 #[derive(Clone, Copy)]
@@ -27,6 +30,7 @@ enum Subject {
     ThreadName,
     Module(Phase),
     Allocation(AllocationEvent),
+    View(Phase),
     FileName(fn(FileKey) -> FileNameEvent),
     FileOpen,
     FileClose,
@@ -53,6 +57,10 @@ fn subject(hook: u16) -> Option<Subject> {
         0x0262 => Subject::Allocation(AllocationEvent::Allocate),
         0x0263 => Subject::Allocation(AllocationEvent::Free),
         0x0280 | 0x0281 => Subject::Allocation(AllocationEvent::Rundown),
+        0x0425 => Subject::View(Phase::Start),
+        0x0426 => Subject::View(Phase::End),
+        0x0427 => Subject::View(Phase::RundownAtStart),
+        0x0428 => Subject::View(Phase::RundownAtEnd),
         0x0400 | 0x0420 => Subject::FileName(FileNameEvent::Create),
         0x0423 => Subject::FileName(FileNameEvent::Delete),
         0x0424 => Subject::FileName(FileNameEvent::Rundown),
@@ -76,10 +84,32 @@ const SYS_CONFIG_EX: Guid =
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
+/// Ids of events that tell of compiled methods, of whichever provider.
+const METHOD_IDS: [u16; 9] = [SCRIPT_LOAD, 137, 138, 139, 140, 141, 142, 143, 144];
+const SCRIPT_LOAD: u16 = 9;
+
+/// What an event of .NET tells of a method, and whether it names it.
+fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
+    let (phase, is_verbose) = match (provider, id) {
+        (DOTNET_RUNTIME, 137) | (DOTNET_RUNDOWN, 141) => (Phase::RundownAtStart, false),
+        (DOTNET_RUNTIME, 139) | (DOTNET_RUNDOWN, 143) => (Phase::RundownAtStart, true),
+        (DOTNET_RUNTIME, 138) | (DOTNET_RUNDOWN, 142) => (Phase::RundownAtEnd, false),
+        (DOTNET_RUNTIME, 140) | (DOTNET_RUNDOWN, 144) => (Phase::RundownAtEnd, true),
+        (DOTNET_RUNTIME, 141) => (Phase::Start, false),
+        (DOTNET_RUNTIME, 143) => (Phase::Start, true),
+        (DOTNET_RUNTIME, 142) => (Phase::End, false),
+        (DOTNET_RUNTIME, 144) => (Phase::End, true),
+        _ => return None,
+    };
+    Some((phase, is_verbose))
+}
+
 impl System {
     /// The events that [`observe`](System::observe) takes in, for a pass that looks at nothing else.
     pub fn selection() -> Selection {
-        Selection::none().hooks((0..=u16::MAX).filter(|&hook| subject(hook).is_some())).classic()
+        let hooks = (0..=u16::MAX).filter(|&hook| subject(hook).is_some());
+        let selection = Selection::none().hooks(hooks).classic();
+        METHOD_IDS.into_iter().fold(selection, |selection, id| selection.described(Described::Id(id)))
     }
 
     /// Takes in an event; others than those about the machine are ignored. Events come in time order; what is late
@@ -92,7 +122,45 @@ impl System {
             }
         } else if event.kind().is_classic() {
             self.observe_classic(event.time(), &event.record());
+        } else if METHOD_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
+            self.observe_method(event.time(), &event.record());
         }
+    }
+
+    fn observe_method(&mut self, time: TraceTime, record: &Record<'_>) {
+        let (Some(provider), Some(descriptor)) = (record.guid(), record.descriptor()) else { return };
+        let (payload, pointer) = (record.payload(), record.pointer_size());
+        let (runtime, phase, code) = match method_subject(provider, descriptor.id) {
+            Some((phase, is_verbose)) => (Runtime::Clr, phase, MethodCode::dot_net(payload, is_verbose)),
+            None if (provider, descriptor.id) == (SCRIPT, SCRIPT_LOAD) => {
+                (Runtime::Script, Phase::Start, MethodCode::script(payload, pointer))
+            }
+            None => return,
+        };
+        let taken = code.map(|code| {
+            let Some(pid) = self.stated(record.pid()) else { return };
+            // All texts of the event, one behind the other.
+            let mut text = std::mem::take(&mut self.scratch);
+            text.clear();
+            let name = code.name.unwrap_or_default();
+            text.extend(name.namespace.chars());
+            let of_name = text.len();
+            text.extend(name.name.chars());
+            let of_signature = text.len();
+            text.extend(name.signature.chars());
+            let facts = MethodFacts {
+                pid,
+                runtime,
+                start: code.start,
+                size: code.size,
+                namespace: &text[..of_name],
+                name: &text[of_name..of_signature],
+                signature: &text[of_signature..],
+            };
+            self.take_method(phase, time, &facts);
+            self.scratch = text;
+        });
+        self.count(taken);
     }
 
     fn observe_classic(&mut self, time: TraceTime, record: &Record<'_>) {
@@ -123,6 +191,7 @@ impl System {
             Subject::ThreadName => self.observe_thread_name(time, record, &mut text),
             Subject::Module(phase) => self.observe_module(time, phase, record, &mut text),
             Subject::Allocation(event) => self.observe_allocation(time, event, record),
+            Subject::View(phase) => self.observe_view(time, phase, record),
             Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
             Subject::FileOpen => self.observe_file_open(time, record, &mut text),
             Subject::FileClose => self.observe_file_close(time, record),
@@ -285,6 +354,20 @@ impl System {
             by: caller(record),
         };
         self.take_allocation(event, time, &facts);
+        Ok(())
+    }
+
+    fn observe_view(&mut self, time: TraceTime, phase: Phase, record: &Record<'_>) -> Result<(), Error> {
+        let view = parse(record, view::MapFile::parse)?;
+        let Some(pid) = self.stated(Some(view.process_id)) else { return Ok(()) };
+        let facts = ViewFacts {
+            pid,
+            base: view.view_base,
+            size: view.view_size,
+            file: FileKey(view.file_object.0),
+            protection: Protection::of_section(view.protection()),
+        };
+        self.take_view(phase, time, &facts);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
+use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
 use crate::region::{AllocationFacts, Region, Regions};
@@ -14,6 +15,7 @@ use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
 use crate::text::Texts;
 use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
+use crate::view::{View, ViewFacts, Views};
 use crate::volume::Volumes;
 
 /// What happens to memory of a process.
@@ -53,7 +55,9 @@ pub struct System {
     pub(crate) processes: Processes,
     pub(crate) threads: Threads,
     pub(crate) modules: Modules,
+    pub(crate) methods: Methods,
     regions: Regions,
+    views: Views,
     files: FileNames,
     registry: KeyNames,
     volumes: Volumes,
@@ -74,7 +78,9 @@ impl System {
             processes,
             threads: Threads::new(),
             modules: Modules::default(),
+            methods: Methods::default(),
             regions: Regions::default(),
+            views: Views::default(),
             files: FileNames::default(),
             registry: KeyNames::default(),
             volumes: Volumes::default(),
@@ -164,6 +170,12 @@ impl System {
         self.modules.identify(&mut self.texts, time, owner, base, pdb);
     }
 
+    /// Takes in what an event says of the code of a method.
+    pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
+        let process = self.process_for(phase, time, facts.pid);
+        self.methods.sight(&mut self.texts, phase, time, process, facts);
+    }
+
     /// Takes in what happens to memory of a process.
     pub fn take_allocation(&mut self, event: AllocationEvent, time: TraceTime, facts: &AllocationFacts) {
         let phase = if event == AllocationEvent::Free { Phase::End } else { Phase::Start };
@@ -173,6 +185,16 @@ impl System {
             AllocationEvent::Free => self.regions.free(time, process, facts),
             AllocationEvent::Rundown => self.regions.run_down(process, facts),
         }
+    }
+
+    /// Takes in that a section is mapped, unmapped, or mapped when the recording begins or ends. Those in the kernel's
+    /// half, which are the file cache's, are ignored.
+    pub fn take_view(&mut self, phase: Phase, time: TraceTime, facts: &ViewFacts) {
+        if facts.base.is_kernel(self.pointer_size) {
+            return;
+        }
+        let process = self.process_for(phase, time, facts.pid);
+        self.views.sight(phase, time, process, facts);
     }
 
     /// Takes in what an event says of a file's name.
@@ -309,16 +331,28 @@ impl System {
         Some((self.module(id), rva))
     }
 
+    /// The kernel's module at an address at a time, and how many bytes into it the address is.
+    #[inline]
+    pub fn kernel_module_at(&self, address: Address, time: TraceTime) -> Option<(ModuleRef<'_>, u64)> {
+        let (id, rva) = self.modules.at(None, address, time)?;
+        Some((self.module(id), rva))
+    }
+
     /// Whether all modules of a process at a time are known, so that an address outside them is in none.
     ///
     /// They are if no event is missing and either the process was seen to start, with loads being recorded, or a
     /// rundown listed its modules. For the idle process and System, this is about the kernel's modules. In one pass, the
     /// rundown at the end is known only behind it.
     pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
-        let Some(process) = self.processes.at(pid, time) else {
-            return Completeness::Incomplete(Gap::UnknownProcess);
-        };
-        let owner = (!pid.is_kernel_only()).then_some(process);
+        match self.processes.at(pid, time) {
+            Some(process) => self.map_complete_in(process),
+            None => Completeness::Incomplete(Gap::UnknownProcess),
+        }
+    }
+
+    /// As [`map_complete`](System::map_complete), for a process that is known already.
+    pub fn map_complete_in(&self, process: ProcessId) -> Completeness {
+        let owner = (!self.process(process).pid().is_kernel_only()).then_some(process);
         let was_run_down = self.modules.space(owner).is_some_and(|space| space.was_run_down);
         let was_started = self.processes.span(process).start == Evidence::Observed;
         if self.losses != Losses::default() {
@@ -332,7 +366,36 @@ impl System {
 
     /// What is known of the private memory at an address of a process at a time.
     pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
-        self.regions.at(self.processes.at(pid, time)?, address, time)
+        self.region_in(self.processes.at(pid, time)?, address, time)
+    }
+
+    /// As [`region_at`](System::region_at), for a process that is known already.
+    pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
+        self.regions.at(process, address, time)
+    }
+
+    /// The compiled method at an address of a process at a time.
+    #[inline]
+    pub fn method_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodRef<'_>> {
+        self.methods.at(process, address, time).map(|id| self.method(id))
+    }
+
+    /// A method by its number.
+    ///
+    /// # Panics
+    /// The references' methods do if the number is of another system.
+    pub fn method(&self, id: MethodId) -> MethodRef<'_> {
+        MethodRef { system: self, id }
+    }
+
+    /// All methods, in the order of their numbers.
+    pub fn methods(&self) -> impl Iterator<Item = MethodRef<'_>> {
+        (0..self.methods.len() as u32).map(|id| self.method(MethodId(id)))
+    }
+
+    /// The section that is mapped at an address of a process at a time. Recordings tell of them if they were asked to.
+    pub fn view_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
+        self.views.at(process, address, time)
     }
 
     /// The name of the file that an operation at a time is on.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Address, Pid, PointerSize, RawTime, Recording, Tid};
-use stackhound_system::{Caller, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats};
+use stackhound_system::{
+    Caller, Evidence, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats,
+};
 use stackhound_trace::{Event, TraceTime};
 
 /// A part of a payload.
@@ -164,6 +166,32 @@ fn memory() {
             assert_eq!(region(45), None);
             let old = system.region_at(Pid(7), Address(0x50000), at(1)).unwrap();
             assert_eq!(old.committed.unwrap().since, Span::BEGINNING);
+        },
+    );
+}
+
+#[test]
+fn views() {
+    // Base, file, protection in bits 48 to 50, size, process; version 3 has the offset before the process.
+    let rwx = 6 << 48;
+    check(
+        &[
+            (10, 0x0420, 2, &[P(0x55), Wide("\\Device\\a.dat")]),
+            (11, 0x0425, 2, &[P(0x10000), P(0x55), U64(rwx), P(0x2000), U32(7)]),
+            (20, 0x0426, 2, &[P(0x10000), P(0x55), U64(rwx), P(0x2000), U32(7)]),
+            (30, 0x0427, 2, &[P(0x20000), P(0x66), U64(0), P(0x1000), U32(7)]),
+            (40, 0x0428, 3, &[P(0x30000), P(0x66), U64(1 << 48), P(0x1000), U64(0), U32(7)]),
+        ],
+        |system, at| {
+            let process = system.process_at(Pid(7), at(15)).unwrap().id();
+            let view = |address, time| system.view_in(process, Address(address), at(time));
+            let found = view(0x11fff, 15).unwrap();
+            assert_eq!((found.base, found.size, found.since), (Address(0x10000), 0x2000, at(11)));
+            assert!(found.protection.is_executable());
+            assert_eq!(system.file_name(Some(found.file), None, at(15)), Some("\\Device\\a.dat"));
+            assert_eq!(view(0x11fff, 21), None);
+            let evidence = [0x20000, 0x30000].map(|address| view(address, 1).unwrap().evidence);
+            assert_eq!(evidence, [Evidence::RundownAtStart, Evidence::RundownAtEnd]);
         },
     );
 }

@@ -6,8 +6,8 @@
 use stackhound_etl::{Address, Guid, Pid, PointerSize, Tid};
 use stackhound_system::{
     Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
-    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, ModuleFacts, PdbIdentity, Phase, ProcessFacts,
-    Span, System, ThreadFacts,
+    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, MethodFacts, ModuleFacts, PdbIdentity, Phase,
+    ProcessFacts, Protection, Runtime, Span, System, ThreadFacts, ViewFacts,
 };
 use stackhound_trace::TraceTime;
 
@@ -69,8 +69,8 @@ impl<'a> Line<'a> {
 
     fn phase(&self) -> Phase {
         match self.words[2] {
-            "start" | "load" => Phase::Start,
-            "end" | "unload" => Phase::End,
+            "start" | "load" | "map" => Phase::Start,
+            "end" | "unload" | "unmap" => Phase::End,
             "dcstart" => Phase::RundownAtStart,
             "dcend" => Phase::RundownAtEnd,
             word => panic!("what is {word}? {}", self.text),
@@ -130,6 +130,23 @@ fn tell(system: &mut System, line: &Line<'_>) {
             let (base, size) = line.extent();
             let facts = AllocationFacts { pid: line.pid(), base, size, flags, by: line.by() };
             system.take_allocation(event, time, &facts);
+        }
+        ("method", _) => {
+            let (start, size) = line.extent();
+            let (namespace, name) = line.name().rsplit_once('.').unwrap_or(("", line.name()));
+            let (pid, runtime) = (line.pid(), Runtime::Clr);
+            let facts = MethodFacts { pid, runtime, start, size, namespace, name, signature: "" };
+            system.take_method(line.phase(), time, &facts);
+        }
+        ("view", _) => {
+            let (base, size) = line.extent();
+            let file = FileKey(line.number("key").unwrap_or(0));
+            let protection = Protection::of_section(line.number("protection").unwrap_or(1) as u8);
+            system.take_view(
+                line.phase(),
+                time,
+                &ViewFacts { pid: line.pid(), base, size, file, protection },
+            );
         }
         ("file", word) => {
             let event = match word {
@@ -216,6 +233,24 @@ fn answer(system: &System, line: &Line<'_>) -> String {
         "region" => system.region_at(line.pid(), line.extent().0, time).map(|region| {
             let reserved = render_allocation("reserved", region.reserved);
             format!("{reserved}{}", render_allocation("committed", region.committed)).trim_end().into()
+        }),
+        "method" => system.process_of_event(line.pid(), time).and_then(|process| {
+            let method = system.method_in(process.id(), line.extent().0, time)?;
+            assert_eq!(method.process().id(), process.id());
+            let since = if method.since() == Span::BEGINNING {
+                "before".into()
+            } else {
+                format!("@{}", method.since().0)
+            };
+            let text = format!("{method} {}+{:#x} {since}", method.start(), method.size());
+            Some(text.trim_start().to_owned())
+        }),
+        "view" => system.process_at(line.pid(), time).and_then(|process| {
+            let view = system.view_in(process.id(), line.extent().0, time)?;
+            let file = system.file_name(Some(view.file), None, time).unwrap_or("?");
+            let since =
+                if view.since == Span::BEGINNING { "before".into() } else { format!("@{}", view.since.0) };
+            Some(format!("{file} {} {}+{:#x} {since}", view.protection, view.base, view.size))
         }),
         "file" => {
             let (key, object) = (line.number("key").map(FileKey), line.number("object").map(FileObject));
@@ -717,5 +752,85 @@ fn late_events_find_their_place() {
          ask @25 module pid=7 0xfffff80000000000 => a.sys+0x0
          ask @30 module pid=7 0xfffff80000000000 => b.sys+0x0
          ask @30 module pid=7 0xfffff80000001000 => a.sys+0x1000",
+    );
+}
+
+#[test]
+fn views_come_and_go() {
+    check(
+        "@1 file create key=9 a.dat
+         @10 view map pid=7 0x10000+0x2000 key=9 protection=1
+         ask @9 view pid=7 0x10000 => none
+         ask @10 view pid=7 0x11fff => a.dat R 0x10000+0x2000 @10
+         ask @10 view pid=7 0x12000 => none
+         ask @10 view pid=8 0x10000 => none
+         @20 view unmap pid=7 0x10000+0x2000 key=9
+         ask @20 view pid=7 0x10000 => a.dat R 0x10000+0x2000 @10
+         ask @21 view pid=7 0x10000 => none
+         @30 view map pid=7 0x10000+0x1000 key=9 protection=7
+         ask @30 view pid=7 0x10000 => a.dat RWXC 0x10000+0x1000 @30
+         ask @30 view pid=7 0x11000 => none
+         ask @15 view pid=7 0x11000 => a.dat R 0x10000+0x2000 @10",
+    );
+}
+
+#[test]
+fn rundowns_and_ends_tell_of_views_that_were_there_before() {
+    check(
+        "@1 view dcstart pid=7 0x10000+0x1000 protection=3
+         ask @1 view pid=7 0x10000 => ? RX 0x10000+0x1000 before
+         @5 view unmap pid=7 0x20000+0x1000
+         then @2 view pid=7 0x20000 => ? R 0x20000+0x1000 before
+         ask @6 view pid=7 0x20000 => none
+         @9 view dcend pid=7 0x10000+0x1000 protection=3
+         @9 view dcend pid=7 0x30000+0x1000 protection=4
+         then @1 view pid=7 0x30000 => ? RW 0x30000+0x1000 before
+         ask @9 view pid=7 0x10000 => ? RX 0x10000+0x1000 before",
+    );
+}
+
+#[test]
+fn the_file_cache_maps_in_the_kernel() {
+    check(
+        "@1 process dcstart pid=4 key=1 System
+         @10 view map pid=4 0xffff800000010000+0x1000
+         ask @10 view pid=4 0xffff800000010000 => none",
+    );
+}
+
+#[test]
+fn methods_come_and_go() {
+    check(
+        "@10 method load pid=7 0x1000+0x100 A.B.Main
+         ask @9 method pid=7 0x1000 => none
+         ask @10 method pid=7 0x10ff => A.B.Main 0x1000+0x100 @10
+         ask @10 method pid=7 0x1100 => none
+         ask @10 method pid=8 0x1000 => none
+         @20 method unload pid=7 0x1000+0x100 A.B.Main
+         ask @20 method pid=7 0x1000 => A.B.Main 0x1000+0x100 @10
+         ask @21 method pid=7 0x1000 => none
+         @30 method load pid=7 0x1000+0x80 A.B.Other
+         @40 method load pid=7 0x1000+0x80 A.B.Third
+         ask @39 method pid=7 0x1000 => A.B.Other 0x1000+0x80 @30
+         ask @40 method pid=7 0x1000 => A.B.Third 0x1000+0x80 @40
+         ask @15 method pid=7 0x1000 => A.B.Main 0x1000+0x100 @10",
+    );
+}
+
+#[test]
+fn rundowns_tell_of_methods_from_before_and_name_those_that_were_not() {
+    check(
+        "@1 method dcstart pid=7 0x1000+0x100 A.Old
+         ask @1 method pid=7 0x1000 => A.Old 0x1000+0x100 before
+         @10 method load pid=7 0x2000+0x100
+         now @10 method pid=7 0x2000 => 0x2000+0x100 @10
+         @50 method dcend pid=7 0x1000+0x100 A.Old
+         @50 method dcend pid=7 0x2000+0x100 A.New
+         @50 method dcend pid=7 0x3000+0x100 A.Quiet
+         then @10 method pid=7 0x2000 => A.New 0x2000+0x100 @10
+         then @1 method pid=7 0x3000 => A.Quiet 0x3000+0x100 before
+         @60 method unload pid=7 0x4000+0x100 A.Gone
+         then @5 method pid=7 0x4000 => A.Gone 0x4000+0x100 before
+         ask @61 method pid=7 0x4000 => none",
     );
 }

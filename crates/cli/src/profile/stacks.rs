@@ -5,14 +5,13 @@
 
 use rustc_hash::FxHashMap;
 use stackhound::stacks::StackState;
+use stackhound::symbols::{self, FrameNumber};
 use stackhound::system::{self, ModuleRef};
-use stackhound::{Mode, Seen};
+use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, enrich};
 use stackhound_export::{
-    AddressKind, Frame, FrameId, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place, ProcessId,
-    ProfileBuilder, StackId, Uuid,
+    AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
+    ProcessId, ProfileBuilder, SourceLine, StackId, Uuid,
 };
-
-use crate::frame_label::frame_label;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -41,6 +40,16 @@ pub struct Stacks {
     remarks: FxHashMap<String, FrameId>,
     /// Of the stack at hand, innermost first.
     buffer: Vec<FrameId>,
+    unnamed: Vec<Unnamed>,
+}
+
+/// A frame whose names will come.
+#[derive(Debug)]
+struct Unnamed {
+    id: FrameId,
+    facts: enrich::Frame,
+    depth: Depth,
+    number: Option<FrameNumber>,
 }
 
 impl Stacks {
@@ -69,11 +78,9 @@ impl Stacks {
             return Ok(stack);
         }
         self.buffer.clear();
-        let mut kind = if sampled { AddressKind::Instruction } else { AddressKind::Return };
         for frame in seen.frames() {
-            let frame = self.frame(&frame, kind, builder)?;
+            let frame = self.frame(seen, &frame, builder)?;
             self.buffer.push(frame);
-            kind = AddressKind::Return;
         }
         if seen.state() != StackState::Complete || self.buffer.is_empty() {
             let remark = self.remark(missing(seen.state()), builder)?;
@@ -107,12 +114,16 @@ impl Stacks {
 
     fn frame(
         &mut self,
+        seen: &Seen<'_>,
         frame: &stackhound::Frame<'_>,
-        kind: AddressKind,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
-        let rva = frame.rva.and_then(|rva| u32::try_from(rva).ok());
-        let place = match (frame.module, rva) {
+        let kind = match frame.kind {
+            symbols::AddressKind::Instruction => AddressKind::Instruction,
+            symbols::AddressKind::Return => AddressKind::Return,
+        };
+        let rva = frame.rva().and_then(|rva| u32::try_from(rva).ok());
+        let place = match (frame.module(), rva) {
             (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
             _ => None,
         };
@@ -123,19 +134,45 @@ impl Stacks {
         if let Some(&id) = self.frames.get(&key) {
             return Ok(id);
         }
-        let label = frame_label(frame);
         let id = builder.frame(Frame {
-            name: label.text,
-            origin: label.origin,
+            name: frame.to_string(),
+            origin: if place.is_some() { Origin::Module } else { Origin::Address },
             mode: match frame.mode {
                 Mode::Kernel => stackhound_export::Mode::Kernel,
                 Mode::User => stackhound_export::Mode::User,
             },
-            place: place.map(|(module, rva)| Place { module, rva, kind, offset: label.offset }),
-            source: label.source,
+            place: place.map(|(module, rva)| Place { module, rva, kind, offset: None }),
+            source: None,
         })?;
         self.frames.insert(key, id);
+        let (number, depth) = (seen.number(frame), frame.depth());
+        if number.is_some() || frame.method().is_some() {
+            self.unnamed.push(Unnamed { id, facts: *frame.facts(), depth, number });
+        }
         Ok(id)
+    }
+
+    /// Gives frames the names that were found.
+    pub fn name(&mut self, known: &Knowledge, mut naming: Option<&mut Naming>, builder: &mut ProfileBuilder) {
+        for Unnamed { id, facts, depth, number } in self.unnamed.drain(..) {
+            if let (Some(naming), Some(number)) = (&mut naming, number) {
+                naming.wait(number);
+            }
+            let names = naming.as_ref().and_then(|naming| naming.frame(number?));
+            let frame = stackhound::Frame::new(facts, known.system(), depth);
+            let label = Label { frame: &frame, names };
+            let Some(name) = label.name() else { continue };
+            let origin = match name.origin {
+                NameOrigin::Symbols(symbols::Origin::Pdb) => Origin::Pdb,
+                NameOrigin::Symbols(symbols::Origin::Export) => Origin::Export,
+                NameOrigin::Symbols(symbols::Origin::NearestExport) => Origin::NearestExport,
+                NameOrigin::Method => Origin::Method,
+            };
+            let source = names.and_then(|names| names.line.as_ref());
+            let source = source.map(|line| SourceLine { file: line.file.to_string(), line: line.line });
+            let offset = u32::try_from(name.offset).unwrap_or(u32::MAX);
+            builder.name_frame(id, FrameName { text: label.function(), origin, offset, source });
+        }
     }
 
     fn module(&mut self, module: ModuleRef<'_>, builder: &mut ProfileBuilder) -> Result<ModuleId, Full> {

@@ -18,7 +18,7 @@ fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
 
 #[test]
 fn tables_are_read() {
-    assert_eq!(PROVIDERS.names.len(), 8);
+    assert_eq!(PROVIDERS.names.len(), 9);
     for versions in PROVIDERS.events.values() {
         for (_, plan) in versions {
             let schema = plan.schema();

@@ -1,0 +1,52 @@
+//! `stackhound symbols`: names and stubs of image files.
+
+mod stubs;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::{Subcommand, ValueEnum};
+
+use crate::Outcome;
+use crate::args::Common;
+
+/// What to do with images and symbol files.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
+    Stubs(stubs::Stubs),
+}
+
+/// Forms of what these verbs write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// A list with one object each
+    Json,
+}
+
+pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
+    match verb {
+        Verb::Stubs(arguments) => stubs::run(arguments, common),
+    }
+}
+
+/// Images have 32-bit addresses; PDBs are larger only in theory.
+const FILE_SIZE_MAX: u64 = 4 << 30;
+
+/// All bytes of an image or symbol file.
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let bytes = read().with_context(|| path.display().to_string())?;
+    if bytes.len() as u64 > FILE_SIZE_MAX {
+        bail!("{}: larger than 4 GiB", path.display());
+    }
+    Ok(bytes)
+}

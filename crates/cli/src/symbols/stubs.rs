@@ -1,0 +1,110 @@
+//! `stackhound symbols stubs`: the system-call stubs of an image.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::Serialize;
+use stackhound::symbols::Rva;
+use stackhound::symbols::image::Image;
+use stackhound::symbols::stubs::{self, Stub, StubState};
+
+use super::Format;
+use crate::Outcome;
+use crate::args::{Common, Output};
+use crate::output::{Sink, grouped};
+
+/// Arguments of `symbols stubs`.
+#[derive(Args, Debug)]
+pub struct Stubs {
+    /// An image file, such as ntdll.dll or win32u.dll
+    #[arg(value_name = "IMAGE")]
+    pub image: PathBuf,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    aliases: Vec<String>,
+    ssn: Option<u32>,
+    rva: String,
+    syscall_rva: Option<String>,
+    return_rva: Option<String>,
+    int2e_return_rva: Option<String>,
+    state: &'static str,
+    leads_to: Option<String>,
+}
+
+impl Row {
+    fn new(stub: Stub) -> Row {
+        let path = stub.path().copied();
+        let text = |rva: Rva| rva.to_string();
+        let (state, leads_to) = match &stub.state {
+            StubState::Intact(_) => ("intact", None),
+            StubState::Hooked { leads_to } => ("hooked", *leads_to),
+            StubState::Foreign => ("foreign", None),
+        };
+        Row {
+            ssn: stub.number,
+            rva: text(stub.start),
+            syscall_rva: path.and_then(|path| path.syscall).map(text),
+            return_rva: path.map(|path| text(path.return_address)),
+            int2e_return_rva: path.and_then(|path| path.int2e_return).map(text),
+            state,
+            leads_to: leads_to.map(|address| format!("{address:#x}")),
+            name: stub.name,
+            aliases: stub.aliases,
+        }
+    }
+}
+
+pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
+    let bytes = super::read_file(&arguments.image)?;
+    let context = || arguments.image.display().to_string();
+    let image = Image::parse(&bytes).with_context(context)?;
+    let stubs = stubs::read(&image).with_context(context)?;
+    let rows: Vec<Row> = stubs.into_iter().map(Row::new).collect();
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        Format::Json => sink.json(&rows)?,
+        Format::Table => table(&mut sink, &rows)?,
+    }
+    sink.finish()?;
+    if !common.quiet {
+        let count = |state| grouped(rows.iter().filter(|row| row.state == state).count() as u64);
+        let all = grouped(rows.len() as u64);
+        anstream::eprintln!("{all} stubs, {} hooked, {} foreign", count("hooked"), count("foreign"));
+    }
+    Ok(Outcome::default())
+}
+
+fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
+    writeln!(
+        out,
+        "{:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  state",
+        "number", "name", "rva", "syscall", "returns to", "int 2e"
+    )?;
+    for row in rows {
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let number = row.ssn.map_or("-".to_owned(), |number| format!("{number:#x}"));
+        let leads = row.leads_to.as_ref().map(|address| format!(", leads to {address}")).unwrap_or_default();
+        writeln!(
+            out,
+            "{number:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  {}{leads}",
+            row.name,
+            row.rva,
+            or_dash(&row.syscall_rva),
+            or_dash(&row.return_rva),
+            or_dash(&row.int2e_return_rva),
+            row.state
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! One frame of a stack, in the address space of its owner at the time of its event.
+
+use stackhound_etl::{Address, PointerSize};
+use stackhound_stacks::Delivered;
+use stackhound_symbols::AddressKind;
+use stackhound_system::{Completeness, MethodId, ModuleId, System};
+use stackhound_trace::{Event, TraceTime};
+
+use crate::creator::StackOwner;
+use crate::region::{Region, RegionKind};
+
+/// Whether a frame is in the kernel's half of the address space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// The upper half.
+    Kernel,
+    /// The lower half.
+    User,
+}
+
+/// Whether code at an address comes from an image.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// It does, or a runtime compiled it.
+    Backed,
+    /// It does not: all modules of the process at the time are known, and none is there.
+    Unbacked,
+    /// The recording does not tell of all modules.
+    Unknown,
+}
+
+/// One frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The address as recorded.
+    pub address: Address,
+    /// What the address is. A return address is looked up one byte before, where the call is.
+    pub kind: AddressKind,
+    /// Kernel or user.
+    pub mode: Mode,
+    /// The module that was loaded there at the time of the event, and the offset of `address` in it.
+    pub module: Option<(ModuleId, u64)>,
+    /// The compiled method that it is in. Native images have methods too.
+    pub method: Option<MethodId>,
+    /// The memory it lies in. Of kernel frames, only images are known.
+    pub region: Region,
+    /// Whether its code comes from an image.
+    pub backing: Backing,
+}
+
+/// Gives meaning to the frames of one stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames<'s> {
+    system: &'s System,
+    owner: StackOwner,
+    time: TraceTime,
+    session: PointerSize,
+    is_complete: bool,
+}
+
+impl<'s> Frames<'s> {
+    /// For stacks of this owner at this time, in a session of this pointer size.
+    pub fn new(system: &'s System, owner: StackOwner, time: TraceTime, session: PointerSize) -> Frames<'s> {
+        let complete = |process| system.map_complete_in(process) == Completeness::Complete;
+        Frames { system, owner, time, session, is_complete: owner.process.is_some_and(complete) }
+    }
+
+    /// For the stack of an event.
+    pub fn of(system: &'s System, delivered: &Delivered<'_>) -> Frames<'s> {
+        let event = &delivered.event;
+        let owner = StackOwner::of(delivered, system);
+        Frames::new(system, owner, event.time(), event.block().session().pointer_size)
+    }
+
+    /// Whose stack it is.
+    pub fn owner(&self) -> StackOwner {
+        self.owner
+    }
+
+    /// One frame.
+    pub fn frame(&self, address: Address, kind: AddressKind) -> Frame {
+        let back = match kind {
+            AddressKind::Return => address.0.min(1),
+            AddressKind::Instruction => 0,
+        };
+        let looked_up = Address(address.0 - back);
+        if address.is_kernel(self.session) {
+            self.kernel_frame(address, kind, looked_up, back)
+        } else {
+            self.user_frame(address, kind, looked_up, back)
+        }
+    }
+
+    fn kernel_frame(&self, address: Address, kind: AddressKind, looked_up: Address, back: u64) -> Frame {
+        let found = self.system.kernel_module_at(looked_up, self.time);
+        let region = found.map_or(Region::UNKNOWN, |(module, _)| Region {
+            kind: RegionKind::Image,
+            extent: Some((module.base(), module.size())),
+            ..Region::UNKNOWN
+        });
+        Frame {
+            address,
+            kind,
+            mode: Mode::Kernel,
+            module: found.map(|(module, rva)| (module.id(), rva + back)),
+            method: None,
+            region,
+            backing: if found.is_some() { Backing::Backed } else { Backing::Unknown },
+        }
+    }
+
+    fn user_frame(&self, address: Address, kind: AddressKind, looked_up: Address, back: u64) -> Frame {
+        let Frames { system, time, .. } = *self;
+        let mut frame = Frame {
+            address,
+            kind,
+            mode: Mode::User,
+            module: None,
+            method: None,
+            region: Region::UNKNOWN,
+            backing: if self.is_complete { Backing::Unbacked } else { Backing::Unknown },
+        };
+        let Some(process) = self.owner.process else { return frame };
+        let method = system.method_in(process, looked_up, time);
+        frame.method = method.map(|method| method.id());
+        if let Some((region, module, rva)) = Region::of_module(system, process, looked_up, time) {
+            (frame.module, frame.region) = (Some((module, rva + back)), region);
+            frame.backing = Backing::Backed;
+        } else if let Some(method) = method {
+            frame.region = Region::of_method(system, process, method, time);
+            frame.backing = Backing::Backed;
+        } else {
+            frame.region = Region::without_module(system, process, looked_up, time);
+        }
+        frame
+    }
+
+    /// All frames of an event's stack, innermost first.
+    pub fn all<'d>(&self, delivered: &Delivered<'d>) -> impl Iterator<Item = Frame> + use<'d, 's> {
+        let (frames, first) = (*self, First::of(&delivered.event));
+        let mut user_was_seen = false;
+        delivered.frames().enumerate().map(move |(depth, address)| {
+            let is_first_user = !user_was_seen && !address.is_kernel(frames.session);
+            user_was_seen |= is_first_user;
+            let is_instruction = match first {
+                First::Sampled => depth == 0,
+                First::Faulting => is_first_user,
+                First::Called => false,
+            };
+            let kind = if is_instruction { AddressKind::Instruction } else { AddressKind::Return };
+            frames.frame(address, kind)
+        })
+    }
+}
+
+/// Which frame of a stack is the place of an instruction that had not run, rather than behind a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum First {
+    /// The innermost, where a sample or counter interrupt came.
+    Sampled,
+    /// The innermost of user mode, which touched a page.
+    Faulting,
+    /// None: the stack was taken in a function that the innermost frame called, and user mode was left by a system
+    /// call. An interrupt at the first byte of a function is not told from that.
+    Called,
+}
+
+impl First {
+    fn of(event: &Event<'_>) -> First {
+        match event.hook() {
+            Some(0x0f2e | 0x0f2f) => First::Sampled,
+            Some(0x020a..=0x020f | 0x0220) => First::Faulting,
+            _ => First::Called,
+        }
+    }
+}

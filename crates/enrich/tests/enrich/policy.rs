@@ -1,0 +1,227 @@
+//! What is named of which events, by default and with config files.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use stackhound_enrich::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
+use stackhound_etl::record::Descriptor;
+use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_schema::kernel;
+use stackhound_trace::{Event, TraceTime};
+
+const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
+const PROCESS: &str = "Microsoft-Windows-Kernel-Process";
+const FILE: &str = "Microsoft-Windows-Kernel-File";
+
+/// Provider, event and level, a row for each kind that the built-in policy tells apart.
+const ROWS: [(&str, &str, Level); 43] = [
+    ("Kernel", "Process/Start", Level::Full),
+    (PROCESS, "ProcessStart/Start", Level::Full),
+    ("Kernel", "Process/End", Level::Modules),
+    ("Kernel", "Thread/Start", Level::Full),
+    ("Kernel", "Thread/End", Level::Full),
+    (PROCESS, "ThreadStart/Start", Level::Full),
+    (PROCESS, "ThreadStop/Stop", Level::Full),
+    ("Kernel", "Image/Load", Level::Full),
+    ("Kernel", "Image/Unload", Level::Modules),
+    (PROCESS, "ImageLoad", Level::Full),
+    ("Kernel", "Registry/Create", Level::Full),
+    ("Kernel", "Registry/Delete", Level::Full),
+    ("Kernel", "Registry/SetValue", Level::Full),
+    ("Kernel", "Registry/DeleteValue", Level::Full),
+    ("Kernel", "Registry/Open", Level::Modules),
+    ("Kernel", "Registry/QueryValue", Level::Modules),
+    ("Kernel", "FileIo/Create", Level::Full),
+    ("Kernel", "FileIo/CreateNew", Level::Full),
+    ("Kernel", "FileIo/Create(open)", Level::Modules),
+    ("Kernel", "FileIo/CreateNew(open)", Level::Modules),
+    (FILE, "Create", Level::Full),
+    (FILE, "Create(open)", Level::Modules),
+    (FILE, "CreateNewFile", Level::Full),
+    ("Kernel", "FileIo/Delete", Level::Full),
+    ("Kernel", "FileIo/DeletePath", Level::Full),
+    (FILE, "DeletePath", Level::Full),
+    ("Kernel", "FileIo/Rename", Level::Full),
+    ("Kernel", "FileIo/RenamePath", Level::Full),
+    (FILE, "RenamePath", Level::Full),
+    ("Kernel", "FileIo/Read", Level::Modules),
+    (AUDIT, "OpenProcess", Level::Full),
+    (AUDIT, "OpenThread", Level::Full),
+    (AUDIT, "SetThreadContext", Level::Full),
+    (AUDIT, "CreateSymbolicLink", Level::Full),
+    // As the manifest of the provider calls all of them.
+    (AUDIT, "task_0", Level::Full),
+    ("Kernel", "PageFault/VirtualAlloc", Level::Full),
+    ("Kernel", "ThreadPool/CallbackEnqueue", Level::Full),
+    ("Kernel", "ThreadPool/CallbackStart", Level::Full),
+    ("Kernel", "PerfInfo/SampledProfile", Level::Modules),
+    ("Kernel", "Thread/CSwitch", Level::Modules),
+    ("Kernel", "PageFault/VirtualFree", Level::Modules),
+    ("Kernel", "Hook(0x7777)", Level::Modules),
+    ("Anybody", "Anything", Level::Modules),
+];
+
+#[test]
+fn every_row_of_the_built_in_policy() {
+    let policy = Policy::default();
+    for (provider, event, level) in ROWS {
+        assert_eq!(policy.level(provider, event), level, "{provider} {event}");
+    }
+    assert_eq!(policy.kernel_symbols(), KernelSymbols::Modules);
+}
+
+#[test]
+fn built_in_names_are_those_of_events() {
+    let known: Vec<&str> = kernel::events().map(|event| event.name).collect();
+    for setting in Policy::default().settings() {
+        let Some(name) = setting.key.strip_prefix("events.\"").and_then(|key| key.strip_suffix('"')) else {
+            continue;
+        };
+        let is_plain = !name.contains([':', '*']);
+        assert!(!is_plain || known.contains(&name), "{name}");
+    }
+}
+
+fn with_files(files: &[&str]) -> Policy {
+    let mut policy = Policy::default();
+    for (number, text) in files.iter().enumerate() {
+        policy.put(toml::from_str(text).unwrap(), Origin::Named(format!("file {number}").into()));
+    }
+    policy
+}
+
+#[test]
+fn files_override_and_the_most_specific_pattern_counts() {
+    let policy = with_files(&[
+        r#"
+            kernel_symbols = "full"
+            [events]
+            "FileIo/*" = "none"
+            "FileIo/Create" = "modules"
+            "Registry/{Set,Delete}Value" = "modules"
+        "#,
+        r#"
+            [events]
+            "FileIo/Re*" = "full"
+            "Microsoft-*:*" = "none"
+        "#,
+    ]);
+    for (provider, event, level) in [
+        // The file's wildcard outweighs the built-in name.
+        ("Kernel", "FileIo/Delete", Level::None),
+        ("Kernel", "FileIo/Create", Level::Modules),
+        ("Kernel", "FileIo/Create(open)", Level::None),
+        ("Kernel", "FileIo/Read", Level::Full),
+        ("Kernel", "Registry/SetValue", Level::Modules),
+        ("Kernel", "Registry/Create", Level::Full),
+        (AUDIT, "OpenProcess", Level::None),
+        ("Anybody", "Anything", Level::Modules),
+    ] {
+        assert_eq!(policy.level(provider, event), level, "{provider} {event}");
+    }
+    assert_eq!(policy.kernel_symbols(), KernelSymbols::Full);
+}
+
+#[test]
+fn every_value_knows_where_it_comes_from() {
+    let policy = with_files(&[
+        "kernel_symbols = \"off\"\n[events]\n\"Process/Start\" = \"none\"",
+        "[events]\n\"*\" = \"full\"",
+    ]);
+    let settings = policy.settings();
+    let of = |key: &str| {
+        let setting = settings.iter().filter(|setting| setting.key == key);
+        setting.map(|setting| format!("{} {}", setting.value, setting.origin)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("kernel_symbols"), ["off file 0"]);
+    assert_eq!(of("events.\"Process/Start\""), ["none file 0"]);
+    assert_eq!(of("events.\"*\""), ["full file 1"]);
+    assert_eq!(of("events.\"Thread/Start\""), ["full default"]);
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (text, reason) in [
+        ("levels = 1", "unknown field `levels`"),
+        ("kernel_symbols = \"some\"", "unknown variant `some`"),
+        ("[events]\n\"A\" = \"all\"", "unknown variant `all`"),
+        ("[events]\n\"A[\" = \"full\"", "`A[` is no pattern of event names"),
+        ("[events]\n\"a{b\" = \"full\"", "`a{b` is no pattern of event names"),
+    ] {
+        let error = toml::from_str::<PolicyText>(text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+const PROVIDER: Guid = Guid([9; 16]);
+
+/// Asks for the level of each record, with the names that the caller gives.
+fn decide(
+    decisions: &mut Decisions,
+    headers: &[HeaderSpec<'_>],
+    is_open: bool,
+    mut names: impl FnMut() -> EventNames<'static>,
+) -> Vec<Level> {
+    let session = Session::default();
+    let start = session.start.0;
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    for (number, header) in headers.iter().enumerate() {
+        let record = RecordSpec {
+            time: RawTime(start + 1 + number as i64),
+            pointer_size: PointerSize::Eight,
+            header: *header,
+            payload: Payload::Bytes(&[]),
+        };
+        writer.write(0, &record).unwrap();
+    }
+    let (file, _) = writer.finish().unwrap();
+    let recording = Recording::open(file.into_inner().into()).unwrap();
+    let block = Arc::new(recording.block(&recording.index().buffers[1], None).unwrap().0);
+    let events = (0..headers.len() as u32).map(|index| Event::new(&block, index, TraceTime(0)));
+    events.map(|event| decisions.level(&event, is_open, &mut names)).collect()
+}
+
+fn described(id: u16) -> HeaderSpec<'static> {
+    let descriptor = Descriptor { id, version: 0, channel: 0, level: 0, opcode: 0, task: 0, keyword: 0 };
+    HeaderSpec::Event {
+        provider: PROVIDER,
+        descriptor,
+        property: 0,
+        issuer: Issuer::new(Pid(7), Tid(8)),
+        activity: Guid::ZERO,
+        items: &[],
+    }
+}
+
+#[test]
+fn each_kind_of_event_is_matched_by_name_once() {
+    let mut decisions = Decisions::new(Policy::default());
+    let kernel = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
+    let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
+    let hooks = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
+    let levels = decide(&mut decisions, &hooks, false, never);
+    assert_eq!(levels, [Level::Full, Level::Modules, Level::Full, Level::Modules, Level::Full]);
+    assert_eq!(decide(&mut decisions, &[kernel(0x0440); 2], true, never), [Level::Modules; 2]);
+
+    let mut asked = 0;
+    let names = |are_known| {
+        move || {
+            let names = ("Microsoft-Windows-Kernel-Process", "ProcessStart/Start");
+            EventNames { provider: names.0.into(), event: names.1.into(), are_known }
+        }
+    };
+    let known = names(true);
+    let levels = decide(&mut decisions, &[described(1); 3], false, || {
+        asked += 1;
+        known()
+    });
+    assert_eq!((levels, asked), (vec![Level::Full; 3], 1));
+    // Without a schema, the name can be another one the next time.
+    let (mut asked, unknown) = (0, names(false));
+    decide(&mut decisions, &[described(2); 3], false, || {
+        asked += 1;
+        unknown()
+    });
+    assert_eq!(asked, 3);
+}

@@ -1,0 +1,135 @@
+//! Where functions are, as the unwind data (`.pdata`) says.
+//!
+//! The compiler may split a function: x64 chunks lead to their function by chained unwind information. On ARM64 a chunk
+//! says only that it is one.
+
+use super::{Image, Machine, u32_at};
+use crate::identity::Rva;
+
+/// A function, or a chunk of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Where it starts.
+    pub start: Rva,
+    /// Behind its last byte.
+    pub end: Rva,
+    /// Where the function starts that it belongs to: itself, or another one if it is a chunk. `None` if it is a chunk and
+    /// its function is not told, or its unwind information cannot be read.
+    pub primary: Option<Rva>,
+}
+
+impl Function {
+    /// Whether an address is in it.
+    pub fn contains(&self, rva: Rva) -> bool {
+        self.start <= rva && rva < self.end
+    }
+}
+
+/// The functions of an image. Leaf functions need no unwind data, so not all are here.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Functions {
+    /// By address.
+    pub entries: Vec<Function>,
+    /// Entries that are empty, reach out of the image or whose length cannot be read.
+    pub unreadable: usize,
+}
+
+impl Functions {
+    /// The function, or chunk of one, that an address is in.
+    pub fn at(&self, rva: Rva) -> Option<&Function> {
+        let next = self.entries.partition_point(|function| function.start <= rva);
+        self.entries.get(next.checked_sub(1)?).filter(|function| function.contains(rva))
+    }
+}
+
+pub(super) fn read(image: &Image<'_>) -> Functions {
+    let entry: fn(&Image<'_>, &[u8]) -> Option<Function>;
+    let entry_size;
+    (entry, entry_size) = match image.machine() {
+        Machine::X64 => (x64 as _, 12),
+        Machine::Arm64 => (arm64 as _, 8),
+        Machine::X86 | Machine::Other(_) => return Functions::default(),
+    };
+    let bytes = image.headers.exceptions.and_then(|directory| {
+        let bytes = image.bytes_from(directory.rva)?;
+        bytes.get(..bytes.len().min(directory.size as usize))
+    });
+    let mut functions = Functions::default();
+    for bytes in bytes.unwrap_or_default().chunks_exact(entry_size) {
+        let start = u32_at(bytes, 0);
+        match entry(image, bytes).filter(|function| function.end.0 <= image.size()) {
+            Some(function) => functions.entries.push(function),
+            // Space at the end of the table.
+            None if start == Some(0) => {}
+            None => functions.unreadable += 1,
+        }
+    }
+    functions.entries.sort_by_key(|function| (function.start, function.end));
+    functions
+}
+
+/// Unwind information is chained.
+const CHAINED: u8 = 4;
+/// The unwinder of Windows follows no more chains.
+const MAX_CHAINS: usize = 32;
+
+/// `RUNTIME_FUNCTION`: start, end, unwind information.
+fn x64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
+    let (start, end) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
+    (start < end).then(|| Function { start: Rva(start), end: Rva(end), primary: x64_primary(image, bytes) })
+}
+
+/// Where the function starts that a `RUNTIME_FUNCTION` leads to.
+fn x64_primary(image: &Image<'_>, entry: &[u8]) -> Option<Rva> {
+    let (mut start, mut unwind) = (u32_at(entry, 0)?, u32_at(entry, 8)?);
+    for _ in 0..MAX_CHAINS {
+        let next = if unwind & 1 != 0 {
+            // Not unwind information, but another entry.
+            Rva(unwind & !1)
+        } else {
+            let header = image.bytes_at(Rva(unwind), 4)?;
+            if (header[0] >> 3) & CHAINED == 0 {
+                return Some(Rva(start));
+            }
+            // The entry stands behind the unwind codes, of which there is an even number of places.
+            let codes = u32::from(header[2]).next_multiple_of(2);
+            Rva(unwind.checked_add(4 + 2 * codes)?)
+        };
+        let entry = image.bytes_at(next, 12)?;
+        (start, unwind) = (u32_at(entry, 0)?, u32_at(entry, 8)?);
+    }
+    None
+}
+
+/// Start, and the length in a packed form or in unwind information elsewhere.
+fn arm64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
+    /// Unwind code that ends the codes of a chunk; where it is first, the chunk has no prolog of its own.
+    const END_OF_CHUNK: u8 = 0xe5;
+    let (start, data) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
+    let (words, is_chunk) = match data & 3 {
+        0 => {
+            let header = u32_at(image.bytes_at(Rva(data), 4)?, 0)?;
+            let (epilogs, codes) = ((header >> 22) & 0x1f, header >> 27);
+            let one_epilog = header & (1 << 21) != 0;
+            // Both zero: a second word has larger numbers.
+            let (skip, epilogs) = if epilogs == 0 && codes == 0 {
+                let second = u32_at(image.bytes_at(Rva(data.checked_add(4)?), 4)?, 0)?;
+                (8, second & 0xffff)
+            } else {
+                (4, epilogs)
+            };
+            let scopes = if one_epilog { 0 } else { 4 * epilogs };
+            let first = data.checked_add(skip + scopes).and_then(|rva| image.bytes_at(Rva(rva), 1));
+            (header & 0x3_ffff, first.is_some_and(|code| code[0] == END_OF_CHUNK))
+        }
+        1 => ((data >> 2) & 0x7ff, false),
+        2 => ((data >> 2) & 0x7ff, true),
+        _ => return None,
+    };
+    let end = start.checked_add(4 * words)?;
+    (words > 0).then(|| Function {
+        start: Rva(start),
+        end: Rva(end),
+        primary: (!is_chunk).then_some(Rva(start)),
+    })
+}

@@ -1,0 +1,150 @@
+//! From a section's number and an offset in it, as records of a PDB have them, to addresses in the image.
+//!
+//! Tools that rearrange an image after linking leave the records as they were and add two tables: OMAP-from-source says
+//! where a block of the original image begins in the rearranged one, OMAP-to-source is the inverse and also has blocks
+//! for code that was added. The records' sections are then those of the original image.
+
+use std::ops::Range;
+
+use super::u32_at;
+use crate::identity::Rva;
+
+/// A section of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// Where it begins.
+    pub rva: Rva,
+    /// Bytes it takes in memory.
+    pub size: u32,
+    /// It is code, or may be executed.
+    pub code: bool,
+}
+
+const SECTION_HEADER_SIZE: usize = 40;
+/// `IMAGE_SCN_CNT_CODE` and `IMAGE_SCN_MEM_EXECUTE`.
+const CODE: u32 = 0x2000_0020;
+
+pub(super) fn sections(headers: &[u8]) -> Vec<Section> {
+    let section = |header: &[u8]| {
+        let virtual_size = u32_at(header, 8)?;
+        let size_in_file = u32_at(header, 16)?;
+        Some(Section {
+            rva: Rva(u32_at(header, 12)?),
+            size: virtual_size.max(size_in_file),
+            code: u32_at(header, 36)? & CODE != 0,
+        })
+    };
+    headers.chunks_exact(SECTION_HEADER_SIZE).filter_map(section).collect()
+}
+
+/// The addresses of what is in both images. Others are 0, or have the highest bit set.
+const THERE: Range<u32> = 1..1 << 31;
+/// In so many blocks at most a procedure is looked for.
+const BLOCKS_MAX: usize = 1 << 10;
+
+/// A block of the rearranged image.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Where it was in the original image. For added code, where that was added: several blocks can have the same.
+    source: u32,
+    start: u32,
+    length: u32,
+    /// Of this block and those before it, the last end in the original image.
+    last_end: u32,
+}
+
+/// Both tables.
+#[derive(Debug)]
+pub(super) struct Omap {
+    /// Original and new address, in the order of the first.
+    from_source: Vec<(u32, u32)>,
+    /// In the order of their sources.
+    blocks: Vec<Block>,
+}
+
+impl Omap {
+    pub fn parse(from_source: &[u8], to_source: &[u8]) -> Omap {
+        let records = |stream: &[u8]| {
+            let record = |bytes: &[u8]| Some((u32_at(bytes, 0)?, u32_at(bytes, 4)?));
+            let mut records: Vec<_> = stream.chunks_exact(8).filter_map(record).collect();
+            records.sort_by_key(|record| record.0);
+            records
+        };
+        let to_source = records(to_source);
+        let ends = to_source.iter().skip(1).map(|next| next.0).chain([u32::MAX]);
+        let mut blocks: Vec<_> = to_source
+            .iter()
+            .zip(ends)
+            .filter(|((start, source), end)| THERE.contains(source) && start < end)
+            .map(|(&(start, source), end)| Block { source, start, length: end - start, last_end: 0 })
+            .collect();
+        blocks.sort_by_key(|block| block.source);
+        let mut last_end = 0;
+        for block in &mut blocks {
+            last_end = block.source.saturating_add(block.length).max(last_end);
+            block.last_end = last_end;
+        }
+        Omap { from_source: records(from_source), blocks }
+    }
+
+    fn translate(&self, address: u32) -> Option<u32> {
+        let before = self.from_source.partition_point(|record| record.0 <= address);
+        let (source, moved) = *self.from_source[..before].last()?;
+        if THERE.contains(&moved) {
+            return moved.checked_add(address - source);
+        }
+        // Some tools give up a block in one table only.
+        let mut found = None;
+        self.ranges(address..address.checked_add(1)?, |range| found = found.or(Some(range.start)));
+        found
+    }
+
+    /// Where the parts of a range are, the last ones first.
+    fn ranges(&self, range: Range<u32>, mut found: impl FnMut(Range<u32>)) {
+        let before = self.blocks.partition_point(|block| block.source < range.end);
+        let reach_in = |block: &&Block| block.last_end > range.start;
+        for block in self.blocks[..before].iter().rev().take_while(reach_in).take(BLOCKS_MAX) {
+            let before_range = range.start.saturating_sub(block.source);
+            let length = block.length.min(range.end - block.source);
+            if before_range < length {
+                found(block.start + before_range..block.start + length);
+            }
+        }
+    }
+}
+
+/// All that is needed to translate addresses of a PDB.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// Of the image that records speak of.
+    pub original: Vec<Section>,
+    /// Of the image as it is; the same if it was not rearranged.
+    pub sections: Vec<Section>,
+    pub omap: Option<Omap>,
+}
+
+impl Addresses {
+    /// The address in the original image. Sections are counted from 1.
+    pub fn original(&self, section: u16, offset: u32) -> Option<u32> {
+        let section = self.original.get(usize::from(section).checked_sub(1)?)?;
+        section.rva.0.checked_add(offset)
+    }
+
+    /// The address in the image; none if it was removed.
+    pub fn translate(&self, original: u32) -> Option<Rva> {
+        match &self.omap {
+            None => Some(Rva(original)),
+            Some(omap) => omap.translate(original).map(Rva),
+        }
+    }
+
+    /// Where the bytes from `original` on are, in no order; several parts if the image was rearranged.
+    pub fn ranges(&self, original: u32, length: u32, mut found: impl FnMut(Range<u32>)) {
+        let Some(end) = original.checked_add(length) else { return };
+        match &self.omap {
+            None if length > 0 => found(original..end),
+            None => {}
+            Some(omap) => omap.ranges(original..end, found),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Collects what is known of a module and chooses names.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::names::Interner;
+use super::spans::{Span, flatten};
+use super::{Code, NONE, Ranges, Starts, SymbolTable};
+use crate::demangle::{demangle, demangle_public};
+use crate::identity::Rva;
+use crate::pdb::{Pdb, PdbError, Place, Symbol, SymbolKind};
+
+/// `IMAGE_FILE_MACHINE_I386`
+const MACHINE_X86: u16 = 0x014c;
+
+/// Makes a [`SymbolTable`] from any of: a PDB, exports, function ranges, ranges of code. The order does not matter.
+#[derive(Debug, Default)]
+pub struct SymbolTableBuilder {
+    names: Interner,
+    procedures: Vec<Span<u32>>,
+    publics: Vec<Public>,
+    /// Address and name.
+    exports: Vec<(u32, u32)>,
+    /// Start and end.
+    functions: Vec<(u32, u32)>,
+    /// Start and end.
+    code: Vec<(u32, u32)>,
+}
+
+#[derive(Debug)]
+struct Public {
+    rva: u32,
+    /// As it is in the PDB.
+    name: Box<str>,
+    function: bool,
+    x86: bool,
+}
+
+/// What begins where, by its name.
+type Begins = (u32, u32);
+
+impl SymbolTableBuilder {
+    /// Without any names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the symbols of a PDB, and its sections of code. Says how many modules were damaged and are missing.
+    ///
+    /// # Errors
+    /// If its public symbols cannot be read.
+    pub fn add_pdb(&mut self, pdb: &Pdb) -> Result<usize, PdbError> {
+        for section in pdb.sections().iter().filter(|section| section.code) {
+            self.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
+        }
+        let x86 = pdb.machine() == MACHINE_X86;
+        // Assemblers call procedures by their decorated names.
+        let mut decorated = HashSet::new();
+        for public in pdb.publics()?.iter() {
+            let Some(rva) = pdb.rva(public.place) else { continue };
+            let name: Box<str> = public.name.to_string().into();
+            if x86 {
+                decorated.insert((public.place, name.clone()));
+            }
+            let function = public.kind == SymbolKind::Public { function: true };
+            self.publics.push(Public { rva: rva.0, name, function, x86 });
+        }
+        let mut damaged = 0;
+        for module in pdb.modules() {
+            let Ok(module) = module else {
+                damaged += 1;
+                continue;
+            };
+            for symbol in module.symbols() {
+                let key: (Place, Box<str>) = (symbol.place, symbol.name.to_string().into());
+                self.add_procedure(pdb, &symbol, &demangle_public(&key.1, decorated.contains(&key)));
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn add_procedure(&mut self, pdb: &Pdb, symbol: &Symbol<'_>, name: &str) {
+        let Some(name) = self.names.number(name) else { return };
+        for range in pdb.ranges(symbol.place, symbol.length) {
+            self.procedures.push(Span { start: range.start.0, end: range.end.0, value: name });
+        }
+    }
+
+    /// Adds an exported function. Not for forwarders, which have no address.
+    pub fn add_export(&mut self, rva: Rva, name: &str) {
+        if let Some(name) = self.names.number(&demangle(name)) {
+            self.exports.push((rva.0, name));
+        }
+    }
+
+    /// Adds the extent of a function without a name, as unwind tables have them.
+    pub fn add_function(&mut self, range: Range<Rva>) {
+        self.functions.push((range.start.0, range.end.0));
+    }
+
+    /// Adds the extent of a section of code.
+    pub fn add_code(&mut self, range: Range<Rva>) {
+        self.code.push((range.start.0, range.end.0));
+    }
+
+    /// Chooses names and sorts them.
+    pub fn build(mut self) -> SymbolTable {
+        let code = joined(std::mem::take(&mut self.code));
+        let mut procedures = std::mem::take(&mut self.procedures);
+        procedures.sort_by_key(|span| (span.start, Reverse(span.end), self.names.get(span.value)));
+
+        let exports = self.exports(&code);
+        let exported = self.exported(&exports, &procedures);
+        let publics = self.publics(&procedures, &code);
+
+        let begin =
+            |span: Span<u32>| Span { start: span.start, end: span.end, value: (span.start, span.value) };
+        let named = procedures.into_iter().chain(publics).map(begin).collect();
+        let mut kept = Kept { all: self.names, names: Interner::default() };
+        let pdb = kept.ranges(flatten(named));
+        let exported = kept.ranges(flatten(exported));
+        let starts = exports.iter().map(|export| export.0).collect();
+        let names = exports.iter().map(|export| kept.number(export.1)).collect();
+        SymbolTable { names: kept.names.finish(), pdb, exported, exports: Starts { starts, names }, code }
+    }
+
+    /// One export for each address in code.
+    fn exports(&mut self, code: &Code) -> Vec<Begins> {
+        let mut exports = std::mem::take(&mut self.exports);
+        if !code.starts.is_empty() {
+            exports.retain(|export| code.contains(export.0));
+        }
+        exports.sort_by_key(|&(start, name)| (start, self.names.get(name)));
+        exports.dedup_by_key(|export| export.0);
+        exports
+    }
+
+    /// The exports as far as their ends are known.
+    fn exported(&self, exports: &[Begins], procedures: &[Span<u32>]) -> Vec<Span<Begins>> {
+        let mut ends: HashMap<u32, u32> = HashMap::new();
+        let procedures = procedures.iter().map(|span| (span.start, span.end));
+        for (start, end) in procedures.chain(self.functions.iter().copied()) {
+            let known = ends.entry(start).or_insert(end);
+            *known = end.max(*known);
+        }
+        let exported = exports.iter().map(|&(start, name)| {
+            let end = ends.get(&start).copied().unwrap_or(start.saturating_add(1));
+            Span { start, end, value: (start, name) }
+        });
+        exported.collect()
+    }
+
+    /// The public symbols outside of procedures, one for each address, with what they cover.
+    fn publics(&mut self, procedures: &[Span<u32>], code: &Code) -> Vec<Span<u32>> {
+        let mut publics = std::mem::take(&mut self.publics);
+        publics.retain(|public| code.contains(public.rva));
+        publics.sort_by_key(|public| public.rva);
+        let mut spans = Vec::new();
+        let mut procedures = procedures.iter().peekable();
+        // As far as procedures that begin at or before the address go.
+        let mut covered = 0;
+        let mut same = publics.chunk_by(|a, b| a.rva == b.rva).peekable();
+        while let Some(publics) = same.next() {
+            let start = publics[0].rva;
+            while let Some(procedure) = procedures.next_if(|procedure| procedure.start <= start) {
+                covered = covered.max(procedure.end);
+            }
+            if start < covered {
+                continue;
+            }
+            let rank =
+                |public: &Public| (!public.function, demangle_public(&public.name, public.x86).into_owned());
+            let Some((_, name)) = publics.iter().map(rank).min() else { continue };
+            let Some(name) = self.names.number(&name) else { continue };
+            let next = same.peek().map(|next| next[0].rva);
+            let procedure = procedures.peek().map(|procedure| procedure.start);
+            let ends = [code.end(start), next, procedure];
+            if let Some(end) = ends.into_iter().flatten().min() {
+                spans.push(Span { start, end, value: name });
+            }
+        }
+        spans
+    }
+}
+
+/// The names that are used after all.
+struct Kept {
+    all: Interner,
+    names: Interner,
+}
+
+impl Kept {
+    fn number(&mut self, name: u32) -> u32 {
+        self.names.number(self.all.get(name)).unwrap_or(NONE)
+    }
+
+    fn ranges(&mut self, flat: Vec<(u32, Option<Begins>)>) -> Ranges {
+        let starts = flat.iter().map(|entry| entry.0).collect();
+        let begins = flat.iter().map(|&(start, named)| named.map_or(start, |named| named.0)).collect();
+        let names = flat.iter().map(|entry| entry.1.map_or(NONE, |named| self.number(named.1))).collect();
+        Ranges { starts, begins, names }
+    }
+}
+
+/// Ranges that overlap or touch become one.
+fn joined(mut ranges: Vec<(u32, u32)>) -> Code {
+    ranges.retain(|range| range.0 < range.1);
+    ranges.sort_unstable();
+    let mut joined: Vec<(u32, u32)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    let (starts, ends): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
+    Code { starts: starts.into(), ends: ends.into() }
+}

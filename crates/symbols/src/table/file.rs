@@ -1,0 +1,157 @@
+//! A table as bytes, for a cache that can be thrown away.
+//!
+//! ```text
+//! 0  8 bytes   "SHSYMTAB"
+//! 8  u32       version
+//! 12 u32       CRC-32 of all that follows
+//! 16 u32 × 11  how many numbers each column has
+//! 60 u32       bytes of text
+//! 64           the columns, u32 each, then the text (UTF-8)
+//! ```
+//!
+//! All numbers are little-endian. Bytes are not trusted: whatever does not hold what a table holds is refused, and the
+//! table has to be made anew. The version is counted up whenever the meaning of the bytes, or the choice of names,
+//! changes.
+
+use super::names::NameTable;
+use super::{Code, NONE, Ranges, Starts, SymbolTable};
+
+const MAGIC: &[u8; 8] = b"SHSYMTAB";
+const VERSION: u32 = 1;
+const COLUMNS: usize = 11;
+/// Where the sum begins.
+const SUMMED: usize = 16;
+const HEADER_SIZE: usize = SUMMED + 4 * (COLUMNS + 1);
+
+/// Why bytes are no table. It has to be made anew.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// Something else, or of another version.
+    #[error("is no symbol table of version {VERSION}")]
+    Version,
+    /// Bytes were changed or are missing.
+    #[error("is a damaged symbol table: its sum does not fit")]
+    Sum,
+    /// The sum fits, the content does not.
+    #[error("is a damaged symbol table: {0} are not as expected")]
+    Content(&'static str),
+}
+
+impl SymbolTable {
+    /// In the order of the file.
+    pub(super) fn columns(&self) -> [&[u32]; COLUMNS] {
+        [
+            self.names.ends(),
+            &self.pdb.starts,
+            &self.pdb.begins,
+            &self.pdb.names,
+            &self.exported.starts,
+            &self.exported.begins,
+            &self.exported.names,
+            &self.exports.starts,
+            &self.exports.names,
+            &self.code.starts,
+            &self.code.ends,
+        ]
+    }
+
+    /// The table as bytes. The same table gives the same bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let columns = self.columns();
+        let text = self.names.text();
+        let numbers: usize = columns.iter().map(|column| column.len()).sum();
+        let mut bytes = Vec::with_capacity(HEADER_SIZE + 4 * numbers + text.len());
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend([0; 4]);
+        for length in columns.iter().map(|column| column.len()).chain([text.len()]) {
+            bytes.extend((length as u32).to_le_bytes());
+        }
+        for number in columns.into_iter().flatten() {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(text.as_bytes());
+        let sum = crc32fast::hash(&bytes[SUMMED..]);
+        bytes[SUMMED - 4..SUMMED].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// A table from bytes that [`SymbolTable::to_bytes`] made. One copy, and one look at every number.
+    ///
+    /// # Errors
+    /// If they are anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<SymbolTable, TableError> {
+        let magic = bytes.starts_with(MAGIC) && bytes[MAGIC.len()..].starts_with(&VERSION.to_le_bytes());
+        if !magic || bytes.len() < HEADER_SIZE {
+            return Err(TableError::Version);
+        }
+        let (header, mut rest) = bytes.split_at(HEADER_SIZE);
+        let mut header = numbers(&header[SUMMED - 4..]);
+        if header.next() != Some(crc32fast::hash(&bytes[SUMMED..])) {
+            return Err(TableError::Sum);
+        }
+        let mut column = || -> Option<Box<[u32]>> {
+            let length = header.next()? as usize;
+            let (column, behind) = rest.split_at_checked(length.checked_mul(4)?)?;
+            rest = behind;
+            Some(numbers(column).collect())
+        };
+        let mut columns = [const { None }; COLUMNS];
+        for to in &mut columns {
+            *to = Some(column().ok_or(TableError::Content("columns"))?);
+        }
+        let mut columns = columns.into_iter().flatten();
+        let mut column = || columns.next().unwrap_or_default();
+        let ends = column();
+        let text = std::str::from_utf8(rest).map_err(|_| TableError::Content("names"))?;
+        let table = SymbolTable {
+            names: NameTable::new(text.into(), ends).ok_or(TableError::Content("names"))?,
+            pdb: Ranges { starts: column(), begins: column(), names: column() },
+            exported: Ranges { starts: column(), begins: column(), names: column() },
+            exports: Starts { starts: column(), names: column() },
+            code: Code { starts: column(), ends: column() },
+        };
+        if header.next() != Some(text.len() as u32) {
+            return Err(TableError::Content("names"));
+        }
+        table.check()?;
+        Ok(table)
+    }
+
+    fn check(&self) -> Result<(), TableError> {
+        let names = self.names.len();
+        let known = |column: &[u32]| column.iter().all(|name| *name == NONE || (*name as usize) < names);
+        let sorted = |column: &[u32]| column.is_sorted_by(|a, b| a < b);
+        let ranges = |ranges: &Ranges| {
+            let Ranges { starts, begins, names } = ranges;
+            (starts.len(), starts.len()) == (begins.len(), names.len())
+                && sorted(starts)
+                && starts.iter().zip(begins).all(|(start, begin)| begin <= start)
+                && known(names)
+        };
+        let checks = [
+            ("symbols", ranges(&self.pdb)),
+            ("exported functions", ranges(&self.exported)),
+            ("exports", {
+                let Starts { starts, names } = &self.exports;
+                starts.len() == names.len() && sorted(starts) && known(names)
+            }),
+            ("ranges of code", {
+                let Code { starts, ends } = &self.code;
+                let apart = |at: usize| {
+                    starts[at] < ends[at] && starts.get(at + 1).is_none_or(|next| ends[at] < *next)
+                };
+                starts.len() == ends.len() && (0..starts.len()).all(apart)
+            }),
+        ];
+        match checks.into_iter().find(|(_, holds)| !holds) {
+            Some((what, _)) => Err(TableError::Content(what)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number))
+}

@@ -1,0 +1,223 @@
+//! Code that runtimes compiled while their programs ran.
+
+use std::fmt;
+
+use stackhound_etl::{Address, Pid};
+use stackhound_trace::TraceTime;
+
+use crate::process::{ProcessId, ProcessRef};
+use crate::ranges::{AddressRange, RangeHistory};
+use crate::span::{Evidence, Phase, Span};
+use crate::system::System;
+use crate::text::{Text, Texts};
+
+/// The code of one method in a [`System`]. Numbers are dense and start at 0, in the order of first sighting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct MethodId(pub(crate) u32);
+
+impl MethodId {
+    /// For columns with a place for each method.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Who compiles.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Runtime {
+    /// .NET.
+    Clr,
+    /// An engine of scripts, by the provider that Chakra and V8 share.
+    Script,
+}
+
+impl Runtime {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Runtime::Clr => "clr",
+            Runtime::Script => "script",
+        }
+    }
+}
+
+/// What an event states about the code of a method. Empty texts stand for "not stated".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MethodFacts<'a> {
+    /// The process that it is in.
+    pub pid: Pid,
+    /// Who compiled it.
+    pub runtime: Runtime,
+    /// Where it starts.
+    pub start: Address,
+    /// Bytes.
+    pub size: u64,
+    /// The type that it belongs to, with the namespace in front.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Types of its result and parameters.
+    pub signature: &'a str,
+}
+
+#[derive(Debug)]
+struct Record {
+    process: ProcessId,
+    range: AddressRange,
+    runtime: Runtime,
+    namespace: Text,
+    name: Text,
+    signature: Text,
+    since: TraceTime,
+    evidence: Evidence,
+}
+
+/// Methods of all processes. About 60 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
+#[derive(Debug, Default)]
+pub(crate) struct Methods {
+    records: Vec<Record>,
+    /// By process.
+    spaces: Vec<RangeHistory>,
+}
+
+impl Methods {
+    #[inline]
+    pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodId> {
+        self.spaces.get(process.index())?.at(address.0, time).map(MethodId)
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn sight(
+        &mut self,
+        texts: &mut Texts,
+        phase: Phase,
+        time: TraceTime,
+        process: ProcessId,
+        facts: &MethodFacts<'_>,
+    ) {
+        let Some(range) = AddressRange::new(facts.start.0, facts.size) else { return };
+        if self.spaces.len() <= process.index() {
+            self.spaces.resize_with(process.index() + 1, RangeHistory::default);
+        }
+        let Methods { records, spaces } = self;
+        let space = &mut spaces[process.index()];
+        let present = space.held_at(range.first, time);
+        let present = present.filter(|&number| records[number as usize].range.first == range.first);
+        let mut text = |text: &str| texts.intern(text);
+        let (namespace, name) = (text(facts.namespace), text(facts.name));
+        if let Some(number) = present {
+            let record = &mut records[number as usize];
+            let is_nameless = record.name.is_empty();
+            let is_same = record.range == range
+                && (is_nameless || name.is_empty() || (record.namespace, record.name) == (namespace, name));
+            if is_same && is_nameless {
+                (record.namespace, record.name) = (namespace, name);
+                record.signature = text(facts.signature);
+            }
+            match phase {
+                Phase::End => return space.free(time, record.range),
+                _ if is_same => return,
+                _ => {}
+            }
+        }
+        let number = records.len() as u32;
+        let is_old = phase != Phase::Start && present.is_none() && space.set_from_beginning(range, number);
+        match phase {
+            Phase::End if is_old => space.free(time, range),
+            // Other code stands there since; what this one was is not known.
+            Phase::End => return,
+            _ if is_old => {}
+            _ => space.set(time, range, number),
+        }
+        let evidence = match phase {
+            Phase::Start => Evidence::Observed,
+            Phase::RundownAtStart => Evidence::RundownAtStart,
+            Phase::RundownAtEnd => Evidence::RundownAtEnd,
+            Phase::End => Evidence::Unknown,
+        };
+        let since = if is_old { Span::BEGINNING } else { time };
+        let (runtime, signature) = (facts.runtime, text(facts.signature));
+        records.push(Record { process, range, runtime, namespace, name, signature, since, evidence });
+    }
+}
+
+/// The code of a method as a [`System`] knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodRef<'s> {
+    pub(crate) system: &'s System,
+    pub(crate) id: MethodId,
+}
+
+impl<'s> MethodRef<'s> {
+    fn record(&self) -> &'s Record {
+        &self.system.methods.records[self.id.index()]
+    }
+
+    fn text(&self, text: Text) -> &'s str {
+        self.system.texts.get(text)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> MethodId {
+        self.id
+    }
+
+    /// The process that it is in.
+    pub fn process(&self) -> ProcessRef<'s> {
+        ProcessRef { system: self.system, id: self.record().process }
+    }
+
+    /// Who compiled it.
+    pub fn runtime(&self) -> Runtime {
+        self.record().runtime
+    }
+
+    /// Where it starts.
+    pub fn start(&self) -> Address {
+        Address(self.record().range.first)
+    }
+
+    /// Bytes that it takes.
+    pub fn size(&self) -> u64 {
+        let range = self.record().range;
+        (range.last - range.first).saturating_add(1)
+    }
+
+    /// The type that it belongs to, with the namespace in front. Empty if not known.
+    pub fn namespace(&self) -> &'s str {
+        self.text(self.record().namespace)
+    }
+
+    /// Its name, without the type. Empty if not known.
+    pub fn name(&self) -> &'s str {
+        self.text(self.record().name)
+    }
+
+    /// Types of its result and parameters. Empty if not known.
+    pub fn signature(&self) -> &'s str {
+        self.text(self.record().signature)
+    }
+
+    /// Since when it is there; [`Span::BEGINNING`] if before the recording.
+    pub fn since(&self) -> TraceTime {
+        self.record().since
+    }
+
+    /// What tells of it.
+    pub fn evidence(&self) -> Evidence {
+        self.record().evidence
+    }
+}
+
+/// Type and name, such as `System.String.Concat`; nothing if they are not known.
+impl fmt::Display for MethodRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace() {
+            "" => f.write_str(self.name()),
+            namespace => write!(f, "{namespace}.{}", self.name()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Sections mapped into processes: files and page-file memory, images among them.
+
+use std::fmt;
+
+use stackhound_etl::{Address, Pid};
+use stackhound_trace::TraceTime;
+
+use crate::file::FileKey;
+use crate::process::ProcessId;
+use crate::ranges::{AddressRange, RangeHistory};
+use crate::span::{Evidence, Phase, Span};
+
+/// What pages allow, as the memory manager numbers it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Protection(u8);
+
+impl Protection {
+    /// Of a number whose lower three bits count: 1 read, 2 execute, 3 execute and read, 4 read and write, 5 copy on
+    /// write, 6 execute, read and write, 7 execute and copy on write.
+    pub fn of_section(number: u8) -> Protection {
+        Protection(number & 7)
+    }
+
+    /// Whether code may run there.
+    pub fn is_executable(self) -> bool {
+        matches!(self.0, 2 | 3 | 6 | 7)
+    }
+
+    /// Letters for what is allowed: `R`, `W` or, where writing copies, `WC`, and `X`; `NA` for nothing.
+    pub fn letters(self) -> &'static str {
+        ["NA", "R", "X", "RX", "RW", "RWC", "RWX", "RWXC"][usize::from(self.0)]
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.letters())
+    }
+}
+
+/// What an event states about a mapped section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ViewFacts {
+    /// The process that it is mapped into.
+    pub pid: Pid,
+    /// Where it starts.
+    pub base: Address,
+    /// Bytes.
+    pub size: u64,
+    /// The file.
+    pub file: FileKey,
+    /// What it was mapped with.
+    pub protection: Protection,
+}
+
+/// A section mapped into a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Where it starts.
+    pub base: Address,
+    /// Bytes.
+    pub size: u64,
+    /// The file; its name is asked for with [`file_name`](crate::System::file_name).
+    pub file: FileKey,
+    /// What it was mapped with; pages can have been changed since.
+    pub protection: Protection,
+    /// When it was mapped; [`Span::BEGINNING`] if before the recording.
+    pub since: TraceTime,
+    /// What tells of it.
+    pub evidence: Evidence,
+}
+
+/// Views of all processes. About 100 to 250 bytes each.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    records: Vec<View>,
+    /// By process.
+    spaces: Vec<RangeHistory>,
+}
+
+impl Views {
+    pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
+        let number = self.spaces.get(process.index())?.at(address.0, time)?;
+        Some(self.records[number as usize])
+    }
+
+    pub fn sight(&mut self, phase: Phase, time: TraceTime, process: ProcessId, facts: &ViewFacts) {
+        let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
+        if self.spaces.len() <= process.index() {
+            self.spaces.resize_with(process.index() + 1, RangeHistory::default);
+        }
+        let Views { records, spaces } = self;
+        let space = &mut spaces[process.index()];
+        let present = space.held_at(range.first, time).map(|number| records[number as usize]);
+        let present = present.filter(|view| view.base == facts.base);
+        if phase == Phase::End
+            && let Some(range) = present.and_then(|view| AddressRange::new(view.base.0, view.size))
+        {
+            return space.free(time, range);
+        }
+        if phase != Phase::Start && present.is_some_and(|view| view.size == facts.size) {
+            return;
+        }
+        let number = records.len() as u32;
+        let is_old = phase != Phase::Start && space.set_from_beginning(range, number);
+        match phase {
+            Phase::End if is_old => space.free(time, range),
+            // Something else was mapped there since; what this one was is not known.
+            Phase::End => return,
+            _ if is_old => {}
+            _ => space.set(time, range, number),
+        }
+        let &ViewFacts { base, size, file, protection, .. } = facts;
+        let since = if is_old { Span::BEGINNING } else { time };
+        let evidence = match phase {
+            Phase::Start => Evidence::Observed,
+            Phase::RundownAtStart => Evidence::RundownAtStart,
+            Phase::RundownAtEnd => Evidence::RundownAtEnd,
+            Phase::End => Evidence::Unknown,
+        };
+        records.push(View { base, size, file, protection, since, evidence });
+    }
+}
