@@ -320,6 +320,8 @@ pub enum ProfileFormat {
     Folded,
     /// Speedscope (.speedscope.json)
     Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
 }
 
 /// Which mix of events `demo` writes.

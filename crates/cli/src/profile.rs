@@ -82,7 +82,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
 
 /// Whether a format shows more than samples.
 fn shows_time(format: ProfileFormat) -> bool {
-    format == ProfileFormat::Firefox
+    matches!(format, ProfileFormat::Firefox | ProfileFormat::Perfetto)
 }
 
 /// The names of the files that were read.
@@ -97,12 +97,14 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
         return Ok(asked);
     }
     let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
-    const ENDINGS: [(&str, ProfileFormat); 5] = [
+    const ENDINGS: [(&str, ProfileFormat); 7] = [
         (".speedscope.json", ProfileFormat::Speedscope),
         (".json", ProfileFormat::Firefox),
         (".svg", ProfileFormat::Flamegraph),
         (".folded", ProfileFormat::Folded),
         (".txt", ProfileFormat::Folded),
+        (".pftrace", ProfileFormat::Perfetto),
+        (".perfetto-trace", ProfileFormat::Perfetto),
     ];
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -123,6 +125,7 @@ fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io
         ProfileFormat::Flamegraph => export::flamegraph::write(profile, out),
         ProfileFormat::Folded => export::folded::write(profile, out),
         ProfileFormat::Speedscope => export::speedscope::write(profile, out),
+        ProfileFormat::Perfetto => export::perfetto::write(profile, out),
     }
 }
 
