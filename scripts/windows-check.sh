@@ -32,24 +32,24 @@ STACKHOUND_WINDOWS_FIXTURE=$(cd "$STACKHOUND_WINDOWS_FIXTURE" && pwd)
 
 # Warnings are no errors here: this compiler is newer than ours, and knows more of them.
 step "clippy for $gnu"
-windows cargo clippy --locked --workspace --target $gnu
-windows cargo clippy --locked -p stackhound-windows -p stackhound-symbols --all-targets --target $gnu
+windows cargo clippy --locked --profile cross --workspace --target $gnu
+windows cargo clippy --locked --profile cross -p stackhound-windows -p stackhound-symbols --all-targets --target $gnu
 
 step "check for $msvc"
-windows cargo check --locked -p stackhound-cli --target $msvc
+windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
-windows cargo test --locked -p stackhound-windows -p stackhound-symbols --target $gnu
+windows cargo test --locked --profile cross -p stackhound-windows -p stackhound-symbols --target $gnu
 
 step "the demonstration in Wine, the same as here"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-windows cargo build --locked -p stackhound-cli --target $gnu
-windows wine "$target/$gnu/debug/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"
+windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
+windows wine "$target/$gnu/cross/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"
 cargo run --quiet --locked -p stackhound-cli -- demo --out "$folder/here" --no-progress >"$folder/here.txt"
 diff -r "$folder/here" "$folder/wine"
 sed -i "s#$folder/here#DIR#" "$folder/here.txt"
-sed -i "s#$folder/wine#DIR#" "$folder/wine.txt"
+sed -i -E "s#$folder/wine.#DIR/#" "$folder/wine.txt"
 diff "$folder/here.txt" "$folder/wine.txt"
 echo "the same recording and the same $(wc -l <"$folder/here.txt") lines"
 

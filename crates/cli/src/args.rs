@@ -304,6 +304,8 @@ pub struct Profile {
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
     pub reading: Reading,
 }
 
@@ -318,6 +320,8 @@ pub enum ProfileFormat {
     Folded,
     /// Speedscope (.speedscope.json)
     Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
 }
 
 /// Which mix of events `demo` writes.

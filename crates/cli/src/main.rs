@@ -10,6 +10,7 @@ mod events;
 mod filter;
 mod frame;
 mod info;
+mod naming;
 mod output;
 mod profile;
 mod progress;

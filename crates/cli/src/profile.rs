@@ -18,7 +18,7 @@ use crate::args::{Common, Profile, ProfileFormat};
 use crate::filter::EventFilter;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, render};
+use crate::{Outcome, naming, render};
 use collect::{Collector, Counted, Limits};
 
 pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
@@ -33,7 +33,8 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
         Limits { markers: 0, switches: 0 }
     };
     let mut collector = Collector::new(product(arguments), &trace, chosen, limits);
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut failure = None;
@@ -54,7 +55,8 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     if let Some(full) = failure {
         return Err(full.into());
     }
-    let (profile, counted) = collector.finish(pipeline.parts().1);
+    let (known, naming) = pipeline.parts();
+    let (profile, counted) = collector.finish(known, naming);
     if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
         bail!("no event with a stack: there is nothing to draw");
     }
@@ -69,7 +71,9 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
         write(&profile, format, &mut sink)?;
     }
     sink.finish()?;
-    progress.finish(&render::losses(&outcome));
+    let symbols = pipeline.symbol_stats();
+    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
+    naming::tell(symbols.as_ref(), common);
     if !common.quiet {
         tell(&profile, &counted, shows_time(format));
     }
@@ -78,7 +82,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
 
 /// Whether a format shows more than samples.
 fn shows_time(format: ProfileFormat) -> bool {
-    format == ProfileFormat::Firefox
+    matches!(format, ProfileFormat::Firefox | ProfileFormat::Perfetto)
 }
 
 /// The names of the files that were read.
@@ -93,12 +97,14 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
         return Ok(asked);
     }
     let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
-    const ENDINGS: [(&str, ProfileFormat); 5] = [
+    const ENDINGS: [(&str, ProfileFormat); 7] = [
         (".speedscope.json", ProfileFormat::Speedscope),
         (".json", ProfileFormat::Firefox),
         (".svg", ProfileFormat::Flamegraph),
         (".folded", ProfileFormat::Folded),
         (".txt", ProfileFormat::Folded),
+        (".pftrace", ProfileFormat::Perfetto),
+        (".perfetto-trace", ProfileFormat::Perfetto),
     ];
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -119,6 +125,7 @@ fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io
         ProfileFormat::Flamegraph => export::flamegraph::write(profile, out),
         ProfileFormat::Folded => export::folded::write(profile, out),
         ProfileFormat::Speedscope => export::speedscope::write(profile, out),
+        ProfileFormat::Perfetto => export::perfetto::write(profile, out),
     }
 }
 

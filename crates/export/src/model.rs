@@ -166,6 +166,8 @@ pub enum Origin {
     Export,
     /// The exported function before it; the code may belong to another one.
     NearestExport,
+    /// The runtime that compiled the method.
+    Method,
     /// No symbol: module and offset.
     Module,
     /// Not even a module: an address.
@@ -176,8 +178,15 @@ pub enum Origin {
 
 impl Origin {
     /// All, in the order of their declaration.
-    pub const ALL: [Origin; 6] =
-        [Origin::Pdb, Origin::Export, Origin::NearestExport, Origin::Module, Origin::Address, Origin::Remark];
+    pub const ALL: [Origin; 7] = [
+        Origin::Pdb,
+        Origin::Export,
+        Origin::NearestExport,
+        Origin::Method,
+        Origin::Module,
+        Origin::Address,
+        Origin::Remark,
+    ];
 
     /// How formats that can tell the origin say it.
     pub fn name(self) -> &'static str {
@@ -185,6 +194,7 @@ impl Origin {
             Origin::Pdb => "named by PDB",
             Origin::Export => "named by export",
             Origin::NearestExport => "nearest export",
+            Origin::Method => "named by runtime",
             Origin::Module => "module and offset",
             Origin::Address => "address",
             Origin::Remark => "remark",

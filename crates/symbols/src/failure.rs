@@ -108,7 +108,7 @@ impl Cause {
     pub fn hint(self) -> &'static str {
         match self {
             Cause::NoIdentity => {
-                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it."
+                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it; an image in the symbol path also names its PDB."
             }
             Cause::BadName => "Nothing to do: the recording is damaged here, or was made to mislead.",
             Cause::NotInPath => {

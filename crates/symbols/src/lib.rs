@@ -6,6 +6,8 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+#[cfg(windows)]
+mod debug_help;
 pub mod demangle;
 mod failure;
 #[cfg(test)]
@@ -21,6 +23,8 @@ pub mod stubs;
 mod symbolizer;
 pub mod table;
 
+#[cfg(windows)]
+pub use debug_help::DebugHelp;
 pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stackhound::schema::{self, Value, kernel};
 use stackhound::system::{self, Evidence, Span};
 use stackhound::trace::{OpenTrace, TraceTime};
-use stackhound::{Clock, FileTime, Naming, RawTime, Seen, Tid};
+use stackhound::{Clock, FileTime, Knowledge, Naming, RawTime, Seen, Tid};
 use stackhound_export::{
     Full, Marker, MarkerKind, MarkerKindId, Nanos, Process, ProcessId, Profile, ProfileBuilder, Sample,
     StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
@@ -144,10 +144,8 @@ impl Collector {
     }
 
     /// The profile, and what is missing in it.
-    pub fn finish(mut self, naming: Option<&mut Naming>) -> (Profile, Counted) {
-        if let Some(naming) = naming {
-            self.stacks.name(naming, &mut self.builder);
-        }
+    pub fn finish(mut self, known: &Knowledge, naming: Option<&mut Naming>) -> (Profile, Counted) {
+        self.stacks.name(known, naming, &mut self.builder);
         self.counted.stand_ins = matches!(self.samples, Samples::NoneYet);
         (self.builder.finish(), self.counted)
     }

@@ -7,13 +7,11 @@ use rustc_hash::FxHashMap;
 use stackhound::stacks::StackState;
 use stackhound::symbols::{self, FrameNumber};
 use stackhound::system::{self, ModuleRef};
-use stackhound::{Mode, Naming, Seen};
+use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, enrich};
 use stackhound_export::{
     AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
     ProcessId, ProfileBuilder, SourceLine, StackId, Uuid,
 };
-
-use crate::frame::Function;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -42,8 +40,16 @@ pub struct Stacks {
     remarks: FxHashMap<String, FrameId>,
     /// Of the stack at hand, innermost first.
     buffer: Vec<FrameId>,
-    /// Frames whose names will come, with their modules' names.
-    unnamed: Vec<(FrameId, FrameNumber, String)>,
+    unnamed: Vec<Unnamed>,
+}
+
+/// A frame whose names will come.
+#[derive(Debug)]
+struct Unnamed {
+    id: FrameId,
+    facts: enrich::Frame,
+    depth: Depth,
+    number: Option<FrameNumber>,
 }
 
 impl Stacks {
@@ -139,28 +145,33 @@ impl Stacks {
             source: None,
         })?;
         self.frames.insert(key, id);
-        if let Some(number) = seen.number(frame) {
-            let module = frame.module().map(|module| module.file_name().to_owned());
-            self.unnamed.push((id, number, module.unwrap_or_default()));
+        let (number, depth) = (seen.number(frame), frame.depth());
+        if number.is_some() || frame.method().is_some() {
+            self.unnamed.push(Unnamed { id, facts: *frame.facts(), depth, number });
         }
         Ok(id)
     }
 
     /// Gives frames the names that were found.
-    pub fn name(&mut self, naming: &mut Naming, builder: &mut ProfileBuilder) {
-        for (id, number, module) in self.unnamed.drain(..) {
-            naming.wait(number);
-            let Some(names) = naming.frame(number) else { continue };
-            let Some((origin, name)) = names.best() else { continue };
-            let origin = match origin {
-                symbols::Origin::Pdb => Origin::Pdb,
-                symbols::Origin::Export => Origin::Export,
-                symbols::Origin::NearestExport => Origin::NearestExport,
+    pub fn name(&mut self, known: &Knowledge, mut naming: Option<&mut Naming>, builder: &mut ProfileBuilder) {
+        for Unnamed { id, facts, depth, number } in self.unnamed.drain(..) {
+            if let (Some(naming), Some(number)) = (&mut naming, number) {
+                naming.wait(number);
+            }
+            let names = naming.as_ref().and_then(|naming| naming.frame(number?));
+            let frame = stackhound::Frame::new(facts, known.system(), depth);
+            let label = Label { frame: &frame, names };
+            let Some(name) = label.name() else { continue };
+            let origin = match name.origin {
+                NameOrigin::Symbols(symbols::Origin::Pdb) => Origin::Pdb,
+                NameOrigin::Symbols(symbols::Origin::Export) => Origin::Export,
+                NameOrigin::Symbols(symbols::Origin::NearestExport) => Origin::NearestExport,
+                NameOrigin::Method => Origin::Method,
             };
-            let text = Function { module: &module, names }.to_string();
-            let source = names.line.as_ref();
+            let source = names.and_then(|names| names.line.as_ref());
             let source = source.map(|line| SourceLine { file: line.file.to_string(), line: line.line });
-            builder.name_frame(id, FrameName { text, origin, offset: name.offset, source });
+            let offset = u32::try_from(name.offset).unwrap_or(u32::MAX);
+            builder.name_frame(id, FrameName { text: label.function(), origin, offset, source });
         }
     }
 

@@ -1,6 +1,10 @@
-//! `stackhound symbols`: names and stubs of image files.
+//! `stackhound symbols`: the files of modules, and names and stubs in them.
 
+mod check;
+mod list;
 mod lookup;
+mod modules;
+pub mod places;
 mod stubs;
 
 use std::fs::File;
@@ -18,6 +22,12 @@ use crate::args::Common;
 pub enum Verb {
     /// What stands at addresses of an image: names of its PDB and of its exports, source lines
     Lookup(lookup::Lookup),
+    /// The modules of recordings, their identities, and which of their files are found
+    List(list::List),
+    /// Which files of modules are missing, by cause, with what helps
+    Check(check::Check),
+    /// Download the files of modules; needs --online
+    Fetch(check::Fetch),
     /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
     Stubs(stubs::Stubs),
 }
@@ -34,6 +44,9 @@ pub enum Format {
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
         Verb::Lookup(arguments) => lookup::run(arguments, common),
+        Verb::List(arguments) => list::run(arguments, common),
+        Verb::Check(arguments) => check::check(arguments, common),
+        Verb::Fetch(arguments) => check::fetch(arguments, common),
         Verb::Stubs(arguments) => stubs::run(arguments, common),
     }
 }

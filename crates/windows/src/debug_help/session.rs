@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use windows_sys::Win32::Foundation::{GetLastError, HANDLE, SetLastError};
 use windows_sys::Win32::System::Diagnostics::Debug::{
     IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, INLINE_FRAME_CONTEXT_INIT, SYMBOL_INFOW, SymCleanup,
-    SymEnumerateModulesW64, SymFromAddrW, SymFunctionTableAccess64, SymGetLineFromAddrW64, SymGetModuleInfoW64, SymInitializeW,
-    SymLoadModuleExW, SymRefreshModuleList, SymUnloadModule64,
+    SymEnumerateModulesW64, SymFromAddrW, SymFunctionTableAccess64, SymGetLineFromAddrW64,
+    SymGetModuleInfoW64, SymInitializeW, SymLoadModuleExW, SymRefreshModuleList, SymUnloadModule64,
 };
 use windows_sys::Win32::System::SystemInformation::{IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64};
 use windows_sys::Win32::System::Threading::{OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_VM_READ};
