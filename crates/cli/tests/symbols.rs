@@ -186,6 +186,8 @@ fn rows_say_what_was_asked_for() {
     // main is at 0x1170.
     assert_eq!(rows[0]["rva"], "0x1176");
     assert_eq!(rows[0]["pdb"], serde_json::json!({"name": "main", "offset": 6}));
+    let file = r"c:\users\sentry\source\repos\crashwithexception\crashwithexception\crashwithexception.cpp";
+    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 30}));
     assert_eq!(rows[1]["rva"], "0xffffffff");
     for key in ["pdb", "export", "nearest_export", "line"] {
         assert_eq!(rows[1].get(key), Some(&Value::Null), "{key}");
@@ -198,6 +200,29 @@ fn rows_say_what_was_asked_for() {
     assert_eq!(lines[..2], ["0x1010", "  pdb             printf"]);
     assert!(lines.contains(&"  nearest export  -"));
     assert!(output.stderr.is_empty());
+}
+
+/// As LLVM's symbolizer says.
+#[test]
+fn inlined_functions_are_listed_with_the_places_in_them() {
+    let Some(pdb) = corpus("pairs/samply/WriteArgument.pdb") else { return };
+    let folder = folder(&[("WriteArgument.pdb", &pdb)]);
+    let pdb = in_folder(&folder, "WriteArgument.pdb");
+    let rows = json(&["symbols", "lookup", "--pdb", &pdb, "--format", "json", "0x1078"]);
+    let file = r"f:\dd\vctools\crt\vcstartup\src\startup\exe_common.inl";
+    assert_eq!(shown(&rows[0]["pdb"]), "pre_c_initialization+0x8");
+    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 148}));
+    let inlined =
+        serde_json::json!({"function": "__scrt_main_policy::set_app_type", "file": file, "line": 44});
+    assert_eq!(rows[0]["inlines"], serde_json::json!([inlined]));
+    let output = stackhound(&["symbols", "lookup", "--pdb", &pdb, "0x1078"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        shown.contains(&format!(
+            "  line            {file}:148\n  inlined         __scrt_main_policy::set_app_type ({file}:44)\n"
+        )),
+        "{shown}"
+    );
 }
 
 #[test]
