@@ -59,7 +59,7 @@ fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symb
 /// Where symbol files are looked for.
 pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     let path = match &config.symbol_path.value {
-        Some(text) => SymbolPath::parse(text).with_context(|| format!("symbol path {text:?}"))?,
+        Some(text) => SymbolPath::parse(text)?,
         None => SymbolPath::user_store(),
     };
     if !common.quiet {

@@ -3,7 +3,6 @@
 mod check;
 mod list;
 mod modules;
-pub mod places;
 mod stubs;
 
 use std::fs::File;
