@@ -12,7 +12,7 @@ use crate::failure::{Cause, Failure, FileKind};
 use crate::image::{Function, Image};
 use crate::pdb::Pdb;
 use crate::store::{FileName, ModuleFiles, Store};
-use crate::table::{SymbolTable, SymbolTableBuilder};
+use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
 use crate::{ModuleIdentity, Rva};
 
 /// Larger images are not read into memory.
@@ -135,7 +135,7 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
         // A PDB can be damaged in ways that its library does not expect. The image still has names then.
         let added = catch_unwind(AssertUnwindSafe(|| {
             let file = Pdb::open_path(&pdb.path).map_err(|error| error.to_string())?;
-            builder.add_pdb(&file).map_err(|error| error.to_string())
+            builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())
         }));
         match added.unwrap_or_else(|_| Err("cannot be read".to_owned())) {
             Ok(0) => {}
