@@ -1,16 +1,16 @@
 //! What arguments and settings say of names, for the library.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use stackhound::symbols::path::SymbolPath;
-use stackhound::symbols::store::StoreOptions;
+use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment};
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
-use crate::symbols::places;
 
 /// What names are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +49,35 @@ pub fn from_folder(folder: &Path) -> Result<Enrichment> {
 }
 
 fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
-    let store = places::store_options(config, common)?;
+    let store = store_options(config, common)?;
     let memory_limit = (config.memory_limit_mib.value as usize) << 20;
     let work = WorkOptions { memory_limit, threads: crate::threads(common) };
     Symbolizer::new(SymbolizerOptions { store, work, call_sites })
         .context("cannot start the threads for symbols")
+}
+
+/// Where symbol files are looked for.
+pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
+    let path = match &config.symbol_path.value {
+        Some(text) => SymbolPath::parse(text)?,
+        None => SymbolPath::user_store(),
+    };
+    if !common.quiet {
+        for unusable in path.unusable() {
+            eprintln!("The symbol path names {unusable}, which cannot be used on this system.");
+        }
+    }
+    if config.online.value && !path.has_server() {
+        bail!(
+            "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH"
+        );
+    }
+    let limits = DownloadLimits {
+        file_size: u64::from(config.download_limit_mib.value) << 20,
+        file: Duration::from_secs(config.download_timeout_seconds.value.into()),
+        ..DownloadLimits::default()
+    };
+    Ok(StoreOptions { path, online: config.online.value, limits, ..StoreOptions::default() })
 }
 
 /// Says once what was missing, by cause.
