@@ -4,6 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
 use stackhound::trace::Trace;
 use stackhound::{Label, Pipeline, Seen};
 
@@ -88,8 +89,19 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
     for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
         write!(out, " {}={}", field.field.name, render::Content(field.field, &field.item))?;
     }
+    if let Some(CreateOutcome { asked, end }) = seen.create() {
+        match end {
+            CreateEnd::Told { status, happened, .. } => {
+                write!(out, " ({} asked for: {}, status {status:#x})", asked.name(), happened.name())?;
+            }
+            end => write!(out, " ({} asked for: end {})", asked.name(), end.name())?,
+        }
+    }
     writeln!(out)?;
-    if with_stack && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None) {
+    if with_stack
+        && seen.level() != Level::None
+        && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None)
+    {
         writeln!(out, "    [{}]", seen.state().name())?;
         for frame in seen.frames() {
             let names = seen.names(&frame);

@@ -146,6 +146,19 @@ pub enum CreateEnd {
     Unnamed,
 }
 
+impl CreateEnd {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            CreateEnd::Told { .. } => "told",
+            CreateEnd::Late => "late",
+            CreateEnd::Displaced => "displaced",
+            CreateEnd::Unfinished => "unfinished",
+            CreateEnd::Unnamed => "unnamed",
+        }
+    }
+}
+
 /// A file that was asked for, and what became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateOutcome {

@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use stackhound::symbols::image::Image;
 use stackhound::symbols::pdb::Pdb;
-use stackhound::symbols::table::{SymbolTable, SymbolTableBuilder};
+use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound::symbols::{AddressKind, Line, Name, PdbIdentity, Rva, Symbols};
 
 use super::Format;
@@ -145,7 +145,7 @@ fn table(arguments: &Lookup, note: &impl Fn(String)) -> Result<SymbolTable> {
         _ => None,
     };
     if let Some((path, pdb)) = pdb {
-        let damaged = builder.add_pdb(&pdb).with_context(|| path.display().to_string())?;
+        let damaged = builder.add_pdb(&pdb, Detail::Lines).with_context(|| path.display().to_string())?;
         if damaged > 0 {
             note(format!("{}: {damaged} of its object files are damaged and missing", path.display()));
         }

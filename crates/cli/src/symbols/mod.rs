@@ -4,7 +4,6 @@ mod check;
 mod list;
 mod lookup;
 mod modules;
-pub mod places;
 mod stubs;
 
 use std::fs::File;
