@@ -1,5 +1,7 @@
 //! One frame of a stack, in the address space of its owner at the time of its event.
 
+use std::cell::RefCell;
+
 use stackhound_etl::{Address, PointerSize};
 use stackhound_stacks::Delivered;
 use stackhound_symbols::AddressKind;
@@ -146,7 +148,7 @@ impl<'s> Frames<'s> {
     pub fn all_in<'d, 'c>(
         &self,
         delivered: &Delivered<'d>,
-        cache: &'c mut FrameCache,
+        cache: &'c RefCell<FrameCache>,
     ) -> impl Iterator<Item = Frame> + use<'d, 's, 'c> {
         let Frames { system, owner, time, session, is_complete } = *self;
         let kernel_stretch = system.stretch(None, time);
@@ -158,7 +160,7 @@ impl<'s> Frames<'s> {
             } else {
                 FrameKey { address, kind, process: owner.process, stretch, is_complete }
             };
-            cache.get_or_insert_with(key, || frames.frame(address, kind))
+            cache.borrow_mut().get_or_insert_with(key, || frames.frame(address, kind))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use stackhound_enrich::{Decisions, KernelSymbols, Level, Mode, Policy};
+use stackhound_enrich::{Decisions, FrameCache, KernelSymbols, Level, Mode, Policy};
 use stackhound_symbols::Symbolizer;
 
 use crate::naming::Naming;
@@ -35,6 +35,8 @@ pub(crate) struct Enricher {
     decisions: RefCell<Decisions>,
     depth: Option<Depth>,
     pub naming: Option<RefCell<Naming>>,
+    /// Unless what is known of the past still changes.
+    pub frames: Option<RefCell<FrameCache>>,
 }
 
 impl Enricher {
@@ -43,6 +45,7 @@ impl Enricher {
             decisions: RefCell::new(Decisions::new(enrichment.policy)),
             depth: enrichment.depth,
             naming: enrichment.symbolizer.map(|symbolizer| RefCell::new(Naming::new(symbolizer))),
+            frames: None,
         }
     }
 

@@ -130,6 +130,7 @@ impl<'t> Pipeline<'t> {
             Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
             None => (Correlator::one_pass(window, bases), true),
         };
+        self.enricher.frames = (!learning).then(RefCell::default);
         let mut creates = CreateJoin::new(window);
         let mut events = self.trace.ordered();
         let mut chosen: VecDeque<Chosen> = VecDeque::new();

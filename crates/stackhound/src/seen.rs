@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::cell::{OnceCell, Ref};
 
-use stackhound_enrich::{CreateOutcome, EventNames, Frames, Level, Mode, StackOwner, Summary};
+use stackhound_enrich::{
+    self as enrich, CreateOutcome, EventNames, Frames, Level, Mode, StackOwner, Summary,
+};
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
 use stackhound_schema::{Decoder, Field, OutType, Value};
@@ -204,7 +206,7 @@ impl<'c> Seen<'c> {
     /// Fills in the summary of the stack.
     pub fn summarize(&self, summary: &mut Summary) {
         let system = self.known.system();
-        summary.of(system, self.state(), Frames::of(system, &self.delivered).all(&self.delivered));
+        summary.of(system, self.state(), self.facts());
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.
@@ -216,8 +218,18 @@ impl<'c> Seen<'c> {
     /// the stack's owner.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
         let (system, enricher, level) = (self.known.system(), self.enricher, self.level());
-        let frames = Frames::of(system, &self.delivered).all(&self.delivered);
-        frames.map(move |facts| Frame::new(facts, system, enricher.depth(level, facts.mode)))
+        let (user, kernel) = (enricher.depth(level, Mode::User), enricher.depth(level, Mode::Kernel));
+        self.facts().map(move |facts| {
+            let depth = if facts.mode == Mode::User { user } else { kernel };
+            Frame::new(facts, system, depth)
+        })
+    }
+
+    fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<'c> {
+        let frames = Frames::of(self.known.system(), &self.delivered);
+        let cached = self.enricher.frames.as_ref().map(|cache| frames.all_in(&self.delivered, cache));
+        let looked_up = cached.is_none().then(|| frames.all(&self.delivered));
+        cached.into_iter().flatten().chain(looked_up.into_iter().flatten())
     }
 
     /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.

@@ -15,6 +15,7 @@
 //!
 //! `cpu=N` puts a record on a processor, `short` cuts a payload. Numbers are decimal, or hexadecimal with `0x`.
 
+use std::cell::RefCell;
 use std::io::Cursor;
 
 use stackhound_enrich::{
@@ -300,7 +301,8 @@ fn shown_summary(system: &System, summary: &Summary) -> String {
 
 /// Reads a story in so many passes.
 pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
-    let (mut told, mut summary, mut cache) = (Told::default(), Summary::default(), FrameCache::default());
+    let (mut told, mut summary) = (Told::default(), Summary::default());
+    let cache = RefCell::<FrameCache>::default();
     let mut join = CreateJoin::new(window);
     let mut took = |seen: Seen<'_, '_>| match seen {
         Seen::Pushed(event) => join.push(event),
@@ -319,7 +321,7 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
             }
             let frames = Frames::of(system, delivered);
             let all: Vec<Frame> = frames.all(delivered).collect();
-            let cached: Vec<Frame> = frames.all_in(delivered, &mut cache).collect();
+            let cached: Vec<Frame> = frames.all_in(delivered, &cache).collect();
             assert_eq!(all, cached);
             let process = frames.owner().process.map(|process| system.process(process));
             let owner = match process {
