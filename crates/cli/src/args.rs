@@ -45,6 +45,9 @@ pub struct Common {
     /// Threads that decompress and scan; results do not depend on it
     #[arg(long, global = true, value_name = "N", help_heading = "Reading")]
     pub threads: Option<usize>,
+    /// Settings in TOML; `stackhound config show` prints them all
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Reading")]
+    pub config: Option<PathBuf>,
     /// Exit with 3 if any byte of the input is damaged
     #[arg(long, global = true, help_heading = "Reading")]
     pub strict: bool,
@@ -76,8 +79,16 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
+    Profile(Profile),
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
+    /// Settings and where they come from
+    Config {
+        /// What to do
+        #[command(subcommand)]
+        verb: crate::config::Verb,
+    },
     /// Completions for a shell
     Completions {
         /// Which shell
@@ -154,6 +165,40 @@ pub struct Filters {
     pub to: Option<Point>,
 }
 
+/// Where names come from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct SymbolArguments {
+    /// Where symbol files are, in the syntax of _NT_SYMBOL_PATH, which it replaces
+    #[arg(long, value_name = "PATH")]
+    pub symbol_path: Option<String>,
+    /// Ask the servers of the symbol path for what is missing
+    #[arg(long)]
+    pub online: bool,
+}
+
+/// How much of stacks is named.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct Naming {
+    /// How much of stacks is named; by default what the settings say for each event
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub symbols: Option<Symbols>,
+    #[command(flatten)]
+    pub places: SymbolArguments,
+}
+
+/// How much of stacks is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Symbols {
+    /// Functions, with their module and the offset
+    Full,
+    /// Modules, with the offset in them
+    Modules,
+    /// Nothing: addresses only
+    Off,
+}
+
 /// How the trace is read.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Reading")]
@@ -187,6 +232,8 @@ pub struct Events {
     #[arg(long, value_enum, default_value = "utc")]
     pub time: TimeFormat,
     #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
     pub reading: Reading,
     #[command(flatten)]
     pub output: Output,
@@ -217,6 +264,8 @@ pub struct Stacks {
     #[arg(long, value_enum, default_value = "table")]
     pub format: StackFormat,
     #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
     pub reading: Reading,
     #[command(flatten)]
     pub output: Output,
@@ -231,6 +280,48 @@ pub enum StackFormat {
     Folded,
     /// One object
     Json,
+}
+
+/// Arguments of `profile`.
+#[derive(Args, Debug)]
+pub struct Profile {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub output: Output,
+    /// Form of the output, where the name of the file does not tell it
+    #[arg(long, value_enum)]
+    pub format: Option<ProfileFormat>,
+    /// Count events of these kinds instead of profile samples, such as FileIo/* (* and ? stand for any text)
+    #[arg(long, value_name = "EVENT")]
+    pub samples: Option<String>,
+    /// How many other events become markers, at most
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub markers: usize,
+    /// How many context switches are taken, at most
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub switches: usize,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// Forms of `profile`. A name that ends in `.gz` means that it is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// Firefox Profiler (.json, .json.gz)
+    Firefox,
+    /// A picture (.svg)
+    Flamegraph,
+    /// Folded stacks (.folded, .txt)
+    Folded,
+    /// Speedscope (.speedscope.json)
+    Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
 }
 
 /// Which mix of events `demo` writes.

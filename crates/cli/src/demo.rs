@@ -11,14 +11,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use stackhound::stacks::StackState;
 use stackhound::trace::Trace;
-use stackhound::{Mode, Passes, Pipeline, Seen};
+use stackhound::{Enrichment, Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::args::{Common, Demo, Mix};
-use crate::frame::{self, mode_name};
+use crate::frame::mode_name;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, render};
+use crate::{Outcome, naming, render};
 
 /// Frames of a stack that are shown of each mode; the middle of long stacks says little.
 const FRAMES_SHOWN: usize = 12;
@@ -41,7 +41,8 @@ pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
         sink.finish()?;
         return Ok(Outcome::default());
     }
-    let found = read(&path, &truth, common)?;
+    let enrichment = naming::from_folder(&folder.join("symbols"))?;
+    let found = read(&path, &truth, enrichment, common)?;
     show(&mut sink, &truth, &found)?;
     if arguments.out.is_some() {
         let path = path.display();
@@ -88,10 +89,10 @@ struct Found {
     attacks: Vec<(AttackKind, Vec<String>)>,
 }
 
-fn read(path: &Path, truth: &Truth, common: &Common) -> Result<Found> {
+fn read(path: &Path, truth: &Truth, enrichment: Enrichment, common: &Common) -> Result<Found> {
     let trace = Trace::file(path).threads(crate::threads(common)).open()?;
     let mut progress = Progress::new(common, truth.bytes);
-    let mut pipeline = Pipeline::new(&trace, Passes::Two);
+    let mut pipeline = Pipeline::new(&trace, Passes::Two).with(enrichment);
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|seen| {
         progress.tick();
@@ -127,9 +128,8 @@ fn lines(seen: &Seen<'_>) -> Vec<String> {
             std::cmp::Ordering::Equal => lines.push("  …".to_owned()),
             std::cmp::Ordering::Less => {
                 let names = seen.names(&frame);
-                let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
-                let unbacked = if frame.module().is_none() { "   <- no module here" } else { "" };
-                lines.push(format!("  {:<6} {text}{unbacked}", mode_name(frame.mode)));
+                let text = Label { frame: &frame, names: names.as_deref() };
+                lines.push(format!("  {:<6} {text}", mode_name(frame.mode)));
             }
         }
     }

@@ -5,21 +5,28 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::trace::Trace;
-use stackhound::{Pipeline, Seen};
+use stackhound::{Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
-use crate::frame::{self, mode_name};
+use crate::frame::mode_name;
 use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
-use crate::{Outcome, render};
+use crate::{Outcome, naming, render};
 
 pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let used = match arguments.format {
+        EventFormat::Ndjson => naming::Use::EventsWithCode,
+        EventFormat::Table | EventFormat::Csv => naming::Use::Events,
+    };
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    if arguments.stacks {
+        pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
+    }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
@@ -57,7 +64,9 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         return Err(error);
     }
     sink.finish()?;
-    progress.finish(&render::losses(&outcome));
+    let symbols = pipeline.symbol_stats();
+    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
+    naming::tell(symbols.as_ref(), common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
 }
 
@@ -84,7 +93,7 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
         writeln!(out, "    [{}]", seen.state().name())?;
         for frame in seen.frames() {
             let names = seen.names(&frame);
-            let text = frame::Text { place: (&frame).into(), names: names.as_deref() };
+            let text = Label { frame: &frame, names: names.as_deref() };
             writeln!(out, "    {:<6} {:#018x} {text}", mode_name(frame.mode), frame.address.0)?;
         }
     }
@@ -120,7 +129,7 @@ fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
     let stack = with_stack.then(|| {
         let text = |frame| {
             let names = seen.names(&frame);
-            frame::Text { place: (&frame).into(), names: names.as_deref() }.to_string()
+            Label { frame: &frame, names: names.as_deref() }.to_string()
         };
         let frames: Vec<_> = seen.frames().map(text).collect();
         format!("{}|{}", seen.state().name(), frames.join("|"))

@@ -74,6 +74,12 @@ impl EventFilter {
         Ok(EventFilter { matchers: matchers?, from: filters.from.map(raw), to: filters.to.map(raw) })
     }
 
+    /// Of all events of a kind, such as `FileIo/*`.
+    pub fn of_kind(pattern: &str) -> Result<EventFilter> {
+        let matcher = compile(&format!("event i~ {}", quoted(pattern)))?;
+        Ok(EventFilter { matchers: vec![matcher], from: None, to: None })
+    }
+
     /// Whether the event is wanted.
     pub fn wants(&self, seen: &Seen<'_>) -> bool {
         let time = RawTime(seen.time().0);

@@ -1,12 +1,11 @@
-//! Frames as people and scripts see them: module, name and offset, and where the name comes from.
-
-use std::fmt;
+//! Frames as JSON.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::symbols::{Origin, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
-use stackhound::{Address, Frame, Mode};
+use stackhound::enrich::{Backing, Region, RegionSource};
+use stackhound::symbols::{ResolvedCallSite, ResolvedInline, ResolvedLine, ResolvedName};
+use stackhound::{Depth, Label, Mode};
 
-use crate::record::Hex;
+use crate::record::{Digits, Hex, Shown};
 
 /// The spelling in output.
 pub fn mode_name(mode: Mode) -> &'static str {
@@ -16,94 +15,75 @@ pub fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// Where a frame is, apart from the trace that knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<'f> {
-    pub address: Address,
-    pub mode: Mode,
-    pub module: Option<&'f str>,
-    pub rva: Option<u64>,
-}
-
-impl<'f> From<&Frame<'f>> for Place<'f> {
-    fn from(frame: &Frame<'f>) -> Place<'f> {
-        let module = frame.module().map(|module| module.file_name());
-        Place { address: frame.address, mode: frame.mode, module, rva: frame.rva() }
+/// The spelling in output.
+pub fn backing_name(backing: Backing) -> &'static str {
+    match backing {
+        Backing::Backed => "backed",
+        Backing::Unbacked => "unbacked",
+        Backing::Unknown => "unknown",
     }
 }
 
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.module, self.rva) {
-            (Some(module), Some(rva)) => write!(f, "{module}+{rva:#x}"),
-            _ => write!(f, "{}", self.address),
-        }
+fn source_name(source: RegionSource) -> &'static str {
+    match source {
+        RegionSource::Modules => "modules",
+        RegionSource::Views => "views",
+        RegionSource::Allocations => "allocations",
+        RegionSource::Methods => "methods",
     }
 }
 
-/// `module!function+0x12 [pdb]` with names, `module+0x1234` without, the address where no module is.
-pub struct Text<'f> {
-    pub place: Place<'f>,
-    pub names: Option<&'f ResolvedFrame>,
-}
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.names.and_then(ResolvedFrame::best).zip(self.place.module) {
-            Some(((origin, name), module)) => {
-                write!(f, "{module}!{}+{:#x} [{}]", name.text, name.offset, origin.name())
-            }
-            None => write!(f, "{}", self.place),
-        }
-    }
-}
-
-/// What a frame is called where frames of one function are one: `module!function`. The nearest export is marked with
-/// `~`, since the function can be another; without any name the offset stands for it.
-pub struct Function<'f> {
-    pub place: Place<'f>,
-    pub names: Option<&'f ResolvedFrame>,
-}
-
-impl fmt::Display for Function<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.names.and_then(ResolvedFrame::best).zip(self.place.module) {
-            Some(((origin, name), module)) => {
-                let mark = if origin == Origin::NearestExport { "~" } else { "" };
-                write!(f, "{module}!{mark}{}", name.text)
-            }
-            None => write!(f, "{}", self.place),
-        }
-    }
-}
-
-/// A frame as JSON. With names, also `symbol`, `offset` and `origin` of the one to show, all three names, `line` and
-/// `inlines`.
-pub struct Json<'f> {
-    pub place: Place<'f>,
-    /// `None` if names were not asked for.
-    pub names: Option<&'f ResolvedFrame>,
-}
+/// A frame: `addr`, `mode`, `module`, `rva`; of user frames `backing` and `region`; where functions are named `symbol`,
+/// `offset` and `origin` of the name to show, all names side by side, `line`, `inlines` and `call_site`.
+pub struct Json<'f>(pub Label<'f>);
 
 impl Serialize for Json<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let place = self.place;
+        let Label { frame, names } = self.0;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("addr", &Hex(place.address.0))?;
-        map.serialize_entry("mode", mode_name(place.mode))?;
-        map.serialize_entry("module", &place.module)?;
-        map.serialize_entry("rva", &place.rva.map(Hex))?;
-        if let Some(names) = self.names {
-            let best = names.best();
-            map.serialize_entry("symbol", &best.map(|(_, name)| &*name.text))?;
-            map.serialize_entry("offset", &best.map(|(_, name)| name.offset))?;
-            map.serialize_entry("origin", &best.map(|(origin, _)| origin.name()))?;
+        map.serialize_entry("addr", &Hex(frame.address.0))?;
+        map.serialize_entry("mode", mode_name(frame.mode))?;
+        map.serialize_entry("module", &self.0.module())?;
+        map.serialize_entry("rva", &frame.rva().map(Hex))?;
+        if frame.mode == Mode::User && frame.depth() > Depth::Address {
+            map.serialize_entry("backing", backing_name(frame.backing))?;
+            map.serialize_entry("region", &Memory(&frame.region))?;
+        }
+        if frame.depth() == Depth::Function && (names.is_some() || frame.method().is_some()) {
+            let shown = self.0.name();
+            map.serialize_entry("symbol", &shown.as_ref().map(|name| &*name.text))?;
+            map.serialize_entry("offset", &shown.as_ref().map(|name| name.offset))?;
+            map.serialize_entry("origin", &shown.as_ref().map(|name| name.origin.name()))?;
+        }
+        if let Some(method) = frame.method().filter(|_| frame.depth() == Depth::Function) {
+            map.serialize_entry("method", &Shown(method))?;
+            map.serialize_entry("signature", method.signature())?;
+        }
+        if let Some(names) = names {
             map.serialize_entry("pdb", &names.pdb.as_ref().map(Name))?;
             map.serialize_entry("export", &names.export.as_ref().map(Name))?;
             map.serialize_entry("nearest_export", &names.nearest_export.as_ref().map(Name))?;
             map.serialize_entry("line", &names.line.as_ref().map(Line))?;
             map.serialize_entry("inlines", &Inlines(&names.inlines))?;
+            if let Some(site) = &names.call_site {
+                map.serialize_entry("call_site", &CallSite(site))?;
+            }
         }
+        map.end()
+    }
+}
+
+struct Memory<'r>(&'r Region);
+
+impl Serialize for Memory<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let region = self.0;
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("kind", region.kind.name())?;
+        map.serialize_entry("base", &region.extent.map(|(base, _)| Hex(base.0)))?;
+        map.serialize_entry("size", &region.extent.map(|(_, size)| size))?;
+        map.serialize_entry("protection", &region.protection.map(Shown))?;
+        map.serialize_entry("source", &region.evidence.map(|(source, _)| source_name(source)))?;
         map.end()
     }
 }
@@ -150,6 +130,17 @@ impl Serialize for Inline<'_> {
         map.serialize_entry("function", &*self.0.function)?;
         map.serialize_entry("file", &self.0.line.as_ref().map(|line| &*line.file))?;
         map.serialize_entry("line", &self.0.line.as_ref().map(|line| line.line))?;
+        map.end()
+    }
+}
+
+struct CallSite<'n>(&'n ResolvedCallSite);
+
+impl Serialize for CallSite<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("before", &Shown(Digits(&self.0.before)))?;
+        map.serialize_entry("after", &Shown(Digits(&self.0.after)))?;
         map.end()
     }
 }

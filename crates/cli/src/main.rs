@@ -4,12 +4,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config;
 mod demo;
 mod events;
 mod filter;
 mod frame;
 mod info;
+mod naming;
 mod output;
+mod profile;
 mod progress;
 mod record;
 mod render;
@@ -84,7 +87,9 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
         Verb::Stacks(arguments) => stacks::run(arguments, common),
+        Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
+        Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

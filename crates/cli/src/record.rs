@@ -3,8 +3,8 @@
 use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::Seen;
 use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
+use stackhound::{Label, Seen};
 
 use crate::frame;
 
@@ -42,7 +42,7 @@ impl Serialize for Line<'_, '_> {
 }
 
 /// Anything as a string by its `Display`.
-struct Shown<T>(T);
+pub struct Shown<T>(pub T);
 
 impl<T: Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -60,7 +60,7 @@ impl Serialize for Hex {
 }
 
 /// Bytes as hexadecimal digits.
-struct Digits<'a>(&'a [u8]);
+pub struct Digits<'a>(pub &'a [u8]);
 
 impl Display for Digits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl Serialize for Frames<'_, '_> {
         let mut list = serializer.serialize_seq(None)?;
         for frame in self.0.frames() {
             let names = self.0.names(&frame);
-            list.serialize_element(&frame::Json { place: (&frame).into(), names: names.as_deref() })?;
+            list.serialize_element(&frame::Json(Label { frame: &frame, names: names.as_deref() }))?;
         }
         list.end()
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use stackhound::schema::{Field, Item, Rfc3339};
+use stackhound::symbols::SymbolStats;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
 
 use crate::output::grouped;
@@ -43,6 +44,20 @@ pub fn losses(outcome: &stackhound::Outcome) -> String {
     say(stacks.attributed_parts + stacks.extended, "stack parts attributed");
     say(stacks.orphaned_parts, "orphaned");
     text
+}
+
+/// The work on symbols, for the closing line.
+pub fn symbols(stats: Option<&SymbolStats>) -> String {
+    let Some(stats) = stats.filter(|stats| stats.resolved > 0) else { return String::new() };
+    format!(
+        ", {} of {} frames named ({} cached, {} tables loaded, {} evicted, {:.2} s)",
+        grouped(stats.named),
+        grouped(stats.resolved),
+        grouped(stats.hits),
+        grouped(stats.loads),
+        grouped(stats.evictions),
+        (stats.load_time + stats.resolve_time).as_secs_f64()
+    )
 }
 
 /// A field's content on one line: arrays in brackets, structures in braces.

@@ -6,62 +6,36 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use serde::{Serialize, Serializer};
-use stackhound::symbols::{AddressKind, ResolvedFrame};
-use stackhound::system::ModuleId;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use stackhound::symbols::AddressKind;
+use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::Trace;
-use stackhound::{Address, Depth, Frame, Mode, Pipeline, Seen};
+use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, symbols};
 
 use crate::Outcome;
 use crate::args::{Common, StackFormat, Stacks};
 use crate::filter::EventFilter;
 use crate::frame::{self, mode_name};
+use crate::naming;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
 use crate::render;
 
 /// One stack of one process, as it is shown. Addresses mean different modules in different processes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct StackRow {
     count: u64,
     process: Option<String>,
     state: &'static str,
-    frames: Vec<FrameRow>,
+    /// Innermost first.
+    frames: Vec<FrameIndex>,
 }
 
-/// A frame, and what it is called once that is known.
-#[derive(Clone, Debug)]
-struct FrameRow {
-    address: Address,
-    mode: Mode,
-    kind: AddressKind,
-    depth: Depth,
-    module: Option<(ModuleId, u64)>,
-    module_name: Option<String>,
-    names: Option<ResolvedFrame>,
-}
-
-impl FrameRow {
-    fn new(frame: &Frame<'_>) -> FrameRow {
-        let module = frame.module().map(|module| module.id()).zip(frame.rva());
-        let (address, mode, kind, depth) = (frame.address, frame.mode, frame.kind, frame.depth());
-        FrameRow { address, mode, kind, depth, module, module_name: None, names: None }
-    }
-
-    fn place(&self) -> frame::Place<'_> {
-        let (address, mode, rva) = (self.address, self.mode, self.module.map(|(_, rva)| rva));
-        frame::Place { address, mode, module: self.module_name.as_deref(), rva }
-    }
-}
-
-impl Serialize for FrameRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        frame::Json { place: self.place(), names: self.names.as_ref() }.serialize(serializer)
-    }
-}
+/// Index into [`Frames`].
+type FrameIndex = u32;
 
 /// The stacks of one kind of event.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Kind {
     event: String,
     events: u64,
@@ -85,98 +59,161 @@ struct Collected {
     rows: HashMap<Same, StackRow>,
 }
 
+/// Where a frame is, in whose address space.
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+struct FrameKey {
+    address: Address,
+    kind: AddressKind,
+    depth: Depth,
+    pid: Option<u32>,
+    module: Option<ModuleId>,
+    method: Option<MethodId>,
+}
+
+/// All distinct frames. What is known of the memory of one is what was known when it was met first.
+#[derive(Default)]
+struct Frames {
+    known: HashMap<FrameKey, FrameIndex>,
+    rows: Vec<FrameRow>,
+}
+
+struct FrameRow {
+    facts: enrich::Frame,
+    depth: Depth,
+    number: Option<symbols::FrameNumber>,
+}
+
+impl Frames {
+    fn index(&mut self, pid: Option<u32>, frame: &Frame<'_>) -> FrameIndex {
+        let (facts, depth) = (frame.facts(), frame.depth());
+        let module = facts.module.map(|(module, _)| module);
+        // The same module at the same place is the same in every process.
+        let pid = pid.filter(|_| module.is_none());
+        let key =
+            FrameKey { address: facts.address, kind: facts.kind, depth, pid, module, method: facts.method };
+        *self.known.entry(key).or_insert_with(|| {
+            self.rows.push(FrameRow { facts: *facts, depth, number: None });
+            self.rows.len() as FrameIndex - 1
+        })
+    }
+}
+
+/// Frames with all that is needed to show them.
+struct Shown<'a> {
+    frames: &'a Frames,
+    system: &'a System,
+    naming: Option<&'a Naming>,
+}
+
+impl Shown<'_> {
+    /// Calls `show` with a frame.
+    fn frame<T>(&self, index: FrameIndex, show: impl FnOnce(Label<'_>) -> T) -> T {
+        let row = &self.frames.rows[index as usize];
+        let frame = Frame::new(row.facts, self.system, row.depth);
+        let names = self.naming.and_then(|naming| naming.frame(row.number?));
+        show(Label { frame: &frame, names })
+    }
+}
+
 pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
     let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut kinds: HashMap<String, Collected> = HashMap::new();
+    let mut frames = Frames::default();
     let outcome = pipeline.run(|seen| {
         progress.tick();
         if filter.is_past(seen) {
             return ControlFlow::Break(());
         }
         if filter.wants(seen) {
-            collect(&mut kinds, seen);
+            collect(&mut kinds, &mut frames, seen);
         }
         ControlFlow::Continue(())
     });
-    progress.finish(&render::losses(&outcome));
     let mut kinds: Vec<Kind> = kinds
         .into_iter()
         .filter(|(_, found)| found.with_stack > 0)
-        .map(|(event, found)| kind(event, found))
+        .map(|(event, found)| kind(event, found, &frames))
         .collect();
     kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
     if arguments.format != StackFormat::Folded {
         kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
     }
-    let frames = kinds.iter_mut().flat_map(|kind| &mut kind.stacks).flat_map(|row| &mut row.frames);
-    name(&mut pipeline, &mut frames.collect::<Vec<_>>());
+    name(&mut pipeline, &kinds, &mut frames);
+    let symbols = pipeline.symbol_stats();
+    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
+    let (known, naming) = pipeline.parts();
+    let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        StackFormat::Table => table(&mut sink, &kinds)?,
-        StackFormat::Folded => folded(&mut sink, &kinds)?,
-        StackFormat::Json => sink.json(&serde_json::json!({ "kinds": kinds }))?,
+        StackFormat::Table => table(&mut sink, &kinds, &shown)?,
+        StackFormat::Folded => folded(&mut sink, &kinds, &shown)?,
+        StackFormat::Json => {
+            let kinds: Vec<_> = kinds.iter().map(|kind| KindJson { kind, shown: &shown }).collect();
+            sink.json(&HashMap::from([("kinds", kinds)]))?;
+        }
     }
     sink.finish()?;
+    naming::tell(symbols.as_ref(), common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
 }
 
-fn collect(kinds: &mut HashMap<String, Collected>, seen: &Seen<'_>) {
+fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &Seen<'_>) {
     let name = seen.name();
     let kind = match kinds.get_mut(&*name) {
         Some(kind) => kind,
         None => kinds.entry(name.into_owned()).or_default(),
     };
     kind.events += 1;
-    let Some(stack) = seen.stack() else { return };
+    let Some(stack) = seen.stack().filter(|_| seen.level() != enrich::Level::None) else { return };
     kind.with_stack += 1;
-    let same = Same { stack: stack.index(), pid: seen.pid().map(|pid| pid.0), state: seen.state() as u8 };
-    let row = kind.rows.entry(same).or_insert_with(|| StackRow {
-        count: 0,
-        process: seen.process_name().map(str::to_owned),
-        state: seen.state().name(),
-        frames: seen.frames().map(|frame| FrameRow::new(&frame)).collect(),
+    let pid = seen.pid().map(|pid| pid.0);
+    let same = Same { stack: stack.index(), pid, state: seen.state() as u8 };
+    let row = kind.rows.entry(same).or_insert_with(|| {
+        let owner = seen.stack_owner().pid.map(|pid| pid.0);
+        StackRow {
+            count: 0,
+            process: seen.process_name().map(str::to_owned),
+            state: seen.state().name(),
+            frames: seen.frames().map(|frame| frames.index(owner, &frame)).collect(),
+        }
     });
     row.count += 1;
 }
 
 /// Puts the rows of a kind in order: most frequent first, then by their frames.
-fn kind(event: String, found: Collected) -> Kind {
+fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
     let mut stacks: Vec<StackRow> = found.rows.into_values().collect();
+    let addresses = |row: &StackRow| -> Vec<Address> {
+        row.frames.iter().map(|&index| frames.rows[index as usize].facts.address).collect()
+    };
     stacks.sort_by(|a, b| {
-        let addresses = |row: &'_ StackRow| row.frames.iter().map(|frame| frame.address).collect::<Vec<_>>();
         let by_frames = || addresses(a).cmp(&addresses(b));
         b.count.cmp(&a.count).then_with(|| a.process.cmp(&b.process)).then_with(by_frames)
     });
     Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
 }
 
-/// Gives the frames that will be shown their names; all modules are asked at once.
-fn name(pipeline: &mut Pipeline<'_>, frames: &mut [&mut FrameRow]) {
-    let (known, mut naming) = pipeline.parts();
-    let mut numbers = Vec::with_capacity(frames.len());
-    for frame in &mut *frames {
-        let Some((module, rva)) = frame.module else {
-            numbers.push(None);
-            continue;
-        };
-        let module = known.system().module(module);
-        frame.module_name = Some(module.file_name().to_owned());
-        let naming = naming.as_mut().filter(|_| frame.depth == Depth::Function);
-        numbers.push(naming.and_then(|naming| naming.request(module, rva, frame.kind)));
+/// Has the frames that will be shown named; all modules are asked at once.
+fn name(pipeline: &mut Pipeline<'_>, kinds: &[Kind], frames: &mut Frames) {
+    let (known, Some(naming)) = pipeline.parts() else { return };
+    for &index in kinds.iter().flat_map(|kind| &kind.stacks).flat_map(|row| &row.frames) {
+        let row = &mut frames.rows[index as usize];
+        if row.depth == Depth::Function
+            && row.number.is_none()
+            && let Some((module, rva)) = row.facts.module
+        {
+            row.number = naming.request(known.system().module(module), rva, row.facts.kind);
+        }
     }
-    let Some(naming) = naming else { return };
-    for (frame, number) in frames.iter_mut().zip(numbers) {
-        let Some(number) = number else { continue };
-        naming.wait(number);
-        frame.names = naming.frame(number).cloned();
-    }
+    naming.wait_for_all();
 }
 
-fn table(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
+fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
     for (index, kind) in kinds.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -193,9 +230,9 @@ fn table(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
             let process = row.process.as_deref().unwrap_or("-");
             writeln!(out, "  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state)?;
-            for frame in &row.frames {
-                let text = frame::Text { place: frame.place(), names: frame.names.as_ref() };
-                writeln!(out, "    {:<6} {text}", mode_name(frame.mode))?;
+            for &index in &row.frames {
+                shown
+                    .frame(index, |label| writeln!(out, "    {:<6} {label}", mode_name(label.frame.mode)))?;
             }
         }
     }
@@ -203,15 +240,15 @@ fn table(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
 }
 
 /// One line a stack: process, event and frames from the outermost in, then the count. Equal lines are added up.
-fn folded(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
+fn folded(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
     let mut lines = std::collections::BTreeMap::<String, u64>::new();
     for kind in kinds {
         for row in &kind.stacks {
             let mut line = row.process.as_deref().unwrap_or("-").to_owned();
-            for frame in row.frames.iter().rev() {
+            for &index in row.frames.iter().rev() {
                 // A semicolon separates frames; module names may contain one.
-                let text = frame::Function { place: frame.place(), names: frame.names.as_ref() };
-                write!(line, ";{}", text.to_string().replace(';', ":"))?;
+                let function = shown.frame(index, |label| label.function());
+                write!(line, ";{}", function.replace(';', ":"))?;
             }
             write!(line, ";{}", kind.event)?;
             *lines.entry(line).or_default() += row.count;
@@ -221,4 +258,52 @@ fn folded(out: &mut impl Write, kinds: &[Kind]) -> Result<()> {
         writeln!(out, "{line} {count}")?;
     }
     Ok(())
+}
+
+struct KindJson<'a> {
+    kind: &'a Kind,
+    shown: &'a Shown<'a>,
+}
+
+impl Serialize for KindJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let KindJson { kind, shown } = *self;
+        let stacks: Vec<_> = kind.stacks.iter().map(|row| RowJson { row, shown }).collect();
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("event", &kind.event)?;
+        map.serialize_entry("events", &kind.events)?;
+        map.serialize_entry("with_stack", &kind.with_stack)?;
+        map.serialize_entry("distinct", &kind.distinct)?;
+        map.serialize_entry("stacks", &stacks)?;
+        map.end()
+    }
+}
+
+struct RowJson<'a> {
+    row: &'a StackRow,
+    shown: &'a Shown<'a>,
+}
+
+impl Serialize for RowJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let RowJson { row, shown } = *self;
+        let frames: Vec<_> = row.frames.iter().map(|&index| FrameJson { index, shown }).collect();
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("count", &row.count)?;
+        map.serialize_entry("process", &row.process)?;
+        map.serialize_entry("state", row.state)?;
+        map.serialize_entry("frames", &frames)?;
+        map.end()
+    }
+}
+
+struct FrameJson<'a> {
+    index: FrameIndex,
+    shown: &'a Shown<'a>,
+}
+
+impl Serialize for FrameJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.shown.frame(self.index, |label| frame::Json(label).serialize(serializer))
+    }
 }

@@ -11,7 +11,13 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 3] = ["cargo test --workspace", "scripts/fuzz.sh", "scripts/check-writer.py"];
+const RUN_BY_CI: [&str; 5] = [
+    "cargo test --workspace",
+    "scripts/fuzz.sh",
+    "scripts/check-writer.py",
+    ".ci/setup-windows",
+    "scripts/windows-check.sh",
+];
 
 /// Commands for people with time; a short form of each is run below.
 const LONG: [&str; 1] = ["scripts/speed.py"];

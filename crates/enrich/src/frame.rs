@@ -3,7 +3,7 @@
 use stackhound_etl::{Address, PointerSize};
 use stackhound_stacks::Delivered;
 use stackhound_symbols::AddressKind;
-use stackhound_system::{Completeness, ModuleId, System};
+use stackhound_system::{Completeness, MethodId, ModuleId, System};
 use stackhound_trace::{Event, TraceTime};
 
 use crate::creator::StackOwner;
@@ -40,6 +40,8 @@ pub struct Frame {
     pub mode: Mode,
     /// The module that was loaded there at the time of the event, and the offset of `address` in it.
     pub module: Option<(ModuleId, u64)>,
+    /// The compiled method that it is in. Native images have methods too.
+    pub method: Option<MethodId>,
     /// The memory it lies in. Of kernel frames, only images are known.
     pub region: Region,
     /// Whether its code comes from an image.
@@ -101,6 +103,7 @@ impl<'s> Frames<'s> {
             kind,
             mode: Mode::Kernel,
             module: found.map(|(module, rva)| (module.id(), rva + back)),
+            method: None,
             region,
             backing: if found.is_some() { Backing::Backed } else { Backing::Unknown },
         }
@@ -113,16 +116,21 @@ impl<'s> Frames<'s> {
             kind,
             mode: Mode::User,
             module: None,
+            method: None,
             region: Region::UNKNOWN,
             backing: if self.is_complete { Backing::Unbacked } else { Backing::Unknown },
         };
         let Some(process) = self.owner.process else { return frame };
-        match Region::of_module(system, process, looked_up, time) {
-            Some((region, module, rva)) => {
-                (frame.module, frame.region) = (Some((module, rva + back)), region);
-                frame.backing = Backing::Backed;
-            }
-            None => frame.region = Region::without_module(system, process, looked_up, time),
+        let method = system.method_in(process, looked_up, time);
+        frame.method = method.map(|method| method.id());
+        if let Some((region, module, rva)) = Region::of_module(system, process, looked_up, time) {
+            (frame.module, frame.region) = (Some((module, rva + back)), region);
+            frame.backing = Backing::Backed;
+        } else if let Some(method) = method {
+            frame.region = Region::of_method(system, process, method, time);
+            frame.backing = Backing::Backed;
+        } else {
+            frame.region = Region::without_module(system, process, looked_up, time);
         }
         frame
     }

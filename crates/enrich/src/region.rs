@@ -1,11 +1,12 @@
 //! What kind of memory an address of a process lies in, as far as a recording tells.
 //!
-//! Three kinds of records tell: loads of modules, mapped sections, and allocations of private memory. Each statement
+//! Four kinds of records tell: loads of modules, mapped sections, allocations of private memory, and compiled methods,
+//! which make private memory that of a runtime. Each statement
 //! holds from its time until another one about the same addresses; where statements overlap, the later one counts,
 //! since a place can be taken again only after it was given up, whether the recording tells of that or not.
 
 use stackhound_etl::Address;
-use stackhound_system::{Evidence, ModuleId, ProcessId, Protection, Span, System};
+use stackhound_system::{Evidence, MethodRef, ModuleId, ProcessId, Protection, Runtime, Span, System};
 use stackhound_trace::TraceTime;
 
 /// What memory is.
@@ -17,6 +18,8 @@ pub enum RegionKind {
     Mapped,
     /// Allocated for this process alone.
     Private,
+    /// Private too, with code that a runtime compiled into it.
+    Jit(Runtime),
     /// Nothing in the recording tells.
     Unknown,
 }
@@ -25,6 +28,8 @@ impl RegionKind {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
+            RegionKind::Jit(Runtime::Clr) => "jit:clr",
+            RegionKind::Jit(Runtime::Script) => "jit:script",
             RegionKind::Image => "image",
             RegionKind::Mapped => "mapped",
             RegionKind::Private => "private",
@@ -42,6 +47,8 @@ pub enum RegionSource {
     Views,
     /// Allocations of memory.
     Allocations,
+    /// Loads and rundowns of compiled methods.
+    Methods,
 }
 
 /// The memory around an address.
@@ -88,6 +95,22 @@ impl Region {
             evidence: Some((RegionSource::Modules, span.start)),
         };
         Some((region, module.id(), rva))
+    }
+
+    /// Memory of a method that is in no module.
+    pub(crate) fn of_method(
+        system: &System,
+        process: ProcessId,
+        method: MethodRef<'_>,
+        time: TraceTime,
+    ) -> Region {
+        let around = Region::without_module(system, process, method.start(), time);
+        Region {
+            kind: RegionKind::Jit(method.runtime()),
+            extent: around.extent.or(Some((method.start(), method.size()))),
+            protection: around.protection,
+            evidence: Some((RegionSource::Methods, method.evidence())),
+        }
     }
 
     /// Memory in which no module is loaded.

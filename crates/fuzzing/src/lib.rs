@@ -10,6 +10,7 @@
 mod container;
 mod correlation;
 mod decompression;
+mod image;
 mod metadata;
 mod operations;
 mod payloads;
@@ -20,6 +21,7 @@ mod seeds;
 
 pub use container::container;
 pub use decompression::decompression;
+pub use image::image;
 pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
@@ -38,7 +40,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "container", run: container, seeds: seeds::recordings },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -46,4 +48,5 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "payloads", run: payloads, seeds: seeds::payloads },
     Target { name: "pipeline", run: pipeline, seeds: seeds::operations },
     Target { name: "recording", run: recording, seeds: seeds::recordings },
+    Target { name: "image", run: image, seeds: image::images },
 ];

@@ -172,4 +172,9 @@ proptest! {
     fn recording(bytes in inputs(6)) {
         check(6, &bytes);
     }
+
+    #[test]
+    fn image(bytes in inputs(7)) {
+        check(7, &bytes);
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use stackhound_enrich as enrich;
-use stackhound_system::{ModuleRef, System};
+use stackhound_system::{MethodRef, ModuleRef, System};
 
 use crate::enrichment::Depth;
 
@@ -17,7 +17,8 @@ pub struct Frame<'c> {
 }
 
 impl<'c> Frame<'c> {
-    pub(crate) fn new(facts: enrich::Frame, system: &'c System, depth: Depth) -> Frame<'c> {
+    /// Facts about a frame with the system that they are about.
+    pub fn new(facts: enrich::Frame, system: &'c System, depth: Depth) -> Frame<'c> {
         Frame { facts, system, depth }
     }
 
@@ -37,6 +38,17 @@ impl<'c> Frame<'c> {
         let (_, rva) = self.facts.module.filter(|_| self.depth > Depth::Address)?;
         Some(rva)
     }
+
+    /// The method that a runtime compiled there, if it is to be told.
+    pub fn method(&self) -> Option<MethodRef<'c>> {
+        let method = self.facts.method.filter(|_| self.depth > Depth::Address)?;
+        Some(self.system.method(method))
+    }
+
+    /// All that is known, to make a frame of it again.
+    pub fn facts(&self) -> &enrich::Frame {
+        &self.facts
+    }
 }
 
 impl Deref for Frame<'_> {
@@ -49,8 +61,12 @@ impl Deref for Frame<'_> {
 
 impl fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.module(), self.rva()) {
-            (Some(module), Some(rva)) => write!(f, "{}+{rva:#x}", module.file_name()),
+        match (self.module(), self.rva(), self.method()) {
+            (Some(module), Some(rva), _) => write!(f, "{}+{rva:#x}", module.file_name()),
+            (_, _, Some(method)) => {
+                let offset = self.address.0.saturating_sub(method.start().0);
+                write!(f, "{}+{offset:#x}", self.region.kind.name())
+            }
             _ => write!(f, "{}", self.address),
         }
     }

@@ -26,6 +26,7 @@
 mod enrichment;
 mod frame;
 mod knowledge;
+mod label;
 mod naming;
 mod pipeline;
 mod seen;
@@ -33,6 +34,7 @@ mod seen;
 pub use enrichment::{Depth, Enrichment};
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
+pub use label::{Label, NameOrigin, ShownName};
 pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
 pub use seen::Seen;

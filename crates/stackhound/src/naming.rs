@@ -64,6 +64,11 @@ impl Naming {
         self.symbolizer.wait_through(frame);
     }
 
+    /// Waits for the names of all frames that were asked for.
+    pub fn wait_for_all(&mut self) {
+        self.symbolizer.wait();
+    }
+
     /// What a frame was resolved to. `None` if it was not waited for.
     pub fn frame(&self, frame: FrameNumber) -> Option<&ResolvedFrame> {
         self.symbolizer.frame(frame)

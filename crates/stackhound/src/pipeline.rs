@@ -52,8 +52,6 @@ pub struct Outcome {
     pub stacks: StackStats,
     /// Distinct frames (with their callers).
     pub distinct_frames: usize,
-    /// The work on symbols, if names were looked for.
-    pub symbols: Option<SymbolStats>,
 }
 
 /// An event that was chosen, and the how manieth of all it is.
@@ -90,6 +88,11 @@ impl<'t> Pipeline<'t> {
     /// What is known, and the names of frames if a symbolizer was given: for naming frames after a run.
     pub fn parts(&mut self) -> (&Knowledge, Option<&mut Naming>) {
         (&self.known, self.enricher.naming.as_mut().map(RefCell::get_mut))
+    }
+
+    /// The work on symbols up to now, if a symbolizer was given.
+    pub fn symbol_stats(&self) -> Option<SymbolStats> {
+        self.enricher.naming.as_ref().map(|naming| naming.borrow().stats())
     }
 
     /// Hands every event to `handle`, in time order and with its stack, until it breaks.
@@ -179,7 +182,6 @@ impl<'t> Pipeline<'t> {
             trace: events.into_stats(),
             stacks: correlator.stats().clone(),
             distinct_frames: correlator.table().len(),
-            symbols: self.enricher.naming.as_ref().map(|naming| naming.borrow().stats()),
         }
     }
 }

@@ -37,6 +37,11 @@ impl<'c> Seen<'c> {
         &self.delivered.event
     }
 
+    /// What is known about the trace.
+    pub fn knowledge(&self) -> &'c Knowledge {
+        self.known
+    }
+
     /// Time in the trace's order.
     pub fn time(&self) -> TraceTime {
         self.delivered.event.time()

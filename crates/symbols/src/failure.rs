@@ -21,8 +21,8 @@ impl FileKind {
     }
 }
 
-/// Why a file of a module could not be used. The order is from what says least of the file to what says most: of
-/// several places, the greatest cause is reported.
+/// Why a file of a module could not be used. Of several places, the greatest cause is reported: the order is from what
+/// says least of the file to what says most, or most helps to get it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Cause {
     /// The recording does not say which file it is.
@@ -31,18 +31,20 @@ pub enum Cause {
     BadName,
     /// Not in any folder of the symbol path, and the path names no server.
     NotInPath,
-    /// Not in any folder of the symbol path. Its servers were not asked.
-    NotAsked,
+    /// A file of this name is there, of another build.
+    WrongIdentity,
     /// The servers do not have it.
     NotOnServer,
     /// A server could not be reached, broke off, or answered with an error.
     Unreachable,
     /// A server offers more bytes than are allowed.
     TooLarge,
+    /// It was downloaded and could not be kept.
+    NotKept,
+    /// Not in any folder of the symbol path. Its servers were not asked.
+    NotAsked,
     /// It is there in a packed form only, or as a reference to another place.
     Packed,
-    /// A file of this name is there, of another build.
-    WrongIdentity,
     /// A PDB of the right build is there, written another time.
     WrongAge,
     /// It is there and cannot be read.
@@ -51,16 +53,17 @@ pub enum Cause {
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::NoIdentity,
         Cause::BadName,
         Cause::NotInPath,
-        Cause::NotAsked,
+        Cause::WrongIdentity,
         Cause::NotOnServer,
         Cause::Unreachable,
         Cause::TooLarge,
+        Cause::NotKept,
+        Cause::NotAsked,
         Cause::Packed,
-        Cause::WrongIdentity,
         Cause::WrongAge,
         Cause::Damaged,
     ];
@@ -75,6 +78,7 @@ impl Cause {
             Cause::NotOnServer => "not-on-server",
             Cause::Unreachable => "unreachable",
             Cause::TooLarge => "too-large",
+            Cause::NotKept => "not-kept",
             Cause::Packed => "packed",
             Cause::WrongIdentity => "wrong-identity",
             Cause::WrongAge => "wrong-age",
@@ -92,6 +96,7 @@ impl Cause {
             Cause::NotOnServer => "the symbol servers do not have it",
             Cause::Unreachable => "a symbol server could not be reached",
             Cause::TooLarge => "larger than may be downloaded",
+            Cause::NotKept => "downloaded, but could not be written to its folder",
             Cause::Packed => "in the symbol path in packed form only",
             Cause::WrongIdentity => "only other builds of it are in the symbol path",
             Cause::WrongAge => "the PDB was written again after the image was linked",
@@ -103,7 +108,7 @@ impl Cause {
     pub fn hint(self) -> &'static str {
         match self {
             Cause::NoIdentity => {
-                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it."
+                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it; an image in the symbol path also names its PDB."
             }
             Cause::BadName => "Nothing to do: the recording is damaged here, or was made to mislead.",
             Cause::NotInPath => {
@@ -117,6 +122,7 @@ impl Cause {
                 "Check the server's address in the symbol path and the connection, then run again."
             }
             Cause::TooLarge => "Download it by other means and add its folder with --symbol-path.",
+            Cause::NotKept => "Make room in the folder that keeps downloads, or allow writing to it.",
             Cause::Packed => "Unpack the file beside it (expand on Windows, cabextract elsewhere).",
             Cause::WrongIdentity => {
                 "Find the file of the build that was recorded; another build would give wrong names."

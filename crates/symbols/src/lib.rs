@@ -6,20 +6,29 @@
 //! Knows modules and addresses in them; must not know events, processes or stacks.
 #![forbid(unsafe_code)]
 
+#[cfg(windows)]
+mod debug_help;
 pub mod demangle;
 mod failure;
+#[cfg(test)]
+#[path = "../tests/fixtures/mod.rs"]
+mod fixtures;
 mod identity;
 pub mod image;
 mod name;
+pub mod path;
 pub mod pdb;
+pub mod store;
 pub mod stubs;
 mod symbolizer;
 pub mod table;
 
+#[cfg(windows)]
+pub use debug_help::DebugHelp;
 pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
 pub use symbolizer::{
-    CallSite, FrameNumber, Loaded, Loader, ModuleNumber, ReadCode, ResolvedFrame, ResolvedInline,
-    ResolvedLine, ResolvedName, SymbolStats, Symbolizer, WorkOptions,
+    FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine,
+    ResolvedName, SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions,
 };

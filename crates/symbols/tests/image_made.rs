@@ -159,6 +159,26 @@ fn damaged_tables_are_told_or_counted() {
     assert!(matches!(error, ImageError::Table { table: "export directory", .. }), "{error}");
 }
 
+/// A small file must not make names of gigabytes by giving one name many times.
+#[test]
+fn names_that_overlap_end() {
+    let long = "\u{fffd}".repeat(1000);
+    let exports: Vec<_> = (0..500).map(|index| (Some(long.as_str()), Target::Rva(0x1000 + index))).collect();
+    let mut bytes = Pe::new(X64).code(0x1000, vec![0xc3; 0x1000]).exports(&exports).file();
+    let place =
+        |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
+    // All names begin where the first one does, and the file is cut off behind it.
+    let text = place(&bytes, long.as_bytes());
+    let pointers = place(&bytes, b"fixture.dll\0") - 500 * 2 - 500 * 4;
+    let (first, rest) = bytes[pointers..].split_at_mut(4);
+    rest[..499 * 4].chunks_mut(4).for_each(|pointer| pointer.copy_from_slice(first));
+    bytes.truncate(text + long.len() + 1);
+    let image = Image::parse(&bytes).unwrap();
+    let exports = image.exports().unwrap();
+    assert_eq!(exports.entries.len(), bytes.len() / (long.len() + 1));
+    assert_eq!(exports.entries.len() + exports.unreadable, 500);
+}
+
 /// Reads everything there is.
 fn read_all(image: &Image<'_>) {
     let exports = image.exports().unwrap_or_default();

@@ -90,13 +90,18 @@ const SCRIPT_LOAD: u16 = 9;
 
 /// What an event of .NET tells of a method, and whether it names it.
 fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
-    Some(match (provider, id) {
-        (DOTNET_RUNTIME, 137 | 139) | (DOTNET_RUNDOWN, 141 | 143) => (Phase::RundownAtStart, id % 4 == 3),
-        (DOTNET_RUNTIME, 138 | 140) | (DOTNET_RUNDOWN, 142 | 144) => (Phase::RundownAtEnd, id % 4 == 0),
-        (DOTNET_RUNTIME, 141 | 143) => (Phase::Start, id == 143),
-        (DOTNET_RUNTIME, 142 | 144) => (Phase::End, id == 144),
+    let (phase, is_verbose) = match (provider, id) {
+        (DOTNET_RUNTIME, 137) | (DOTNET_RUNDOWN, 141) => (Phase::RundownAtStart, false),
+        (DOTNET_RUNTIME, 139) | (DOTNET_RUNDOWN, 143) => (Phase::RundownAtStart, true),
+        (DOTNET_RUNTIME, 138) | (DOTNET_RUNDOWN, 142) => (Phase::RundownAtEnd, false),
+        (DOTNET_RUNTIME, 140) | (DOTNET_RUNDOWN, 144) => (Phase::RundownAtEnd, true),
+        (DOTNET_RUNTIME, 141) => (Phase::Start, false),
+        (DOTNET_RUNTIME, 143) => (Phase::Start, true),
+        (DOTNET_RUNTIME, 142) => (Phase::End, false),
+        (DOTNET_RUNTIME, 144) => (Phase::End, true),
         _ => return None,
-    })
+    };
+    Some((phase, is_verbose))
 }
 
 impl System {

@@ -116,58 +116,69 @@ pub(super) fn read<'d>(image: &Image<'d>) -> Result<Exports<'d>, ImageError> {
     let table = ExportTable::parse(bytes, directory.rva.0)
         .map_err(|_| wrong("its tables are outside it or too large"))?;
 
-    let mut exports = Exports::default();
+    let mut reader =
+        Reader { image, table: &table, text_left: image.data.len(), exports: Exports::default() };
     let addresses: Vec<_> = table.address_iter().map(|(_, ordinal, address)| (ordinal.0, address)).collect();
     let mut named = vec![false; addresses.len()];
-    let mut add = |name: Option<u32>, ordinal, address| {
-        let export = export(image, &table, name, ordinal, address);
-        match export {
-            Some(export) => exports.entries.push(export),
-            None => exports.unreadable += 1,
-        }
-    };
-    let mut beyond = 0;
     for (name, index) in table.name_iter().take(MAX_NAMES) {
         let index = usize::from(index.0);
         match addresses.get(index) {
             Some(&(ordinal, address)) => {
                 named[index] = true;
-                add(Some(name), ordinal, address);
+                reader.add(Some(name), ordinal, address);
             }
-            None => beyond += 1,
+            None => reader.exports.unreadable += 1,
         }
     }
     for (&(ordinal, address), named) in addresses.iter().zip(named) {
         // Numbers between others that are not used have no address.
         if !named && address != 0 {
-            add(None, ordinal, address);
+            reader.add(None, ordinal, address);
         }
     }
-    exports.unreadable += beyond + table.name_pointers().len().saturating_sub(MAX_NAMES);
+    let mut exports = reader.exports;
+    exports.unreadable += table.name_pointers().len().saturating_sub(MAX_NAMES);
     exports
         .entries
         .sort_by(|export, other| (export.ordinal, &export.name).cmp(&(other.ordinal, &other.name)));
     Ok(exports)
 }
 
-fn export<'d>(
-    image: &Image<'d>,
-    table: &ExportTable<'d>,
-    name: Option<u32>,
-    ordinal: u16,
-    address: u32,
-) -> Option<Export<'d>> {
-    let text = |rva| image.text_at(Rva(rva)).map(String::from_utf8_lossy);
-    let name = match name {
-        Some(pointer) => Some(text(pointer)?),
-        None => None,
-    };
-    let target = if table.is_forward(address) {
-        ExportTarget::Forwarder(text(address)?)
-    } else if address < image.size() {
-        ExportTarget::Rva(Rva(address))
-    } else {
-        return None;
-    };
-    Some(Export { ordinal, name, target })
+struct Reader<'i, 'd> {
+    image: &'i Image<'d>,
+    table: &'i ExportTable<'d>,
+    /// Names do not overlap, so all together are no longer than the image. In a hostile one they may.
+    text_left: usize,
+    exports: Exports<'d>,
+}
+
+impl<'d> Reader<'_, 'd> {
+    /// Adds an export, or counts it if it cannot be read.
+    fn add(&mut self, name: Option<u32>, ordinal: u16, address: u32) {
+        match self.read(name, ordinal, address) {
+            Some(export) => self.exports.entries.push(export),
+            None => self.exports.unreadable += 1,
+        }
+    }
+
+    fn read(&mut self, name: Option<u32>, ordinal: u16, address: u32) -> Option<Export<'d>> {
+        let name = match name {
+            Some(pointer) => Some(self.text(pointer)?),
+            None => None,
+        };
+        let target = if self.table.is_forward(address) {
+            ExportTarget::Forwarder(self.text(address)?)
+        } else if address < self.image.size() {
+            ExportTarget::Rva(Rva(address))
+        } else {
+            return None;
+        };
+        Some(Export { ordinal, name, target })
+    }
+
+    fn text(&mut self, rva: u32) -> Option<Cow<'d, str>> {
+        let text = self.image.text_at(Rva(rva))?;
+        self.text_left = self.text_left.checked_sub(text.len() + 1)?;
+        Some(String::from_utf8_lossy(text))
+    }
 }

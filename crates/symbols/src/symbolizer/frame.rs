@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::image::Image;
 use crate::name::{Inline, Line, Name, Origin, Symbols};
 use crate::{AddressKind, Rva};
 
@@ -33,18 +34,30 @@ pub struct ResolvedInline {
     pub line: Option<ResolvedLine>,
 }
 
-/// Bytes of the image around an address.
+/// Bytes of the image around an address, as in [`crate::image::CallSite`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CallSite {
-    /// Up to [`CallSite::REACH`] bytes that end before the address: for a return address, the call is the last of them.
+pub struct ResolvedCallSite {
+    /// Up to [`ResolvedCallSite::REACH`] bytes that end before the address: for a return address, the call is the last
+    /// of them.
     pub before: Box<[u8]>,
-    /// Up to [`CallSite::REACH`] bytes from the address on.
+    /// Up to [`ResolvedCallSite::REACH`] bytes from the address on.
     pub after: Box<[u8]>,
+    /// Whether the bytes before can be read as a call. `None` for machines whose instructions are not known.
+    pub ends_call: Option<bool>,
 }
 
-impl CallSite {
+impl ResolvedCallSite {
     /// Most bytes to each side.
-    pub const REACH: u32 = 16;
+    pub const REACH: usize = 16;
+
+    pub(super) fn read(image: &Image<'_>, rva: Rva) -> Option<ResolvedCallSite> {
+        let site = image.call_site(rva, Self::REACH, Self::REACH)?;
+        Some(ResolvedCallSite {
+            before: site.before.into(),
+            after: site.after.into(),
+            ends_call: site.ends_call,
+        })
+    }
 }
 
 /// All that is known of an address of a module: its names as in [`crate::Names`], place in the source, code bytes.
@@ -62,7 +75,7 @@ pub struct ResolvedFrame {
     /// The functions compiled into the one at the address, innermost first.
     pub inlines: Box<[ResolvedInline]>,
     /// If it was asked for, and the image is at hand.
-    pub call_site: Option<Box<CallSite>>,
+    pub call_site: Option<Box<ResolvedCallSite>>,
 }
 
 impl ResolvedFrame {

@@ -6,6 +6,7 @@
 //!
 //! Knows addresses within modules; must not know processes, events or stacks.
 
+mod files;
 mod frame;
 mod loader;
 mod queue;
@@ -22,12 +23,14 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-pub use frame::{CallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
-pub use loader::{Loaded, Loader, ReadCode};
+pub use frame::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
+pub use loader::{Loaded, Loader};
 pub use stats::SymbolStats;
 
 use crate::failure::Failure;
+use crate::store::{Store, StoreOptions};
 use crate::{AddressKind, ModuleIdentity, Rva};
+use files::FileLoader;
 use queue::{Queue, Request};
 use tables::Tables;
 use worker::{Done, Shared, State};
@@ -61,14 +64,23 @@ pub struct WorkOptions {
     pub memory_limit: usize,
     /// Threads that load and look up; at least one.
     pub threads: usize,
-    /// Whether frames get their [`CallSite`].
-    pub call_sites: bool,
 }
 
 impl Default for WorkOptions {
     fn default() -> WorkOptions {
-        WorkOptions { memory_limit: 256 << 20, threads: 2, call_sites: false }
+        WorkOptions { memory_limit: 256 << 20, threads: 2 }
     }
+}
+
+/// All that a symbolizer needs to know.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SymbolizerOptions {
+    /// Where files are looked for, and whether they are downloaded.
+    pub store: StoreOptions,
+    /// What the work may cost.
+    pub work: WorkOptions,
+    /// Whether frames get their [`ResolvedCallSite`], which keeps images in memory, within the limit.
+    pub call_sites: bool,
 }
 
 /// Requests that are collected before they are handed over.
@@ -91,6 +103,8 @@ pub struct Symbolizer {
     hits: u64,
     results: Receiver<Done>,
     shared: Arc<Shared>,
+    /// Where files come from, if no other loader was given.
+    store: Option<Arc<Store>>,
 }
 
 #[derive(Debug, Default)]
@@ -119,6 +133,18 @@ impl fmt::Debug for Symbolizer {
 }
 
 impl Symbolizer {
+    /// With the files of a store. Tables are kept on disk, in `tables` of the user's own folder. Fails if threads cannot
+    /// be started.
+    pub fn new(options: SymbolizerOptions) -> io::Result<Symbolizer> {
+        let tables = options.store.cache.as_ref().map(|cache| cache.join("tables"));
+        let store = Arc::new(Store::new(options.store));
+        let loader = FileLoader { store: Arc::clone(&store), tables, call_sites: options.call_sites };
+        let mut symbolizer =
+            Symbolizer::with_loader(&options.work, Box::new(move |module| loader.load(module)))?;
+        symbolizer.store = Some(store);
+        Ok(symbolizer)
+    }
+
     /// With a loader of your own. Fails if threads cannot be started.
     pub fn with_loader(options: &WorkOptions, loader: Loader) -> io::Result<Symbolizer> {
         let (sender, results) = channel();
@@ -133,7 +159,6 @@ impl Symbolizer {
             changed: Condvar::new(),
             texts: Mutex::default(),
             loader,
-            with_call_sites: options.call_sites,
         });
         let symbolizer = Symbolizer {
             modules: HashMap::default(),
@@ -145,6 +170,7 @@ impl Symbolizer {
             hits: 0,
             results,
             shared,
+            store: None,
         };
         for number in 0..options.threads.max(1) {
             let (shared, sender) = (Arc::clone(&symbolizer.shared), sender.clone());
@@ -271,6 +297,7 @@ impl Symbolizer {
             misses: self.resolved.len() as u64,
             evictions: state.tables.evictions,
             memory_peak: state.tables.peak,
+            downloaded: self.store.as_ref().map_or(0, |store| store.downloads().1),
             ..state.stats.clone()
         }
     }

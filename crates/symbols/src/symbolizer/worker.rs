@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use super::frame::{Texts, resolve};
 use super::queue::{Queue, Request, Waiting};
 use super::tables::Tables;
-use super::{FrameNumber, Loaded, Loader, ModuleNumber, ResolvedFrame, SymbolStats, locked};
+use super::{
+    FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, SymbolStats, locked,
+};
 use crate::ModuleIdentity;
 use crate::failure::Failure;
+use crate::image::Image;
 
 /// What threads and caller share, under one lock that is held for moments only.
 #[derive(Debug)]
@@ -28,7 +31,6 @@ pub(super) struct Shared {
     pub changed: Condvar,
     pub texts: Mutex<Texts>,
     pub loader: Loader,
-    pub with_call_sites: bool,
 }
 
 /// What a thread gives back for one module.
@@ -115,8 +117,9 @@ fn resolve_all(
 ) -> Vec<(FrameNumber, ResolvedFrame)> {
     let start = Instant::now();
     let panics = AtomicU64::new(0);
+    let image = loaded.image.as_ref().and_then(|image| Image::parse(image).ok());
     let one = |request: &Request| {
-        let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, request)));
+        let frame = catch_unwind(AssertUnwindSafe(|| resolve_one(shared, loaded, image.as_ref(), request)));
         let frame = frame.unwrap_or_else(|_| {
             panics.fetch_add(1, Ordering::Relaxed);
             ResolvedFrame::default()
@@ -129,14 +132,17 @@ fn resolve_all(
     frames
 }
 
-fn resolve_one(shared: &Shared, loaded: &Loaded, request: &Request) -> ResolvedFrame {
+fn resolve_one(
+    shared: &Shared,
+    loaded: &Loaded,
+    image: Option<&Image<'_>>,
+    request: &Request,
+) -> ResolvedFrame {
     let mut frame = match &loaded.symbols {
         Some(symbols) => resolve(&**symbols, request.rva, request.kind, &shared.texts),
         None => ResolvedFrame::default(),
     };
-    if shared.with_call_sites {
-        frame.call_site = loaded.call_site(request.rva).map(Box::new);
-    }
+    frame.call_site = image.and_then(|image| ResolvedCallSite::read(image, request.rva)).map(Box::new);
     frame
 }
 
@@ -158,7 +164,6 @@ fn count(
         return None;
     }
     stats.loads += 1;
-    stats.downloaded += loaded.downloaded;
     let was_loaded = std::mem::replace(&mut state.queue.modules[module.index()].was_loaded, true);
     (!was_loaded).then(|| {
         for failure in &loaded.failures {

@@ -27,6 +27,8 @@ pub struct SymbolTableBuilder {
     exports: Vec<(u32, u32)>,
     /// Start and end.
     functions: Vec<(u32, u32)>,
+    /// Start, end, and where the function starts that they belong to.
+    chunks: Vec<(u32, u32, u32)>,
     /// Start and end.
     code: Vec<(u32, u32)>,
     lines: Vec<Span<Place>>,
@@ -144,6 +146,11 @@ impl SymbolTableBuilder {
         self.functions.push((range.start.0, range.end.0));
     }
 
+    /// Adds a part of a function that lies apart from where the function starts.
+    pub fn add_chunk(&mut self, range: Range<Rva>, function: Rva) {
+        self.chunks.push((range.start.0, range.end.0, function.0));
+    }
+
     /// Adds the extent of a section of code.
     pub fn add_code(&mut self, range: Range<Rva>) {
         self.code.push((range.start.0, range.end.0));
@@ -203,7 +210,13 @@ impl SymbolTableBuilder {
             let end = ends.get(&start).copied().unwrap_or(start.saturating_add(1));
             Span { start, end, value: (start, name) }
         });
-        exported.collect()
+        // Offsets are not negative, so chunks before their function have no name from it.
+        let chunks = self.chunks.iter().filter(|(start, _, function)| function < start);
+        let chunks = chunks.filter_map(|&(start, end, function)| {
+            let export = exports.binary_search_by_key(&function, |export| export.0).ok()?;
+            Some(Span { start, end, value: exports[export] })
+        });
+        exported.chain(chunks).collect()
     }
 
     /// The public symbols outside of procedures, one for each address, with what they cover.

@@ -7,15 +7,17 @@
 //!   section; of several at one address those that are said to be functions, then the least name, after demangling. In
 //!   a rearranged image each part of a procedure counts from its own start.
 //! - `export`: the exported function that contains it: from the export up to the end of the function range, or else of
-//!   the procedure, that begins there; without either only its first byte. Of several at one address the least name.
+//!   the procedure, that begins there; without either only its first byte. Chunks of the function that lie behind it
+//!   count. Of several at one address the least name.
 //! - `nearest_export`: `export`, or else the last export in code at or before it, if it is itself in code.
 //!
 //! Of lines that overlap, that which begins last counts, and of functions compiled into others at one depth.
 //!
-//! Knows addresses and names; must not know image files, or where a table is kept.
+//! Knows addresses and names; must not know where a table is kept.
 
 mod builder;
 mod file;
+mod image;
 mod names;
 mod spans;
 

@@ -1,5 +1,7 @@
 //! Tests of resolving, with loaders made up for them.
 
+mod files;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use proptest::prelude::*;
@@ -53,7 +55,7 @@ fn module(number: u32) -> ModuleIdentity {
 }
 
 fn options(threads: usize, memory_limit: usize) -> WorkOptions {
-    WorkOptions { threads, memory_limit, ..WorkOptions::default() }
+    WorkOptions { threads, memory_limit }
 }
 
 fn name(text: &str, offset: u32) -> Option<ResolvedName> {
@@ -219,33 +221,31 @@ fn a_panic_costs_one_name_or_one_module() {
 #[test]
 fn code_around_an_address() {
     let loader: Loader = Box::new(|_| {
-        let code: ReadCode = Box::new(|rva, bytes| {
-            let there = (0x100u32.saturating_sub(rva.0) as usize).min(bytes.len());
-            for (at, byte) in bytes[..there].iter_mut().enumerate() {
-                *byte = rva.0 as u8 + at as u8;
-            }
-            there
-        });
-        Loaded { code: Some(code), ..Loaded::default() }
+        let image = Some(crate::fixtures::Fixture::new("x.pdb", 0).image());
+        Loaded { image, ..Loaded::default() }
     });
-    let with_code = WorkOptions { call_sites: true, ..options(1, 1 << 20) };
-    let mut symbolizer = Symbolizer::with_loader(&with_code, loader).unwrap();
+    let mut symbolizer = Symbolizer::with_loader(&options(1, 1 << 20), loader).unwrap();
     let number = symbolizer.module(&module(0));
-    let rows: [(u32, Option<(u32, u32)>); 6] = [
-        (0x40, Some((0x30, 0x50))),
-        (0, Some((0, 0x10))),
-        (5, Some((0, 0x15))),
-        (0xf8, Some((0xe8, 0x100))),
-        (0x100, Some((0xf0, 0x100))),
-        (0x108, None),
+    // All code is calls of five bytes.
+    let code =
+        |from: u32, to: u32| (from..to).map(|at| if at % 5 == 0x1000 % 5 { 0xe8 } else { 0 }).collect();
+    type Row = (u32, Option<(u32, u32, bool)>);
+    let rows: [Row; 6] = [
+        (0x1032, Some((0x1022, 0x1042, true))),
+        (0x1033, Some((0x1023, 0x1043, false))),
+        (0x1000, Some((0x1000, 0x1010, false))),
+        (0x1005, Some((0x1000, 0x1015, true))),
+        (0x1ff8, Some((0x1fe8, 0x2000, false))),
+        (0x9000, None),
     ];
     for (rva, expected) in rows {
         let frame = symbolizer.request(number, Rva(rva), AddressKind::Return);
         symbolizer.wait();
         let site = symbolizer.frame(frame).unwrap().call_site.as_deref();
-        let expected = expected.map(|(from, to)| CallSite {
-            before: (from..rva).map(|at| at as u8).collect(),
-            after: (rva..to).map(|at| at as u8).collect(),
+        let expected = expected.map(|(from, to, ends_call)| ResolvedCallSite {
+            before: code(from, rva),
+            after: code(rva, to),
+            ends_call: Some(ends_call),
         });
         assert_eq!(site, expected.as_ref(), "{rva:#x}");
     }

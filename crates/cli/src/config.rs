@@ -1,0 +1,195 @@
+//! Settings: built in, from a config file, from the environment, from the command line; and `config show`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use stackhound::enrich::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
+
+use crate::Outcome;
+use crate::args::{Common, Output, SymbolArguments};
+use crate::output::Sink;
+
+/// What a config file may state; all of it may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ConfigText {
+    kernel_symbols: Option<KernelSymbols>,
+    events: BTreeMap<EventPattern, Level>,
+    symbols: SymbolsText,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SymbolsText {
+    path: Option<String>,
+    online: Option<bool>,
+    memory_limit_mib: Option<u32>,
+    download_limit_mib: Option<u32>,
+    download_timeout_seconds: Option<u32>,
+}
+
+/// A value, and who stated it.
+#[derive(Clone, Debug)]
+pub struct Stated<T> {
+    pub value: T,
+    origin: Origin,
+}
+
+impl<T> Stated<T> {
+    fn built_in(value: T) -> Stated<T> {
+        Stated { value, origin: Origin::Default }
+    }
+
+    /// What is stated later counts more.
+    fn put(&mut self, value: Option<T>, origin: &Origin) {
+        if let Some(value) = value {
+            *self = Stated { value, origin: origin.clone() };
+        }
+    }
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which events get stacks and names.
+    pub policy: Policy,
+    /// In the syntax of `_NT_SYMBOL_PATH`; `None` for the store in the user's cache directory.
+    pub symbol_path: Stated<Option<String>>,
+    /// Whether servers of the symbol path are asked.
+    pub online: Stated<bool>,
+    /// Memory for symbol tables.
+    pub memory_limit_mib: Stated<u32>,
+    /// The largest file that is downloaded.
+    pub download_limit_mib: Stated<u32>,
+    /// How long a download may take.
+    pub download_timeout_seconds: Stated<u32>,
+}
+
+/// The variable that Windows' own tools read.
+const SYMBOL_PATH_VARIABLE: &str = "_NT_SYMBOL_PATH";
+
+impl Config {
+    /// Built-in values with those of the environment, the config file and the arguments on top, in this order.
+    pub fn read(common: &Common, symbols: &SymbolArguments) -> Result<Config> {
+        let mut config = Config {
+            policy: Policy::default(),
+            symbol_path: Stated::built_in(None),
+            online: Stated::built_in(false),
+            memory_limit_mib: Stated::built_in(256),
+            download_limit_mib: Stated::built_in(2048),
+            download_timeout_seconds: Stated::built_in(600),
+        };
+        let path = std::env::var(SYMBOL_PATH_VARIABLE).ok().filter(|path| !path.trim().is_empty());
+        config.symbol_path.put(path.map(Some), &Origin::Named(SYMBOL_PATH_VARIABLE.into()));
+        if let Some(file) = &common.config {
+            config.put_file(file)?;
+        }
+        let argument = |name: &str| Origin::Named(name.into());
+        config.symbol_path.put(symbols.symbol_path.clone().map(Some), &argument("--symbol-path"));
+        config.online.put(symbols.online.then_some(true), &argument("--online"));
+        Ok(config)
+    }
+
+    fn put_file(&mut self, file: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let stated: ConfigText = toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            anyhow!("{}:{line}: {}", file.display(), error.message())
+        })?;
+        let origin = Origin::Named(file.display().to_string().into());
+        let ConfigText { kernel_symbols, events, symbols } = stated;
+        self.policy.put(PolicyText { kernel_symbols, events }, origin.clone());
+        self.symbol_path.put(symbols.path.map(Some), &origin);
+        self.online.put(symbols.online, &origin);
+        self.memory_limit_mib.put(symbols.memory_limit_mib, &origin);
+        self.download_limit_mib.put(symbols.download_limit_mib, &origin);
+        self.download_timeout_seconds.put(symbols.download_timeout_seconds, &origin);
+        Ok(())
+    }
+
+    /// All settings, as a config file would state them.
+    fn rows(&self) -> Vec<Row> {
+        fn row<T: Serialize>(key: &str, stated: &Stated<T>) -> Row {
+            let value = serde_json::json!(stated.value);
+            Row { key: key.to_owned(), value, origin: stated.origin.to_string() }
+        }
+        let policy = self.policy.settings();
+        let policy = policy.into_iter().map(|setting| Row {
+            key: setting.key,
+            value: setting.value.into(),
+            origin: setting.origin.to_string(),
+        });
+        let symbols = [
+            row("symbols.path", &self.symbol_path),
+            row("symbols.online", &self.online),
+            row("symbols.memory_limit_mib", &self.memory_limit_mib),
+            row("symbols.download_limit_mib", &self.download_limit_mib),
+            row("symbols.download_timeout_seconds", &self.download_timeout_seconds),
+        ];
+        policy.chain(symbols).collect()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    key: String,
+    value: serde_json::Value,
+    origin: String,
+}
+
+/// What to do with settings.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Each setting, its value, and where the value comes from
+    Show(Show),
+}
+
+/// Arguments of `config show`.
+#[derive(Args, Debug)]
+pub struct Show {
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `config show`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// A list with one object for each setting
+    Json,
+}
+
+/// Runs a verb of `config`.
+pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
+    let Verb::Show(arguments) = verb;
+    let rows = Config::read(common, &arguments.symbols)?.rows();
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        Format::Json => sink.json(&rows)?,
+        Format::Table => {
+            let value = |row: &Row| match &row.value {
+                serde_json::Value::Null => "not set".to_owned(),
+                value => value.to_string(),
+            };
+            let key_width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
+            let value_width = rows.iter().map(|row| value(row).len().min(24)).max().unwrap_or(0);
+            for row in &rows {
+                let (key, value, origin) = (&row.key, value(row), &row.origin);
+                writeln!(sink, "{key:<key_width$} = {value:<value_width$}  # {origin}")?;
+            }
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome::default())
+}

@@ -1,0 +1,84 @@
+//! What arguments and settings say of names, for the library.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use stackhound::symbols::path::SymbolPath;
+use stackhound::symbols::store::{DownloadLimits, StoreOptions};
+use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
+use stackhound::{Depth, Enrichment};
+
+use crate::args::{Common, Naming, Symbols};
+use crate::config::Config;
+
+/// What names are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Events one by one: the settings say how much of each stack is named.
+    Events,
+    /// As [`Use::Events`], with the code around return addresses.
+    EventsWithCode,
+    /// Stacks put together: everything is named, since each frame is shown once.
+    Summary,
+}
+
+/// How much of stacks is named, and with what.
+pub fn enrichment(arguments: &Naming, common: &Common, used: Use) -> Result<Enrichment> {
+    let config = Config::read(common, &arguments.places)?;
+    let depth = match (arguments.symbols, used) {
+        (Some(Symbols::Full), _) | (None, Use::Summary) => Some(Depth::Function),
+        (Some(Symbols::Modules), _) => Some(Depth::Module),
+        (Some(Symbols::Off), _) => Some(Depth::Address),
+        (None, Use::Events | Use::EventsWithCode) => None,
+    };
+    let symbolizer = match depth {
+        None | Some(Depth::Function) => Some(symbolizer(&config, common, used == Use::EventsWithCode)?),
+        Some(_) => None,
+    };
+    Ok(Enrichment { policy: config.policy, depth, symbolizer })
+}
+
+/// Everything named, from one folder and nothing else.
+pub fn from_folder(folder: &Path) -> Result<Enrichment> {
+    let path = SymbolPath::parse(&format!("srv*{}", folder.display())).context("symbol path")?;
+    let store = StoreOptions { path, cache: None, ..StoreOptions::default() };
+    let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })
+        .context("cannot start the threads for symbols")?;
+    Ok(Enrichment { depth: Some(Depth::Function), symbolizer: Some(symbolizer), ..Enrichment::default() })
+}
+
+fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
+    let store = store_options(config, common)?;
+    let memory_limit = (config.memory_limit_mib.value as usize) << 20;
+    let work = WorkOptions { memory_limit, threads: crate::threads(common) };
+    Symbolizer::new(SymbolizerOptions { store, work, call_sites })
+        .context("cannot start the threads for symbols")
+}
+
+/// Where symbol files are looked for.
+pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
+    let path = match &config.symbol_path.value {
+        Some(text) => SymbolPath::parse(text).with_context(|| format!("symbol path {text:?}"))?,
+        None => SymbolPath::user_store(),
+    };
+    if !common.quiet {
+        for unusable in path.unusable() {
+            eprintln!("The symbol path names {unusable}, which cannot be used on this system.");
+        }
+    }
+    let limits = DownloadLimits {
+        file_size: u64::from(config.download_limit_mib.value) << 20,
+        file: Duration::from_secs(config.download_timeout_seconds.value.into()),
+        ..DownloadLimits::default()
+    };
+    Ok(StoreOptions { path, online: config.online.value, limits, ..StoreOptions::default() })
+}
+
+/// Says once what was missing, by cause.
+pub fn tell(stats: Option<&SymbolStats>, common: &Common) {
+    let Some(stats) = stats.filter(|_| !common.quiet) else { return };
+    for ((file, cause), modules) in &stats.failures {
+        eprintln!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint());
+    }
+}

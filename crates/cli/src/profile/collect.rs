@@ -1,0 +1,363 @@
+//! From the events of a trace to a profile.
+
+use rustc_hash::FxHashMap;
+use stackhound::schema::{self, Value, kernel};
+use stackhound::system::{self, Evidence, Span};
+use stackhound::trace::{OpenTrace, TraceTime};
+use stackhound::{Clock, FileTime, Knowledge, Naming, RawTime, Seen, Tid};
+use stackhound_export::{
+    Full, Marker, MarkerKind, MarkerKindId, Nanos, Process, ProcessId, Profile, ProfileBuilder, Sample,
+    StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
+};
+
+use super::stacks::Stacks;
+use crate::filter::EventFilter;
+use crate::render;
+
+/// How much is taken beside samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub markers: usize,
+    pub switches: usize,
+}
+
+/// What became of events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// There were no profile samples, so that all events with a stack are samples.
+    pub stand_ins: bool,
+    pub markers_dropped: u64,
+    pub switches_dropped: u64,
+}
+
+/// Which events are samples.
+#[derive(Debug)]
+enum Samples {
+    /// Those of this kind.
+    Chosen(EventFilter),
+    /// Profile samples; as long as there are none, all events with a stack.
+    NoneYet,
+    /// Profile samples.
+    Profile,
+}
+
+/// Longer values of fields are cut off.
+const VALUE_MAX: usize = 512;
+
+const SAMPLED_PROFILE: u16 = 0x0f2e;
+const SAMPLED_PROFILE_NMI: u16 = 0x0f47;
+const SET_INTERVAL: u16 = 0x0f48;
+const INTERVAL_AT_START: u16 = 0x0f49;
+const CONTEXT_SWITCH: u16 = 0x0524;
+/// Group of the events that tell of modules.
+const IMAGE_GROUP: u16 = 0x14;
+
+/// A process: one that the system knows, or just a number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum ProcessKey {
+    Known(system::ProcessId),
+    Number(Option<u32>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum ThreadKey {
+    Known(system::ThreadId),
+    Number(ProcessId, Option<u32>),
+}
+
+/// Collects a profile out of events in the order of time.
+#[derive(Debug)]
+pub struct Collector {
+    builder: ProfileBuilder,
+    clock: Clock,
+    /// The time zero: that of the session, or of the first event if that is earlier.
+    start: FileTime,
+    samples: Samples,
+    limits: Limits,
+    counted: Counted,
+    begun: bool,
+    processes: FxHashMap<ProcessKey, ProcessId>,
+    threads: FxHashMap<ThreadKey, ThreadId>,
+    stacks: Stacks,
+    kinds: FxHashMap<String, Vec<(Vec<String>, MarkerKindId)>>,
+    reasons: FxHashMap<String, TextId>,
+    markers: usize,
+    switches: usize,
+}
+
+impl Collector {
+    pub fn new(product: String, trace: &OpenTrace, chosen: Option<EventFilter>, limits: Limits) -> Collector {
+        let start = trace.sources()[0].recording.session().start_time;
+        Collector {
+            builder: ProfileBuilder::new(product, unix_nanos(start)),
+            clock: trace.clock(),
+            start,
+            samples: chosen.map_or(Samples::NoneYet, Samples::Chosen),
+            limits,
+            counted: Counted::default(),
+            begun: false,
+            processes: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            stacks: Stacks::default(),
+            kinds: FxHashMap::default(),
+            reasons: FxHashMap::default(),
+            markers: 0,
+            switches: 0,
+        }
+    }
+
+    /// Takes the next event, if it is wanted.
+    pub fn observe(&mut self, seen: &Seen<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+        if !self.begun {
+            self.begin(seen);
+        }
+        let hook = hook_of(seen);
+        if hook.is_some_and(|hook| hook >> 8 == IMAGE_GROUP) {
+            self.stacks.modules_changed();
+        }
+        if matches!(hook, Some(SET_INTERVAL | INTERVAL_AT_START)) {
+            self.set_interval(seen);
+        }
+        if !wanted() {
+            return Ok(());
+        }
+        let profiles = matches!(hook, Some(SAMPLED_PROFILE | SAMPLED_PROFILE_NMI));
+        if profiles && matches!(self.samples, Samples::NoneYet) {
+            self.builder.forget_samples();
+            self.samples = Samples::Profile;
+        }
+        let is_sample = match &self.samples {
+            Samples::Chosen(filter) => filter.wants(seen),
+            Samples::NoneYet => seen.stack().is_some(),
+            Samples::Profile => profiles,
+        };
+        if is_sample {
+            self.sample(seen, profiles)?;
+        }
+        if hook == Some(CONTEXT_SWITCH) {
+            self.switch(seen)
+        } else if !profiles {
+            self.marker(seen)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The profile, and what is missing in it.
+    pub fn finish(mut self, known: &Knowledge, naming: Option<&mut Naming>) -> (Profile, Counted) {
+        self.stacks.name(known, naming, &mut self.builder);
+        self.counted.stand_ins = matches!(self.samples, Samples::NoneYet);
+        (self.builder.finish(), self.counted)
+    }
+
+    fn begin(&mut self, seen: &Seen<'_>) {
+        self.begun = true;
+        self.start = self.start.min(self.file_time(seen.time()));
+        self.builder.set_start(unix_nanos(self.start));
+    }
+
+    fn file_time(&self, time: TraceTime) -> FileTime {
+        self.clock.to_file_time(RawTime(time.0))
+    }
+
+    fn nanos(&self, time: TraceTime) -> Nanos {
+        let units = self.file_time(time).0.saturating_sub(self.start.0);
+        Nanos(u64::try_from(units).unwrap_or(0).saturating_mul(100))
+    }
+
+    /// The interval of the timer, in units of 100 ns.
+    fn set_interval(&mut self, seen: &Seen<'_>) {
+        let number = |name| seen.field(name).and_then(|(_, value)| value.as_u64());
+        if let (Some(0), Some(interval)) = (number("Source"), number("NewInterval")) {
+            self.builder.set_interval(Nanos(interval.saturating_mul(100)));
+        }
+    }
+
+    fn sample(&mut self, seen: &Seen<'_>, profiles: bool) -> Result<(), Full> {
+        let thread = self.thread_of(seen)?;
+        let mut stack = self.stacks.of(seen, thread.0, profiles, &mut self.builder)?;
+        if !profiles {
+            // Samples of several kinds are told apart by their innermost frame.
+            let kind = self.stacks.remark(&seen.name(), &mut self.builder)?;
+            stack = self.builder.stack(Some(stack), kind)?;
+        }
+        let time = self.nanos(seen.time());
+        self.builder.sample(Sample { time, thread: thread.1, stack, weight: 1, cpu: seen.processor() });
+        Ok(())
+    }
+
+    /// The stack of an event that has one.
+    fn stack_of(&mut self, seen: &Seen<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
+        if seen.stack().is_none() {
+            return Ok(None);
+        }
+        self.stacks.of(seen, process, false, &mut self.builder).map(Some)
+    }
+
+    fn switch(&mut self, seen: &Seen<'_>) -> Result<(), Full> {
+        if self.switches == self.limits.switches {
+            self.counted.switches_dropped += 1;
+            return Ok(());
+        }
+        let (Some(cpu), Some(old)) = (seen.processor(), tid_field(seen, "OldThreadId")) else {
+            return Ok(());
+        };
+        self.switches += 1;
+        let (process, to) = self.thread_of(seen)?;
+        let (_, from) = self.thread(seen, None, Some(old))?;
+        let reason = match seen.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
+            // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition, DeferredReady.
+            Some(1 | 2 | 3 | 6 | 7) => SwitchReason::Ready,
+            Some(4) => SwitchReason::Ended,
+            Some(5) => SwitchReason::Waits,
+            _ => SwitchReason::Unknown,
+        };
+        let why = match seen.field("OldThreadWaitReason") {
+            Some((field, value)) if reason == SwitchReason::Waits => Some(self.why(field, value)?),
+            _ => None,
+        };
+        let stack = self.stack_of(seen, process)?;
+        let time = self.nanos(seen.time());
+        self.builder.switch(Switch { time, cpu, from, to, reason, why, stack });
+        Ok(())
+    }
+
+    fn why(&mut self, field: &schema::Field, value: Value<'_>) -> Result<TextId, Full> {
+        let text = field.render(value).to_string();
+        if let Some(&id) = self.reasons.get(&text) {
+            return Ok(id);
+        }
+        let id = self.builder.text(text.clone())?;
+        self.reasons.insert(text, id);
+        Ok(id)
+    }
+
+    fn marker(&mut self, seen: &Seen<'_>) -> Result<(), Full> {
+        if self.markers == self.limits.markers {
+            self.counted.markers_dropped += 1;
+            return Ok(());
+        }
+        self.markers += 1;
+        let fields = || seen.fields().into_iter().flatten().filter_map(Result::ok);
+        let keys: Vec<String> = fields().map(|decoded| decoded.field.name.to_string()).collect();
+        let values: Vec<String> = fields()
+            .map(|decoded| shortened(render::Content(decoded.field, &decoded.item).to_string()))
+            .collect();
+        let kind = self.kind(&seen.name(), keys)?;
+        let (process, thread) = self.thread_of(seen)?;
+        let stack = self.stack_of(seen, process)?;
+        let timing = Timing::Instant(self.nanos(seen.time()));
+        self.builder.marker(Marker { timing, thread, kind, stack }, values);
+        Ok(())
+    }
+
+    fn kind(&mut self, name: &str, keys: Vec<String>) -> Result<MarkerKindId, Full> {
+        let known = self.kinds.get(name).into_iter().flatten();
+        if let Some((_, id)) = known.into_iter().find(|(known, _)| *known == keys) {
+            return Ok(*id);
+        }
+        let id = self.builder.marker_kind(MarkerKind { name: name.to_owned(), keys: keys.clone() })?;
+        self.kinds.entry(name.to_owned()).or_default().push((keys, id));
+        Ok(id)
+    }
+
+    fn thread_of(&mut self, seen: &Seen<'_>) -> Result<(ProcessId, ThreadId), Full> {
+        self.thread(seen, seen.pid().map(|pid| pid.0), seen.tid())
+    }
+
+    /// A thread and its process; the process is that of the thread if it is not told.
+    fn thread(
+        &mut self,
+        seen: &Seen<'_>,
+        pid: Option<u32>,
+        tid: Option<Tid>,
+    ) -> Result<(ProcessId, ThreadId), Full> {
+        let system = seen.knowledge().system();
+        let time = seen.time();
+        let known = tid.and_then(|tid| system.thread_of_event(tid, time));
+        let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
+        if let Some(thread) = known
+            && let Some(&id) = self.threads.get(&ThreadKey::Known(thread.id()))
+        {
+            let process = thread.process();
+            return Ok((self.process(Some(process), process.pid().0.into())?, id));
+        }
+        let owner = match (known, pid) {
+            (Some(thread), _) => Some(thread.process()),
+            (None, Some(pid)) => system.process_of_event(stackhound::Pid(pid), time),
+            (None, None) => None,
+        };
+        let process = self.process(owner, owner.map(|owner| owner.pid().0).or(pid))?;
+        let tid = tid.map(|tid| tid.0);
+        let key = known.map_or(ThreadKey::Number(process, tid), |thread| ThreadKey::Known(thread.id()));
+        if let Some(&id) = self.threads.get(&key) {
+            return Ok((process, id));
+        }
+        let name = known.map_or("", |thread| thread.name_at(time)).to_owned();
+        let (start, end) = known.map_or((None, None), |thread| self.observed(&thread.span()));
+        let id = self.builder.thread(Thread { process, tid, name, start, end })?;
+        self.threads.insert(key, id);
+        Ok((process, id))
+    }
+
+    fn process(
+        &mut self,
+        known: Option<system::ProcessRef<'_>>,
+        pid: Option<u32>,
+    ) -> Result<ProcessId, Full> {
+        let key = known.map_or(ProcessKey::Number(pid), |process| ProcessKey::Known(process.id()));
+        if let Some(&id) = self.processes.get(&key) {
+            return Ok(id);
+        }
+        let name = match (known.map_or("", |process| process.image_name()), pid) {
+            ("", Some(0)) => "Idle",
+            ("", Some(4)) => "System",
+            ("", Some(_)) => "unknown",
+            ("", None) => "no process",
+            (name, _) => name,
+        };
+        let (start, end) = known.map_or((None, None), |process| self.observed(&process.span()));
+        let id = self.builder.process(Process { pid, name: name.to_owned(), start, end })?;
+        self.processes.insert(key, id);
+        Ok(id)
+    }
+
+    /// The ends of a span that events tell of.
+    fn observed(&self, span: &Span) -> (Option<Nanos>, Option<Nanos>) {
+        let when = |time, evidence| (evidence == Evidence::Observed).then(|| self.nanos(time));
+        (when(span.from, span.start), when(span.to, span.end))
+    }
+}
+
+fn unix_nanos(time: FileTime) -> i64 {
+    let (seconds, rest) = time.to_unix();
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest.into())
+}
+
+/// What kind of kernel event it is, also where it comes as a classic event.
+fn hook_of(seen: &Seen<'_>) -> Option<u16> {
+    let event = seen.event();
+    event.hook().or_else(|| {
+        if !event.kind().is_classic() {
+            return None;
+        }
+        kernel::hook_of(event.guid()?, seen.opcode())
+    })
+}
+
+fn tid_field(seen: &Seen<'_>, name: &str) -> Option<Tid> {
+    let number = seen.field(name)?.1.as_u64()?;
+    Tid::known(number.try_into().ok()?)
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > VALUE_MAX {
+        let mut end = VALUE_MAX;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,210 @@
+//! The stacks of a trace as those of a profile.
+//!
+//! A trace's stack is made of addresses, and what an address is depends on the process and on what is loaded. So a stack
+//! is named once for each process, and again when modules have come or gone.
+
+use rustc_hash::FxHashMap;
+use stackhound::stacks::StackState;
+use stackhound::symbols::{self, FrameNumber};
+use stackhound::system::{self, ModuleRef};
+use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, enrich};
+use stackhound_export::{
+    AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
+    ProcessId, ProfileBuilder, SourceLine, StackId, Uuid,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct StackKey {
+    process: ProcessId,
+    stack: Option<u32>,
+    state: u8,
+    /// Whether the innermost address is that of an instruction.
+    sampled: bool,
+}
+
+/// Where a frame is: what makes two frames the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum FrameKey {
+    InModule(ModuleId, u32, AddressKind),
+    At(u64, AddressKind),
+}
+
+/// What is known of the stacks so far.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    /// Counts changes of modules.
+    generation: u32,
+    stacks: FxHashMap<StackKey, (u32, StackId)>,
+    frames: FxHashMap<FrameKey, FrameId>,
+    modules: FxHashMap<system::ModuleId, ModuleId>,
+    remarks: FxHashMap<String, FrameId>,
+    /// Of the stack at hand, innermost first.
+    buffer: Vec<FrameId>,
+    unnamed: Vec<Unnamed>,
+}
+
+/// A frame whose names will come.
+#[derive(Debug)]
+struct Unnamed {
+    id: FrameId,
+    facts: enrich::Frame,
+    depth: Depth,
+    number: Option<FrameNumber>,
+}
+
+impl Stacks {
+    /// From here on, addresses can be in other modules.
+    pub fn modules_changed(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// The stack of an event of a process. What is missing of it stands outermost, as a remark.
+    pub fn of(
+        &mut self,
+        seen: &Seen<'_>,
+        process: ProcessId,
+        sampled: bool,
+        builder: &mut ProfileBuilder,
+    ) -> Result<StackId, Full> {
+        let key = StackKey {
+            process,
+            stack: seen.stack().map(|stack| stack.index() as u32),
+            state: seen.state() as u8,
+            sampled,
+        };
+        if let Some(&(generation, stack)) = self.stacks.get(&key)
+            && generation == self.generation
+        {
+            return Ok(stack);
+        }
+        self.buffer.clear();
+        for frame in seen.frames() {
+            let frame = self.frame(seen, &frame, builder)?;
+            self.buffer.push(frame);
+        }
+        if seen.state() != StackState::Complete || self.buffer.is_empty() {
+            let remark = self.remark(missing(seen.state()), builder)?;
+            self.buffer.push(remark);
+        }
+        let mut stack = None;
+        for frame in self.buffer.drain(..).rev() {
+            stack = Some(builder.stack(stack, frame)?);
+        }
+        let stack = stack.unwrap_or_else(|| unreachable!("a remark stands where nothing else does"));
+        self.stacks.insert(key, (self.generation, stack));
+        Ok(stack)
+    }
+
+    /// A frame that says something: `[text]`.
+    pub fn remark(&mut self, text: &str, builder: &mut ProfileBuilder) -> Result<FrameId, Full> {
+        if let Some(&id) = self.remarks.get(text) {
+            return Ok(id);
+        }
+        let frame = Frame {
+            name: format!("[{text}]"),
+            origin: Origin::Remark,
+            mode: stackhound_export::Mode::Remark,
+            place: None,
+            source: None,
+        };
+        let id = builder.frame(frame)?;
+        self.remarks.insert(text.to_owned(), id);
+        Ok(id)
+    }
+
+    fn frame(
+        &mut self,
+        seen: &Seen<'_>,
+        frame: &stackhound::Frame<'_>,
+        builder: &mut ProfileBuilder,
+    ) -> Result<FrameId, Full> {
+        let kind = match frame.kind {
+            symbols::AddressKind::Instruction => AddressKind::Instruction,
+            symbols::AddressKind::Return => AddressKind::Return,
+        };
+        let rva = frame.rva().and_then(|rva| u32::try_from(rva).ok());
+        let place = match (frame.module(), rva) {
+            (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
+            _ => None,
+        };
+        let key = match place {
+            Some((module, rva)) => FrameKey::InModule(module, rva, kind),
+            None => FrameKey::At(frame.address.0, kind),
+        };
+        if let Some(&id) = self.frames.get(&key) {
+            return Ok(id);
+        }
+        let id = builder.frame(Frame {
+            name: frame.to_string(),
+            origin: if place.is_some() { Origin::Module } else { Origin::Address },
+            mode: match frame.mode {
+                Mode::Kernel => stackhound_export::Mode::Kernel,
+                Mode::User => stackhound_export::Mode::User,
+            },
+            place: place.map(|(module, rva)| Place { module, rva, kind, offset: None }),
+            source: None,
+        })?;
+        self.frames.insert(key, id);
+        let (number, depth) = (seen.number(frame), frame.depth());
+        if number.is_some() || frame.method().is_some() {
+            self.unnamed.push(Unnamed { id, facts: *frame.facts(), depth, number });
+        }
+        Ok(id)
+    }
+
+    /// Gives frames the names that were found.
+    pub fn name(&mut self, known: &Knowledge, mut naming: Option<&mut Naming>, builder: &mut ProfileBuilder) {
+        for Unnamed { id, facts, depth, number } in self.unnamed.drain(..) {
+            if let (Some(naming), Some(number)) = (&mut naming, number) {
+                naming.wait(number);
+            }
+            let names = naming.as_ref().and_then(|naming| naming.frame(number?));
+            let frame = stackhound::Frame::new(facts, known.system(), depth);
+            let label = Label { frame: &frame, names };
+            let Some(name) = label.name() else { continue };
+            let origin = match name.origin {
+                NameOrigin::Symbols(symbols::Origin::Pdb) => Origin::Pdb,
+                NameOrigin::Symbols(symbols::Origin::Export) => Origin::Export,
+                NameOrigin::Symbols(symbols::Origin::NearestExport) => Origin::NearestExport,
+                NameOrigin::Method => Origin::Method,
+            };
+            let source = names.and_then(|names| names.line.as_ref());
+            let source = source.map(|line| SourceLine { file: line.file.to_string(), line: line.line });
+            let offset = u32::try_from(name.offset).unwrap_or(u32::MAX);
+            builder.name_frame(id, FrameName { text: label.function(), origin, offset, source });
+        }
+    }
+
+    fn module(&mut self, module: ModuleRef<'_>, builder: &mut ProfileBuilder) -> Result<ModuleId, Full> {
+        if let Some(&id) = self.modules.get(&module.id()) {
+            return Ok(id);
+        }
+        let size = u32::try_from(module.size()).ok();
+        let id = builder.module(Module {
+            name: module.file_name().to_owned(),
+            path: module.path().to_owned(),
+            pdb: module.pdb().map(|pdb| Pdb {
+                guid: Uuid::from_bytes_le(pdb.guid.0),
+                age: pdb.age,
+                name: pdb.name.to_owned(),
+            }),
+            image: module
+                .time_date_stamp()
+                .zip(size)
+                .map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
+        })?;
+        self.modules.insert(module.id(), id);
+        Ok(id)
+    }
+}
+
+/// What a stack lacks.
+fn missing(state: StackState) -> &'static str {
+    match state {
+        StackState::Complete | StackState::None => "no stack",
+        StackState::Lost => "stack lost",
+        StackState::KernelOnly | StackState::UserOnly | StackState::UnresolvedKey | StackState::Ambiguous => {
+            state.name()
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Collects a profile.
+
+use std::fmt::{Display, Write};
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{
+    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId,
+    Sample, StackId, Switch, TextId, Thread, ThreadId,
+};
+use crate::profile::{MarkerRecord, Node, Profile};
+
+/// More than 2³² − 1 of something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the profile has too many {0}")]
+pub struct Full(&'static str);
+
+/// Collects a profile. A sample costs the bytes of a [`Sample`] and no look-up.
+///
+/// Numbers that a method takes are of things that were added to the same builder before; with others, writing the
+/// profile may panic.
+#[derive(Debug)]
+pub struct ProfileBuilder {
+    profile: Profile,
+    modules: FxHashMap<Module, ModuleId>,
+    stacks: FxHashMap<Node, StackId>,
+}
+
+fn next(len: usize, what: &'static str) -> Result<u32, Full> {
+    u32::try_from(len).ok().filter(|&id| id != u32::MAX).ok_or(Full(what))
+}
+
+impl ProfileBuilder {
+    /// `product` is what was recorded; `unix_start` is the time zero, in nanoseconds since 1970.
+    pub fn new(product: impl Into<String>, unix_start: i64) -> ProfileBuilder {
+        ProfileBuilder {
+            profile: Profile::new(product.into(), unix_start),
+            modules: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+        }
+    }
+
+    /// Another time zero.
+    pub fn set_start(&mut self, unix_start: i64) {
+        self.profile.unix_start = unix_start;
+    }
+
+    /// How long a processor runs between two samples; one millisecond unless it is told.
+    pub fn set_interval(&mut self, interval: Nanos) {
+        self.profile.interval = Some(interval);
+    }
+
+    /// Adds a process.
+    pub fn process(&mut self, process: Process) -> Result<ProcessId, Full> {
+        let id = ProcessId(next(self.profile.processes.len(), "processes")?);
+        self.profile.processes.push(process);
+        Ok(id)
+    }
+
+    /// Adds a thread.
+    pub fn thread(&mut self, thread: Thread) -> Result<ThreadId, Full> {
+        let id = ThreadId(next(self.profile.threads.len(), "threads")?);
+        self.profile.threads.push(thread);
+        Ok(id)
+    }
+
+    /// The number of a module; equal ones have one number.
+    pub fn module(&mut self, module: Module) -> Result<ModuleId, Full> {
+        if let Some(&id) = self.modules.get(&module) {
+            return Ok(id);
+        }
+        let id = ModuleId(next(self.profile.modules.len(), "modules")?);
+        self.profile.modules.push(module.clone());
+        self.modules.insert(module, id);
+        Ok(id)
+    }
+
+    /// Adds a frame. Who adds the same frame often keeps its number.
+    pub fn frame(&mut self, frame: Frame) -> Result<FrameId, Full> {
+        let id = FrameId(next(self.profile.frames.len(), "frames")?);
+        self.profile.frames.push(frame);
+        Ok(id)
+    }
+
+    /// Gives a frame the name that was found for it since it was added.
+    ///
+    /// # Panics
+    /// If the frame is of another builder.
+    pub fn name_frame(&mut self, frame: FrameId, name: FrameName) {
+        let frame = &mut self.profile.frames[frame.index()];
+        (frame.name, frame.origin, frame.source) = (name.text, name.origin, name.source);
+        if let Some(place) = &mut frame.place {
+            place.offset = Some(name.offset);
+        }
+    }
+
+    /// The stack that has `frame` inside `caller`; equal ones have one number.
+    pub fn stack(&mut self, caller: Option<StackId>, frame: FrameId) -> Result<StackId, Full> {
+        let node = Node { caller, frame };
+        if let Some(&id) = self.stacks.get(&node) {
+            return Ok(id);
+        }
+        let id = StackId(next(self.profile.stacks.len(), "stacks")?);
+        self.profile.stacks.push(node);
+        self.stacks.insert(node, id);
+        Ok(id)
+    }
+
+    /// Adds a sample.
+    #[inline]
+    pub fn sample(&mut self, sample: Sample) {
+        self.profile.samples.push(sample);
+    }
+
+    /// Forgets all samples so far.
+    pub fn forget_samples(&mut self) {
+        self.profile.samples = Vec::new();
+    }
+
+    /// Adds a context switch.
+    pub fn switch(&mut self, switch: Switch) {
+        self.profile.switches.push(switch);
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, text: impl Into<String>) -> Result<TextId, Full> {
+        let id = TextId(next(self.profile.texts.len(), "texts")?);
+        self.profile.texts.push(text.into());
+        Ok(id)
+    }
+
+    /// Adds a kind of marker.
+    pub fn marker_kind(&mut self, kind: MarkerKind) -> Result<MarkerKindId, Full> {
+        let id = MarkerKindId(next(self.profile.marker_kinds.len(), "kinds of markers")?);
+        self.profile.marker_kinds.push(kind);
+        Ok(id)
+    }
+
+    /// Adds a marker with the values of its kind's fields, in their order; those missing at the end are empty.
+    pub fn marker(&mut self, marker: Marker, values: impl IntoIterator<Item = impl Display>) {
+        let Profile { marker_kinds, value_ends, value_text, markers, .. } = &mut self.profile;
+        let first_value = value_ends.len();
+        let mut values = values.into_iter();
+        for _ in &marker_kinds[marker.kind.index()].keys {
+            if let Some(value) = values.next() {
+                // Writing to a string does not fail, unless the value itself does; then it ends there.
+                let _ = write!(value_text, "{value}");
+            }
+            value_ends.push(value_text.len());
+        }
+        markers.push(MarkerRecord { marker, first_value });
+    }
+
+    /// The profile.
+    pub fn finish(self) -> Profile {
+        let mut profile = self.profile;
+        profile.samples.sort_by_key(|sample| (sample.thread, sample.time));
+        profile.markers.sort_by_key(|record| (record.marker.thread, record.marker.timing.start()));
+        profile.switches.sort_by_key(|switch| switch.time);
+        profile
+    }
+}

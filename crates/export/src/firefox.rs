@@ -1,0 +1,278 @@
+//! The processed-profile format of the Firefox Profiler, version [`VERSION`].
+//!
+//! Frames are addresses in libraries with the names that the profile has for them, so that the profiler shows them
+//! without asking a symbol server and can still be told to ask one. Context switches become intervals in which a
+//! thread runs or waits, with the stack it waits in.
+
+mod libraries;
+mod scheduling;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use fxprof_processed_profile::{
+    CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame, FrameFlags, FrameHandle, FrameInfo,
+    Marker, MarkerFieldFlags, MarkerFieldFormat, MarkerLocations, MarkerTiming, MarkerTypeHandle,
+    ProcessHandle, Profile as Output, ReferenceTimestamp, RuntimeSchemaMarkerField,
+    RuntimeSchemaMarkerSchema, SamplingInterval, StackHandle, StringHandle, ThreadHandle, Timestamp,
+};
+use rustc_hash::FxHashMap;
+
+use crate::Profile;
+use crate::model::{FrameId, MarkerKind, Mode, Nanos, Origin, StackId, ThreadId, Timing};
+use libraries::Libraries;
+
+/// `preprocessedProfileVersion` of what is written.
+pub const VERSION: u32 = 55;
+
+/// Writes the profile as JSON.
+pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let output = convert(profile);
+    serde_json::to_writer(out, &output)?;
+    Ok(())
+}
+
+fn convert(profile: &Profile) -> Output {
+    let start = Duration::from_nanos(profile.unix_start.max(0) as u64);
+    let interval = SamplingInterval::from_nanos(profile.interval().0.max(1));
+    let start = ReferenceTimestamp::from_duration_since_unix_epoch(start);
+    let mut output = Output::new(&profile.product, start, interval);
+    output.set_os_name("Windows");
+    output.set_symbolicated(true);
+    let categories = Categories::new(&mut output);
+    let libraries = Libraries::new(profile, &mut output);
+    let kinds =
+        profile.marker_kinds.iter().enumerate().map(|(index, kind)| register(&mut output, index, kind));
+    let kinds: Vec<(MarkerTypeHandle, StringHandle)> = kinds.collect();
+    let threads = threads(profile, &mut output);
+    let mut scheduling = scheduling::Spans::of(profile);
+    let schemas = scheduling::Schemas::new(&mut output);
+    for (id, _) in profile.thread_ids() {
+        let thread = threads[id.index()];
+        let mut stacks = Stacks {
+            profile,
+            libraries: &libraries,
+            categories: &categories,
+            thread,
+            frames: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+        };
+        add_samples(profile, id, &mut stacks, &mut output);
+        for record in profile.markers_of(id) {
+            let (kind, name) = kinds[record.marker.kind.index()];
+            let values = profile.values_of(record).map(|value| output.intern_string(value)).collect();
+            let marker = Event { kind, name, category: categories.events, values };
+            let timing = match record.marker.timing {
+                Timing::Instant(time) => MarkerTiming::Instant(timestamp(time)),
+                Timing::Interval(start, end) => MarkerTiming::Interval(timestamp(start), timestamp(end)),
+            };
+            let marker = output.add_marker(thread, timing, marker);
+            let stack = record.marker.stack.map(|stack| stacks.handle(&mut output, stack));
+            output.set_marker_stack(thread, marker, stack);
+        }
+        for span in scheduling.take(id) {
+            let marker = schemas.marker(profile, &span, &mut output, categories.scheduling);
+            let timing = MarkerTiming::Interval(timestamp(span.start), timestamp(span.end));
+            let marker = output.add_marker(thread, timing, marker);
+            let stack = span.stack.map(|stack| stacks.handle(&mut output, stack));
+            output.set_marker_stack(thread, marker, stack);
+        }
+    }
+    output
+}
+
+fn timestamp(time: Nanos) -> Timestamp {
+    Timestamp::from_nanos_since_reference(time.0)
+}
+
+/// Processes and threads. The format wants a number for each; unknown ones get 0, which the library makes distinct.
+fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
+    let processes: Vec<ProcessHandle> = profile
+        .processes
+        .iter()
+        .map(|process| {
+            let start = timestamp(process.start.unwrap_or_default());
+            let handle = output.add_process(&process.name, process.pid.unwrap_or(0), start);
+            if let Some(end) = process.end {
+                output.set_process_end_time(handle, timestamp(end));
+            }
+            handle
+        })
+        .collect();
+    profile
+        .thread_ids()
+        .map(|(id, thread)| {
+            let start = timestamp(thread.start.unwrap_or_default());
+            let process = processes[thread.process.index()];
+            let handle = output.add_thread(process, thread.tid.unwrap_or(0), start, false);
+            output.set_thread_name(handle, &profile.thread_label(id));
+            if let Some(end) = thread.end {
+                output.set_thread_end_time(handle, timestamp(end));
+            }
+            handle
+        })
+        .collect()
+}
+
+/// A sample means that the thread has run since the last one, or for one interval if that was longer ago.
+fn add_samples(profile: &Profile, id: ThreadId, stacks: &mut Stacks<'_>, output: &mut Output) {
+    let mut last = Nanos(0);
+    for sample in profile.samples_of(id) {
+        let stack = stacks.handle(output, sample.stack);
+        let ran = profile.interval().0.min(sample.time.0.saturating_sub(last.0));
+        last = sample.time;
+        let weight = sample.weight.try_into().unwrap_or(i32::MAX);
+        let ran = CpuDelta::from_nanos(ran);
+        output.add_sample(stacks.thread, timestamp(sample.time), Some(stack), ran, weight);
+    }
+}
+
+/// The colours of frames and markers; a frame's subcategory says where its name comes from.
+struct Categories {
+    frames: [[CategoryPairHandle; Origin::ALL.len()]; 3],
+    events: CategoryHandle,
+    scheduling: CategoryHandle,
+}
+
+impl Categories {
+    fn new(output: &mut Output) -> Categories {
+        let frames = [
+            ("Kernel", CategoryColor::Orange),
+            ("User", CategoryColor::Yellow),
+            ("Remark", CategoryColor::Gray),
+        ];
+        let frames = frames.map(|(name, color)| {
+            let category = output.add_category(name, color);
+            Origin::ALL.map(|origin| output.add_subcategory(category, origin.name()))
+        });
+        Categories {
+            frames,
+            events: output.add_category("Event", CategoryColor::Blue),
+            scheduling: output.add_category("Scheduling", CategoryColor::Green),
+        }
+    }
+
+    fn of(&self, mode: Mode, origin: Origin) -> CategoryPairHandle {
+        let mode = match mode {
+            Mode::Kernel => 0,
+            Mode::User => 1,
+            Mode::Remark => 2,
+        };
+        self.frames[mode][origin as usize]
+    }
+}
+
+/// The stacks of one thread; the format has them by thread.
+struct Stacks<'p> {
+    profile: &'p Profile,
+    libraries: &'p Libraries,
+    categories: &'p Categories,
+    thread: ThreadHandle,
+    frames: FxHashMap<FrameId, FrameHandle>,
+    stacks: FxHashMap<StackId, StackHandle>,
+}
+
+impl Stacks<'_> {
+    fn handle(&mut self, output: &mut Output, stack: StackId) -> StackHandle {
+        // From the innermost frame out to one that is known, and back.
+        let mut missing = Vec::new();
+        let mut at = Some(stack);
+        let mut caller = None;
+        while let Some(stack) = at {
+            if let Some(&known) = self.stacks.get(&stack) {
+                caller = Some(known);
+                break;
+            }
+            let node = self.profile.node(stack);
+            missing.push((stack, node.frame));
+            at = node.caller;
+        }
+        for (stack, frame) in missing.into_iter().rev() {
+            let frame = self.frame(output, frame);
+            let handle = output.intern_stack(self.thread, caller, frame);
+            self.stacks.insert(stack, handle);
+            caller = Some(handle);
+        }
+        caller.unwrap_or_else(|| unreachable!("a stack has a frame"))
+    }
+
+    fn frame(&mut self, output: &mut Output, id: FrameId) -> FrameHandle {
+        if let Some(&handle) = self.frames.get(&id) {
+            return handle;
+        }
+        let frame = self.profile.frame(id);
+        let location = match self.libraries.find(frame) {
+            Some((library, address)) => Frame::RelativeAddressFromAdjustedReturnAddress(library, address),
+            None => Frame::Label(output.intern_string(&frame.name)),
+        };
+        let info = FrameInfo {
+            frame: location,
+            category_pair: self.categories.of(frame.mode, frame.origin),
+            flags: FrameFlags::empty(),
+        };
+        let handle = output.intern_frame(self.thread, info);
+        self.frames.insert(id, handle);
+        handle
+    }
+}
+
+/// A marker of a kind of the profile.
+struct Event {
+    kind: MarkerTypeHandle,
+    name: StringHandle,
+    category: CategoryHandle,
+    values: Vec<StringHandle>,
+}
+
+impl Marker for Event {
+    fn marker_type(&self, _: &mut Output) -> MarkerTypeHandle {
+        self.kind
+    }
+
+    fn name(&self, _: &mut Output) -> StringHandle {
+        self.name
+    }
+
+    fn category(&self, _: &mut Output) -> CategoryHandle {
+        self.category
+    }
+
+    fn string_field_value(&self, field: u32) -> StringHandle {
+        self.values[field as usize]
+    }
+
+    fn number_field_value(&self, _: u32) -> f64 {
+        unreachable!("all fields are text")
+    }
+}
+
+/// Values can be paths and command lines, so they are of the format that can be left out when a profile is uploaded.
+fn register(output: &mut Output, index: usize, kind: &MarkerKind) -> (MarkerTypeHandle, StringHandle) {
+    let mut keys: Vec<String> = Vec::new();
+    for key in &kind.keys {
+        let mut key = key.clone();
+        // The format's own keys, and keys of the kind, must not come twice.
+        while ["type", "cause", ""].contains(&&*key) || keys.contains(&key) {
+            key.push('_');
+        }
+        keys.push(key);
+    }
+    let fields = keys.into_iter().zip(&kind.keys).map(|(key, label)| RuntimeSchemaMarkerField {
+        key,
+        label: label.clone(),
+        format: MarkerFieldFormat::SanitizedString,
+        flags: MarkerFieldFlags::SEARCHABLE,
+    });
+    let schema = RuntimeSchemaMarkerSchema {
+        // Kinds can share a name: events have versions.
+        type_name: format!("{}#{index}", kind.name),
+        description: None,
+        locations: MarkerLocations::MARKER_CHART | MarkerLocations::MARKER_TABLE,
+        chart_label: None,
+        tooltip_label: None,
+        table_label: None,
+        fields: fields.collect(),
+        graphs: Vec::new(),
+    };
+    (output.register_marker_type(schema), output.intern_string(&kind.name))
+}

@@ -1,0 +1,74 @@
+//! Modules as libraries, each with a table of the names that the profile's frames have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fxprof_processed_profile::debugid::DebugId;
+use fxprof_processed_profile::{LibraryHandle, LibraryInfo, Profile as Output, Symbol, SymbolTable};
+
+use crate::Profile;
+use crate::model::{Frame, Module, Place};
+
+/// The libraries, in the order of the profile's modules.
+pub struct Libraries {
+    handles: Vec<LibraryHandle>,
+    tables: Vec<Arc<SymbolTable>>,
+}
+
+impl Libraries {
+    pub fn new(profile: &Profile, output: &mut Output) -> Libraries {
+        // Functions by their start: name, and bytes as far as frames show them.
+        let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules.len()];
+        for frame in &profile.frames {
+            let Some(place) = &frame.place else { continue };
+            let start = start(place);
+            let size = place.instruction().saturating_sub(start).saturating_add(1);
+            let function = functions[place.module.index()].entry(start).or_insert((&frame.name, size));
+            if function.0 == frame.name {
+                function.1 = function.1.max(size);
+            }
+        }
+        let tables: Vec<_> = functions.into_iter().map(table).collect();
+        let handles = profile.modules.iter().zip(&tables);
+        let handles = handles.map(|(module, table)| output.add_lib(library(module, table.clone()))).collect();
+        Libraries { handles, tables }
+    }
+
+    /// The library and address of a frame, if its table gives the address the frame's own name.
+    pub fn find(&self, frame: &Frame) -> Option<(LibraryHandle, u32)> {
+        let place = frame.place.as_ref()?;
+        let module = place.module.index();
+        let symbol = self.tables[module].lookup(place.instruction())?;
+        (symbol.name == frame.name).then(|| (self.handles[module], place.instruction()))
+    }
+}
+
+/// Where the named function starts; a name without an offset is of one instruction.
+fn start(place: &Place) -> u32 {
+    place.offset.map_or(place.instruction(), |offset| place.rva.saturating_sub(offset))
+}
+
+fn table(functions: BTreeMap<u32, (&str, u32)>) -> Arc<SymbolTable> {
+    let symbols = functions.into_iter().map(|(address, (name, size))| Symbol {
+        address,
+        size: Some(size),
+        name: name.to_owned(),
+    });
+    Arc::new(SymbolTable::new(symbols.collect()))
+}
+
+fn library(module: &Module, table: Arc<SymbolTable>) -> LibraryInfo {
+    let pdb = module.pdb.as_ref();
+    let debug_path = pdb.map_or(&module.name, |pdb| &pdb.name);
+    let debug_name = debug_path.rsplit(['\\', '/']).next().unwrap_or(debug_path);
+    LibraryInfo {
+        name: module.name.clone(),
+        debug_name: debug_name.to_owned(),
+        path: module.path.clone(),
+        debug_path: debug_path.clone(),
+        debug_id: pdb.map_or(DebugId::nil(), |pdb| DebugId::from_parts(pdb.guid, pdb.age)),
+        code_id: module.image.map(|image| format!("{:08X}{:x}", image.time_date_stamp, image.size)),
+        arch: None,
+        symbol_table: Some(table),
+    }
+}

@@ -1,0 +1,62 @@
+//! Folded stacks: one line for each distinct stack of a process, outermost frame first, then its weight.
+//!
+//! The text that `stackcollapse` scripts write and flame graph programs read.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+
+use crate::Profile;
+use crate::model::{Mode, ProcessId, StackId};
+
+/// The lines. Those that begin with the same frames stand together. `adapt` may change each name: that of the process
+/// without a mode, then those of frames; it must not put a semicolon into one.
+pub(crate) fn lines(profile: &Profile, adapt: impl Fn(&mut String, Option<Mode>)) -> Vec<String> {
+    let mut weights: FxHashMap<(ProcessId, StackId), u64> = FxHashMap::default();
+    for sample in &profile.samples {
+        let process = profile.threads[sample.thread.index()].process;
+        *weights.entry((process, sample.stack)).or_default() += u64::from(sample.weight);
+    }
+    // Different frames can have one name.
+    let mut merged: FxHashMap<String, u64> = FxHashMap::default();
+    for ((process, stack), weight) in weights {
+        *merged.entry(path(profile, process, stack, &adapt)).or_default() += weight;
+    }
+    let mut merged: Vec<(String, u64)> = merged.into_iter().collect();
+    // Frame by frame: as plain text, `f2;g` stands between `f` and `f;h`.
+    merged.sort_unstable_by(|(a, _), (b, _)| a.split(';').cmp(b.split(';')));
+    merged.into_iter().map(|(path, weight)| format!("{path} {weight}")).collect()
+}
+
+fn path(
+    profile: &Profile,
+    process: ProcessId,
+    stack: StackId,
+    adapt: impl Fn(&mut String, Option<Mode>),
+) -> String {
+    let frames: Vec<_> = profile.stack(stack).map(|frame| profile.frame(frame)).collect();
+    let mut path = plain(&profile.process_label(process));
+    adapt(&mut path, None);
+    for frame in frames.iter().rev() {
+        let mut name = plain(&frame.name);
+        adapt(&mut name, Some(frame.mode));
+        path.push(';');
+        path.push_str(&name);
+    }
+    path
+}
+
+/// A semicolon separates frames and a line end stacks; names of files may contain both.
+fn plain(name: &str) -> String {
+    let plain = |c: char| match c {
+        ';' => ':',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    name.chars().map(plain).collect()
+}
+
+/// Writes the lines.
+pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    lines(profile, |_, _| {}).iter().try_for_each(|line| writeln!(out, "{line}"))
+}

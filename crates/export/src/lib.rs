@@ -1,0 +1,36 @@
+//! Profiles in the formats of the tools that people look at them with.
+//!
+//! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers; the [`Profile`] that
+//! it becomes is written by one function a format:
+//!
+//! | module | for |
+//! |---|---|
+//! | [`firefox`] | profiler.firefox.com |
+//! | [`flamegraph`] | any browser, as a picture |
+//! | [`folded`] | scripts, and everything that draws flame graphs |
+//! | [`perfetto`] | ui.perfetto.dev and its trace processor |
+//! | [`speedscope`] | speedscope.app |
+//!
+//! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
+//!
+//! This crate knows neither recordings nor how names of frames are found, and opens no files.
+#![forbid(unsafe_code)]
+
+mod builder;
+pub mod firefox;
+#[cfg(feature = "flamegraph")]
+pub mod flamegraph;
+pub mod folded;
+mod model;
+pub mod perfetto;
+mod profile;
+pub mod speedscope;
+
+pub use builder::{Full, ProfileBuilder};
+pub use model::{
+    AddressKind, Frame, FrameId, FrameName, ImageIdentity, Marker, MarkerKind, MarkerKindId, Mode, Module,
+    ModuleId, Nanos, Origin, Pdb, Place, Process, ProcessId, Sample, SourceLine, StackId, Switch,
+    SwitchReason, TextId, Thread, ThreadId, Timing,
+};
+pub use profile::Profile;
+pub use uuid::Uuid;

@@ -1,0 +1,131 @@
+//! Speedscope's own format: one sampled profile for each thread, in the order of time.
+//!
+//! Written after <https://www.speedscope.app/file-format-schema.json>.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde::{Serialize, Serializer};
+
+use crate::Profile;
+use crate::model::{Sample, StackId, ThreadId};
+
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+#[derive(Serialize)]
+struct File<'p> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: &'p str,
+    #[serde(rename = "activeProfileIndex")]
+    active: usize,
+    shared: Shared<'p>,
+    profiles: Vec<Thread<'p>>,
+}
+
+#[derive(Serialize)]
+struct Shared<'p> {
+    frames: Vec<Frame<'p>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'p> {
+    name: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'p str>,
+}
+
+#[derive(Serialize)]
+struct Thread<'p> {
+    #[serde(rename = "type")]
+    form: &'static str,
+    name: String,
+    unit: &'static str,
+    #[serde(rename = "startValue")]
+    start: u64,
+    #[serde(rename = "endValue")]
+    end: u64,
+    samples: Stacks<'p>,
+    weights: Vec<u64>,
+}
+
+/// Stacks as lists of frames, outermost first; written one by one, since together they are large.
+struct Stacks<'p> {
+    profile: &'p Profile,
+    numbers: &'p [u32],
+    stacks: Vec<StackId>,
+}
+
+impl Serialize for Stacks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.stacks.iter().map(|&stack| {
+            let mut frames: Vec<u32> =
+                self.profile.stack(stack).map(|frame| self.numbers[frame.index()]).collect();
+            frames.reverse();
+            frames
+        }))
+    }
+}
+
+/// Writes the profile. Weights are numbers of samples; samples in succession with the same stack are one.
+pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let (frames, numbers) = frames(profile);
+    let busy: Vec<(ThreadId, &[Sample])> = profile
+        .thread_ids()
+        .map(|(id, _)| (id, profile.samples_of(id)))
+        .filter(|(_, samples)| !samples.is_empty())
+        .collect();
+    let weight = |samples: &[Sample]| samples.iter().map(|sample| u64::from(sample.weight)).sum::<u64>();
+    // The first of the heaviest.
+    let active = (0..busy.len()).rev().max_by_key(|&index| weight(busy[index].1)).unwrap_or(0);
+    let profiles = busy.iter().map(|&(id, samples)| thread(profile, &numbers, id, samples)).collect();
+    let file = File {
+        schema: SCHEMA,
+        exporter: concat!("stackhound ", env!("CARGO_PKG_VERSION")),
+        name: &profile.product,
+        active,
+        shared: Shared { frames },
+        profiles,
+    };
+    serde_json::to_writer(&mut *out, &file)?;
+    out.write_all(b"\n")
+}
+
+/// Each distinct name once, and the number of each frame's name. Which file a name is in, its first frame tells.
+fn frames(profile: &Profile) -> (Vec<Frame<'_>>, Vec<u32>) {
+    let mut frames = Vec::new();
+    let mut by_name: FxHashMap<&str, u32> = FxHashMap::default();
+    let numbers = profile.frames.iter().map(|frame| {
+        *by_name.entry(&frame.name).or_insert_with(|| {
+            frames.push(Frame { name: &frame.name, file: frame.source.as_ref().map(|source| &*source.file) });
+            frames.len() as u32 - 1
+        })
+    });
+    let numbers = numbers.collect();
+    (frames, numbers)
+}
+
+fn thread<'p>(profile: &'p Profile, numbers: &'p [u32], id: ThreadId, samples: &[Sample]) -> Thread<'p> {
+    let mut stacks: Vec<StackId> = Vec::new();
+    let mut weights: Vec<u64> = Vec::new();
+    for sample in samples {
+        match (stacks.last(), weights.last_mut()) {
+            (Some(&last), Some(weight)) if last == sample.stack => *weight += u64::from(sample.weight),
+            _ => {
+                stacks.push(sample.stack);
+                weights.push(u64::from(sample.weight));
+            }
+        }
+    }
+    let process = profile.process_label(profile.threads[id.index()].process);
+    Thread {
+        form: "sampled",
+        name: format!("{process} {}", profile.thread_label(id)),
+        unit: "none",
+        start: 0,
+        end: weights.iter().sum(),
+        samples: Stacks { profile, numbers, stacks },
+        weights,
+    }
+}

@@ -1,0 +1,46 @@
+//! Folded stacks against a count of whole paths.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use stackhound_export::{Mode, folded};
+
+use crate::profiles::{Facts, facts};
+
+/// What a name becomes: it can neither end a frame nor a line.
+fn plain(name: &str) -> String {
+    name.replace(';', ":").replace(|c: char| c.is_control(), " ")
+}
+
+/// All paths with their weights; `mark` is put behind names.
+pub fn expected(facts: &Facts, mark: impl Fn(Mode) -> &'static str) -> BTreeMap<String, u64> {
+    let mut lines = BTreeMap::new();
+    for &(thread, _, stack, weight) in &facts.samples {
+        let (process, pid) = &facts.processes[facts.threads[thread].0];
+        let mut path = pid.map_or(process.clone(), |pid| format!("{process} ({pid})"));
+        path = plain(&path);
+        for &frame in &facts.stacks[stack] {
+            let (name, mode, _) = &facts.frames[frame];
+            path = format!("{path};{}{}", plain(name), mark(*mode));
+        }
+        *lines.entry(path).or_default() += u64::from(weight);
+    }
+    lines
+}
+
+proptest! {
+    #[test]
+    fn lines_are_the_paths_with_their_weights(facts in facts()) {
+        let mut text = Vec::new();
+        folded::write(&facts.build(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let read = text.lines().map(|line| {
+            let (path, weight) = line.rsplit_once(' ').unwrap();
+            (path.to_owned(), weight.parse::<u64>().unwrap())
+        });
+        let read: Vec<_> = read.collect();
+        prop_assert!(read.is_sorted_by_key(|(path, _)| path.split(';').collect::<Vec<_>>()));
+        prop_assert_eq!(read.iter().cloned().collect::<BTreeMap<_, _>>(), expected(&facts, |_| ""));
+        prop_assert_eq!(read.len(), expected(&facts, |_| "").len());
+    }
+}

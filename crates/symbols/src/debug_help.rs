@@ -1,0 +1,122 @@
+//! Names by the Debug Help library of Windows: for modules of live processes, whose files need not be at hand.
+//!
+//! Knows modules of a session; must not know who asks. What the library says is brought into our form: public names are
+//! demangled like those of our own tables, and where it names exports, it names the nearest.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use stackhound_windows::Error;
+use stackhound_windows::debug_help::{self, Module, Session, SymbolSource};
+
+use crate::demangle::demangle_public;
+use crate::identity::Rva;
+use crate::name::{AddressKind, Inline, Line, Name, Names, Symbols};
+
+/// `IMAGE_FILE_MACHINE_I386`
+const MACHINE_X86: u32 = 0x014c;
+/// Where a module from a file is put: far from what is mapped at fixed places, and with room for any size.
+const FILE_BASE: u64 = 0x7ff0_0000_0000;
+
+/// One module of a live process, or of a file, named by Debug Help.
+///
+/// Each question takes the library's one lock and costs microseconds; threads gain nothing.
+#[derive(Debug)]
+pub struct DebugHelp {
+    session: Arc<Session>,
+    module: Module,
+}
+
+impl DebugHelp {
+    /// Of an image file. PDBs are looked for beside it and along the path, which has the syntax of `_NT_SYMBOL_PATH`; a
+    /// server in it is asked.
+    pub fn of_file(image: &Path, search_path: &OsStr) -> Result<Self, Error> {
+        let session = Session::of_files(search_path)?;
+        let module = session.load(image, FILE_BASE, 0)?;
+        Ok(DebugHelp { session: Arc::new(session), module })
+    }
+
+    /// All modules that a live process has now. Their symbols are loaded.
+    pub fn of_process(process_id: u32, search_path: &OsStr) -> Result<Vec<Self>, Error> {
+        let session = Arc::new(Session::of_process(process_id, search_path)?);
+        let mut bases = session.bases()?;
+        bases.sort_unstable();
+        let modules = bases.into_iter().filter_map(|base| session.module_at(base));
+        Ok(modules.map(|module| DebugHelp { session: Arc::clone(&session), module }).collect())
+    }
+
+    /// What the library says of the module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Where to ask for an address of the module.
+    fn address(&self, rva: Rva, kind: AddressKind) -> Option<u64> {
+        let address = self.module.base.checked_add(u64::from(kind.looked_up(rva).0))?;
+        self.module.contains(address).then_some(address)
+    }
+
+    fn is_fitting(&self) -> bool {
+        self.module.source != SymbolSource::UnmatchedPdb
+    }
+
+    fn demangled(&self, name: &str) -> Cow<'static, str> {
+        Cow::Owned(demangle_public(name, self.module.machine == MACHINE_X86).into_owned())
+    }
+
+    fn inline(&self, inline: debug_help::Inline) -> Inline<'static> {
+        Inline { function: self.demangled(&inline.function), line: inline.line.map(line) }
+    }
+}
+
+fn line(line: debug_help::Line) -> Line<'static> {
+    Line { file: Cow::Owned(line.file), line: line.line }
+}
+
+impl Symbols for DebugHelp {
+    fn names(&self, rva: Rva, kind: AddressKind) -> Names<'_> {
+        let mut names = Names::default();
+        let Some(address) = self.address(rva, kind) else { return names };
+        let Some(symbol) = self.session.symbol_at(address) else { return names };
+        let Some(start) = address.checked_sub(symbol.displacement) else { return names };
+        let Some(begins) = start.checked_sub(self.module.base) else { return names };
+        let Some(offset) = u64::from(rva.0).checked_sub(begins).and_then(|offset| offset.try_into().ok())
+        else {
+            return names;
+        };
+        let name = Name { text: self.demangled(&symbol.name), offset };
+        match self.module.source {
+            SymbolSource::Pdb | SymbolSource::Other(_) => names.pdb = Some(name),
+            SymbolSource::Exports => {
+                // In the function itself, and not in the next one without a name.
+                let same = symbol.displacement == 0 || self.session.function_at(address) == Some(start);
+                names.export = same.then(|| name.clone());
+                names.nearest_export = Some(name);
+            }
+            SymbolSource::None | SymbolSource::UnmatchedPdb => {}
+        }
+        names
+    }
+
+    fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>> {
+        let address = self.address(rva, kind).filter(|_| self.is_fitting())?;
+        match self.session.inlines_at(address).into_iter().next() {
+            Some(innermost) => innermost.line,
+            None => self.session.line_at(address),
+        }
+        .map(line)
+    }
+
+    fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>> {
+        let Some(address) = self.address(rva, kind).filter(|_| self.is_fitting()) else { return Vec::new() };
+        self.session.inlines_at(address).into_iter().map(|inline| self.inline(inline)).collect()
+    }
+
+    /// That of the PDB, which the library maps; what it keeps otherwise it does not say.
+    fn memory(&self) -> usize {
+        let pdb = std::fs::metadata(&self.module.pdb).map_or(0, |file| file.len());
+        size_of::<Self>() + usize::try_from(pdb).unwrap_or(usize::MAX / 2)
+    }
+}

@@ -1,0 +1,156 @@
+//! Downloads over HTTP, with limits on everything.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::{Agent, Error};
+
+use super::wanted::Wanted;
+use crate::failure::Cause;
+use crate::path::ServerUrl;
+
+/// What a download may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DownloadLimits {
+    /// Most bytes of a file.
+    pub file_size: u64,
+    /// Time to find and connect to a server.
+    pub connect: Duration,
+    /// Time to wait for the next bytes.
+    pub stall: Duration,
+    /// Time for a whole file.
+    pub file: Duration,
+    /// How often a server may send on to another place.
+    pub redirects: u32,
+}
+
+impl Default for DownloadLimits {
+    fn default() -> DownloadLimits {
+        DownloadLimits {
+            file_size: 2 << 30,
+            connect: Duration::from_secs(15),
+            stall: Duration::from_secs(30),
+            file: Duration::from_secs(30 * 60),
+            redirects: 5,
+        }
+    }
+}
+
+/// A server that failed this often in a row is left alone.
+const FAILURES_MAX: u32 = 3;
+
+/// What can stand in a URL as it is, beside letters and digits.
+const AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
+
+/// Why a file was not downloaded.
+type Refusal = (Cause, String);
+
+/// Asks servers for files.
+#[derive(Debug)]
+pub(super) struct Client {
+    agent: Agent,
+    limits: DownloadLimits,
+    /// By server, how often it failed in a row.
+    failures: Mutex<HashMap<ServerUrl, u32>>,
+}
+
+impl Client {
+    pub fn new(limits: DownloadLimits) -> Client {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(limits.redirects)
+            .timeout_resolve(Some(limits.connect))
+            .timeout_connect(Some(limits.connect))
+            .timeout_recv_response(Some(limits.stall))
+            .timeout_per_read(Some(limits.stall))
+            .timeout_global(Some(limits.file))
+            .user_agent(concat!("stackhound/", env!("CARGO_PKG_VERSION")));
+        Client { agent: config.build().new_agent(), limits, failures: Mutex::default() }
+    }
+
+    /// Writes a file of a server to `out`; gives its size.
+    pub fn download(
+        &self,
+        server: &ServerUrl,
+        wanted: &Wanted,
+        out: &mut impl Write,
+    ) -> Result<u64, Refusal> {
+        if self.count(server, |failures| *failures) >= FAILURES_MAX {
+            return Err((Cause::Unreachable, format!("left alone after {FAILURES_MAX} failures in a row")));
+        }
+        let result = self.ask(server, wanted, out);
+        let is_failure = matches!(result, Err((Cause::Unreachable, _)));
+        self.count(server, |failures| *failures = if is_failure { *failures + 1 } else { 0 });
+        result
+    }
+
+    fn count<T>(&self, server: &ServerUrl, change: impl FnOnce(&mut u32) -> T) -> T {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        change(failures.entry(server.clone()).or_default())
+    }
+
+    fn ask(&self, server: &ServerUrl, wanted: &Wanted, out: &mut impl Write) -> Result<u64, Refusal> {
+        let name = utf8_percent_encode(wanted.name.as_str(), AS_IT_IS);
+        let url = format!("{server}/{name}/{}/{name}", wanted.key);
+        // A server that is asked in secret must not send on to one that everybody can listen to.
+        let is_secret = server.as_str().starts_with("https:");
+        let request = self.agent.get(&url).config().https_only(is_secret);
+        // A proxy of the environment is for what is outside.
+        let request = if is_loopback(&url) { request.proxy(None) } else { request };
+        let mut response = request.build().call().map_err(unreachable)?;
+        match response.status().as_u16() {
+            200 => {}
+            404 | 410 => return Err((Cause::NotOnServer, "does not have it".to_owned())),
+            status => return Err((Cause::Unreachable, format!("answers with status {status}"))),
+        }
+        let limit = self.limits.file_size;
+        let too_large = || (Cause::TooLarge, format!("offers more than {limit} bytes"));
+        let stated = response.body().content_length();
+        if stated.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        // One more than allowed tells what is too large from what just fits.
+        let mut body =
+            response.body_mut().with_config().limit(u64::MAX).reader().take(limit.saturating_add(1));
+        let length = copy(&mut body, out)?;
+        if length > limit {
+            return Err(too_large());
+        }
+        if stated.is_some_and(|stated| stated != length) {
+            return Err((Cause::Unreachable, format!("broke off after {length} bytes")));
+        }
+        Ok(length)
+    }
+}
+
+fn is_loopback(url: &str) -> bool {
+    let url: Option<ureq::http::Uri> = url.parse().ok();
+    url.and_then(|url| url.host().map(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]")))
+        .unwrap_or(false)
+}
+
+fn unreachable(error: Error) -> Refusal {
+    (Cause::Unreachable, error.to_string())
+}
+
+/// As [`io::copy`], telling errors of the two sides apart.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<u64, Refusal> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut length = 0;
+    loop {
+        let read = match from.read(&mut buffer) {
+            Ok(0) => return Ok(length),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                return Err((Cause::Unreachable, format!("broke off after {length} bytes: {error}")));
+            }
+        };
+        to.write_all(&buffer[..read]).map_err(|error| (Cause::NotKept, error.to_string()))?;
+        length += read as u64;
+    }
+}

@@ -1,0 +1,93 @@
+//! The file that is looked for, and whether a file is it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::FileName;
+use crate::failure::{Cause, Failure, FileKind};
+use crate::image::Image;
+use crate::pdb::Pdb;
+use crate::{ImageIdentity, PdbIdentity};
+
+/// Headers of images are within these bytes.
+const HEADERS_MAX: u64 = 64 << 10;
+
+/// A file by its name and identity.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Wanted {
+    pub name: FileName,
+    /// Its folder in a store.
+    pub key: String,
+    identity: Identity,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Identity {
+    Pdb(PdbIdentity),
+    Image(ImageIdentity),
+}
+
+impl Wanted {
+    pub fn pdb(identity: &PdbIdentity) -> Result<Wanted, Failure> {
+        let name = file_name(FileKind::Pdb, &identity.name)?;
+        // The folders that the linker wrote do not tell files apart.
+        let identity = PdbIdentity { name: String::new(), ..identity.clone() };
+        Ok(Wanted { name, key: identity.store_key(), identity: Identity::Pdb(identity) })
+    }
+
+    pub fn image(name: &str, identity: ImageIdentity) -> Result<Wanted, Failure> {
+        let name = file_name(FileKind::Image, name)?;
+        Ok(Wanted { name, key: identity.store_key(), identity: Identity::Image(identity) })
+    }
+
+    pub fn file(&self) -> FileKind {
+        match self.identity {
+            Identity::Pdb(_) => FileKind::Pdb,
+            Identity::Image(_) => FileKind::Image,
+        }
+    }
+
+    /// That it could not be used.
+    pub fn failure(&self, cause: Cause, detail: String) -> Failure {
+        Failure { file: self.file(), cause, detail }
+    }
+
+    /// Whether a file is the one that is looked for.
+    pub fn check(&self, path: &Path) -> Result<(), Failure> {
+        let failure = |cause, what: &str| Err(self.failure(cause, format!("{}: {what}", path.display())));
+        match &self.identity {
+            Identity::Image(wanted) => match image_identity(path) {
+                Ok(found) if found == *wanted => Ok(()),
+                Ok(found) => {
+                    failure(Cause::WrongIdentity, &format!("is {}, not {}", found.store_key(), self.key))
+                }
+                Err(error) => failure(Cause::Damaged, &error.to_string()),
+            },
+            Identity::Pdb(wanted) => match Pdb::open_path(path).map(|pdb| pdb.identity()) {
+                Ok(found) if (found.guid, found.age) == (wanted.guid, wanted.age) => Ok(()),
+                Ok(found) if found.guid == wanted.guid => {
+                    failure(Cause::WrongAge, &format!("has age {}, not {}", found.age, wanted.age))
+                }
+                Ok(found) => {
+                    failure(Cause::WrongIdentity, &format!("is {}, not {}", found.store_key(), self.key))
+                }
+                Err(error) => failure(Cause::Damaged, &error.to_string()),
+            },
+        }
+    }
+}
+
+fn file_name(file: FileKind, name: &str) -> Result<FileName, Failure> {
+    if name.is_empty() {
+        return Err(Failure { file, cause: Cause::NoIdentity, detail: "it has no name".to_owned() });
+    }
+    let bad = || Failure { file, cause: Cause::BadName, detail: format!("{name:?}") };
+    FileName::last_of(name).ok_or_else(bad)
+}
+
+fn image_identity(path: &Path) -> io::Result<ImageIdentity> {
+    let mut headers = Vec::new();
+    File::open(path)?.take(HEADERS_MAX).read_to_end(&mut headers)?;
+    Image::parse(&headers).map(|image| image.identity()).map_err(io::Error::other)
+}

@@ -1,0 +1,184 @@
+//! Loading from files: what the store finds becomes a table, which is kept on disk for the next time.
+
+use std::fs;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use super::Loaded;
+use crate::failure::{Cause, Failure, FileKind};
+use crate::image::{Function, Image};
+use crate::pdb::Pdb;
+use crate::store::{FileName, ModuleFiles, Store};
+use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
+use crate::{ModuleIdentity, Rva};
+
+/// Larger images are not read into memory.
+const IMAGE_SIZE_MAX: u64 = 1 << 30;
+/// Larger tables are not kept on disk.
+const TABLE_SIZE_MAX: u64 = 1 << 30;
+
+/// Makes tables of the files that a store finds.
+#[derive(Debug)]
+pub(super) struct FileLoader {
+    pub store: Arc<Store>,
+    /// Where tables are kept, if anywhere.
+    pub tables: Option<PathBuf>,
+    /// Whether images are kept in memory, for their code.
+    pub call_sites: bool,
+}
+
+impl FileLoader {
+    pub fn load(&self, module: &ModuleIdentity) -> Loaded {
+        let files = self.store.files(module);
+        let mut failures: Vec<Failure> =
+            [&files.pdb, &files.image].into_iter().filter_map(|file| file.as_ref().err().cloned()).collect();
+        let at_hand = |file: &Result<_, _>| file.is_ok();
+        if !at_hand(&files.pdb) && !at_hand(&files.image) {
+            return Loaded { failures, ..Loaded::default() };
+        }
+        let place = self.place(module);
+        let sources = sources(&files);
+        let known = place.as_deref().and_then(|place| read_table(place, &sources));
+        let image = match &files.image {
+            Ok(image) if self.call_sites || known.is_none() => read_image(&image.path, &mut failures),
+            _ => None,
+        };
+        let table = known.unwrap_or_else(|| {
+            let before = failures.len();
+            let table = make_table(&files, image.as_deref(), &mut failures);
+            // What is wrong with a file has to be found again the next time.
+            if failures.len() == before
+                && let Some(place) = &place
+            {
+                // A table that cannot be kept is made again: no harm.
+                let _ = write_table(place, &sources, &table);
+            }
+            table
+        });
+        Loaded { symbols: Some(Box::new(table)), image: image.filter(|_| self.call_sites), failures }
+    }
+
+    /// The file that a module's table is kept in.
+    fn place(&self, module: &ModuleIdentity) -> Option<PathBuf> {
+        let name = FileName::last_of(&module.name)?;
+        let image = module.image.map(|image| image.store_key()).unwrap_or_default();
+        let pdb = module.pdb.as_ref().map(|pdb| pdb.store_key()).unwrap_or_default();
+        Some(self.tables.as_ref()?.join(name.as_str()).join(format!("{image}-{pdb}")))
+    }
+}
+
+/// What a table was made of: the files, their sizes and times. Another text means that it has to be made again.
+fn sources(files: &ModuleFiles) -> String {
+    let mut text = String::new();
+    for (kind, file) in [(FileKind::Pdb, &files.pdb), (FileKind::Image, &files.image)] {
+        let Ok(file) = file else { continue };
+        let facts = fs::metadata(&file.path);
+        let size = facts.as_ref().map_or(0, |facts| facts.len());
+        let time = facts.ok().and_then(|facts| facts.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+        let time = time.unwrap_or_default().as_nanos();
+        text += &format!("{}\t{}\t{size}\t{time}\n", kind.name(), file.path.display());
+    }
+    text
+}
+
+/// The length of the sources' text, the text, and the table.
+fn read_table(place: &Path, sources: &str) -> Option<SymbolTable> {
+    if fs::metadata(place).ok()?.len() > TABLE_SIZE_MAX {
+        return None;
+    }
+    let bytes = fs::read(place).ok()?;
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (made_of, table) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    if made_of != sources.as_bytes() {
+        return None;
+    }
+    SymbolTable::from_bytes(table).ok()
+}
+
+fn write_table(place: &Path, sources: &str, table: &SymbolTable) -> std::io::Result<()> {
+    let folder = place.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&(sources.len() as u32).to_le_bytes())?;
+    file.write_all(sources.as_bytes())?;
+    file.write_all(&table.to_bytes())?;
+    file.persist(place)?;
+    Ok(())
+}
+
+fn read_image(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
+    let read = || {
+        let size = fs::metadata(path)?.len();
+        if size > IMAGE_SIZE_MAX {
+            return Err(std::io::Error::other(format!("{size} bytes, where {IMAGE_SIZE_MAX} can be read")));
+        }
+        fs::read(path)
+    };
+    read().map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
+}
+
+fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure {
+    Failure { file, cause: Cause::Damaged, detail: format!("{}: {what}", path.display()) }
+}
+
+/// The names of all files that can be read; what cannot is a failure.
+fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Failure>) -> SymbolTable {
+    let add_image = |builder: &mut SymbolTableBuilder| -> Result<(), String> {
+        let Some(image) = image else { return Ok(()) };
+        add_image(builder, &Image::parse(image).map_err(|error| error.to_string())?)
+    };
+    let mut builder = SymbolTableBuilder::new();
+    if let Ok(pdb) = &files.pdb {
+        // A PDB can be damaged in ways that its library does not expect. The image still has names then.
+        let added = catch_unwind(AssertUnwindSafe(|| {
+            let file = Pdb::open_path(&pdb.path).map_err(|error| error.to_string())?;
+            builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())
+        }));
+        match added.unwrap_or_else(|_| Err("cannot be read".to_owned())) {
+            Ok(0) => {}
+            Ok(modules) => failures.push(damaged(
+                FileKind::Pdb,
+                &pdb.path,
+                &format!("{modules} of its object files are damaged; their names are missing"),
+            )),
+            Err(error) => {
+                failures.push(damaged(FileKind::Pdb, &pdb.path, &error));
+                builder = SymbolTableBuilder::new();
+            }
+        }
+    }
+    if let (Err(error), Ok(image)) = (add_image(&mut builder), &files.image) {
+        failures.push(damaged(FileKind::Image, &image.path, &error));
+    }
+    builder.build()
+}
+
+fn add_image(builder: &mut SymbolTableBuilder, image: &Image<'_>) -> Result<(), String> {
+    for section in image.sections().iter().filter(|section| section.executable) {
+        builder.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
+    }
+    for function in joined(&image.functions().entries) {
+        builder.add_function(function.start..function.end);
+    }
+    for export in image.exports().map_err(|error| error.to_string())?.code(image) {
+        builder.add_export(export.rva, export.name());
+    }
+    Ok(())
+}
+
+/// Functions with the chunks of theirs that follow them at once.
+fn joined(chunks: &[Function]) -> Vec<Function> {
+    let mut functions: Vec<Function> = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        match functions.last_mut() {
+            Some(last) if last.end == chunk.start && chunk.primary == Some(last.start) => {
+                last.end = chunk.end
+            }
+            _ => functions.push(*chunk),
+        }
+    }
+    functions
+}

@@ -1,0 +1,121 @@
+//! Debug Help and our own reader must give every address the same names: of a small program with a PDB, and of one that
+//! has exports only. `scripts/windows-check.sh` makes both and runs this.
+#![cfg(windows)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use stackhound_symbols::image::Image;
+use stackhound_symbols::pdb::Pdb;
+use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
+use stackhound_symbols::{AddressKind, DebugHelp, Names, Rva, Symbols};
+
+/// How many differences are shown.
+const SHOWN: usize = 40;
+
+fn fixture(file: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("STACKHOUND_WINDOWS_FIXTURE") else {
+        assert!(std::env::var_os("CI").is_none(), "STACKHOUND_WINDOWS_FIXTURE is not set");
+        eprintln!("skipped: STACKHOUND_WINDOWS_FIXTURE is not set, see scripts/windows-check.sh");
+        return None;
+    };
+    Some(std::path::absolute(Path::new(&folder).join(file)).expect("a path"))
+}
+
+/// Our names of an image, and all addresses in its code.
+fn ours(image: &Path, pdb: Option<&Path>) -> (SymbolTable, Vec<Rva>) {
+    let bytes = std::fs::read(image).expect("an image");
+    let image = Image::parse(&bytes).expect("an image");
+    let mut builder = SymbolTableBuilder::new();
+    let mut code = Vec::new();
+    for section in image.sections().iter().filter(|section| section.executable) {
+        let end = Rva(section.rva.0 + section.size);
+        builder.add_code(section.rva..end);
+        code.extend((section.rva.0..end.0).map(Rva));
+    }
+    match pdb {
+        Some(pdb) => {
+            let pdb = Pdb::open_path(pdb).expect("a PDB");
+            assert_eq!(builder.add_pdb(&pdb, Detail::Names).expect("symbols"), 0, "damaged modules");
+        }
+        None => {
+            for function in &image.functions().entries {
+                builder.add_function(function.start..function.end);
+            }
+            for export in image.exports().expect("exports").code(&image) {
+                builder.add_export(export.rva, export.name());
+            }
+        }
+    }
+    (builder.build(), code)
+}
+
+/// Pdb, export, nearest export.
+type Own = [Option<(String, u32)>; 3];
+
+fn own(names: Names<'_>) -> Own {
+    [names.pdb, names.export, names.nearest_export].map(|name| name.map(|n| (n.text.into_owned(), n.offset)))
+}
+
+/// Compares the names of all addresses, as instructions and as return addresses.
+///
+/// Wine's Debug Help knows no end of a symbol without a length, a public one or an export, and gives it its first byte
+/// only; Microsoft's goes on to the next. So these may be without a name behind their beginning; they are returned.
+fn compare(what: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) -> BTreeSet<String> {
+    let (mut same, mut unnamed, mut different) = (0, 0, 0);
+    let mut cut = BTreeSet::new();
+    for &rva in code {
+        for kind in [AddressKind::Instruction, AddressKind::Return] {
+            let (mine, other) = (own(ours.names(rva, kind)), own(theirs.names(rva, kind)));
+            let mut named = mine.iter().flatten();
+            if mine == other {
+                same += 1;
+            } else if other == Own::default()
+                && named.clone().all(|(name, offset)| begins(theirs, Rva(rva.0 - offset), name))
+            {
+                unnamed += 1;
+                cut.extend(named.next().map(|(name, _)| name.clone()));
+            } else {
+                different += 1;
+                if different <= SHOWN {
+                    eprintln!("{what} {rva} {kind:?}: ours {mine:?}, Debug Help {other:?}");
+                }
+            }
+        }
+    }
+    println!(
+        "{what}: {} addresses compared twice: {same} answers the same, {unnamed} behind the first byte of a symbol \
+         without a length, {different} different",
+        code.len()
+    );
+    assert_eq!(different, 0);
+    assert!(same > 0);
+    cut
+}
+
+/// Whether Debug Help, too, has a symbol of this name beginning here.
+fn begins(debug_help: &DebugHelp, rva: Rva, name: &str) -> bool {
+    let names = own(debug_help.names(rva, AddressKind::Instruction));
+    names.iter().flatten().any(|found| *found == (name.to_owned(), 0))
+}
+
+#[test]
+fn names_of_a_program_with_a_pdb() {
+    let Some(program) = fixture("program.exe") else { return };
+    let (table, code) = ours(&program, Some(&program.with_extension("pdb")));
+    let debug_help = DebugHelp::of_file(&program, OsStr::new("")).expect("Debug Help");
+    let cut = compare("PDB", &code, &table, &debug_help);
+    let allowed = ["bare_sum", "bare_turn"].map(str::to_owned);
+    assert!(cut.is_subset(&allowed.into()), "{cut:?}: only these have no procedure");
+}
+
+#[test]
+fn names_of_a_library_that_has_exports_only() {
+    let Some(library) = fixture("exports.dll") else { return };
+    let (table, code) = ours(&library, None);
+    let debug_help = DebugHelp::of_file(&library, OsStr::new("")).expect("Debug Help");
+    let cut = compare("exports", &code, &table, &debug_help);
+    let allowed = ["bare_sum", "call_each", "entry"].map(str::to_owned);
+    assert!(cut.is_subset(&allowed.into()), "{cut:?}: only these are exported");
+}

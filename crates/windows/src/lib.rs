@@ -1,0 +1,16 @@
+//! What Stackhound asks of Windows itself.
+//!
+//! The Debug Help library so far: names of addresses in live processes and in files. All calls into Windows stand in this
+//! crate, and nothing of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when
+//! the program runs.
+//!
+//! Knows Windows; must not know recordings, nor what is done with the answers. Empty on other systems.
+#![cfg(windows)]
+// The only room that calls the system: each block says what makes it sound.
+#![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
+
+pub mod debug_help;
+mod error;
+mod text;
+
+pub use error::Error;

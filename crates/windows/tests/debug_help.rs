@@ -1,0 +1,130 @@
+//! Debug Help, asked for what is known otherwise.
+#![cfg(windows)]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use stackhound_windows::Error;
+use stackhound_windows::debug_help::{Session, SymbolSource};
+
+/// The program that `scripts/windows-check.sh` makes.
+fn fixture(file: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("STACKHOUND_WINDOWS_FIXTURE") else {
+        assert!(std::env::var_os("CI").is_none(), "STACKHOUND_WINDOWS_FIXTURE is not set");
+        eprintln!("skipped: STACKHOUND_WINDOWS_FIXTURE is not set, see scripts/windows-check.sh");
+        return None;
+    };
+    Some(std::path::absolute(Path::new(&folder).join(file)).expect("a path"))
+}
+
+#[inline(never)]
+fn somewhere() -> u64 {
+    somewhere as fn() -> u64 as usize as u64
+}
+
+#[test]
+fn a_live_process_has_its_modules() {
+    let session = Session::of_process(std::process::id(), OsStr::new("")).expect("this process");
+    assert!(session.is_live());
+    let module = session.module_at(somewhere()).expect("this program");
+    assert!(module.contains(somewhere()) && !module.contains(module.base + u64::from(module.size)));
+    let program = std::env::current_exe().expect("a path");
+    let name = program.file_stem().expect("a name").to_string_lossy();
+    assert!(name.starts_with(&module.name), "{name} {module:?}");
+
+    let bases = session.bases().expect("modules");
+    assert!(bases.contains(&module.base));
+    let names: Vec<String> = bases
+        .iter()
+        .filter_map(|base| session.module_at(*base))
+        .map(|module| module.name.to_lowercase())
+        .collect();
+    for expected in ["ntdll", "kernel32", "dbghelp"] {
+        assert!(names.iter().any(|name| name == expected), "{expected} in {names:?}");
+    }
+    session.refresh().expect("modules again");
+}
+
+#[test]
+fn two_sessions_of_one_process_do_not_disturb_each_other() {
+    let one = Session::of_process(std::process::id(), OsStr::new("")).expect("this process");
+    let two = Session::of_process(std::process::id(), OsStr::new("")).expect("this process");
+    drop(one);
+    assert!(two.module_at(somewhere()).is_some());
+}
+
+#[test]
+fn no_process_no_session() {
+    // Ids of processes are multiples of four.
+    let error = Session::of_process(3, OsStr::new("")).expect_err("no process");
+    assert!(matches!(error, Error::Call { function: "OpenProcess", .. }), "{error}");
+    let error = Session::of_files(OsStr::new("a\0b")).expect_err("no path");
+    assert!(matches!(error, Error::ZeroInText), "{error}");
+}
+
+#[test]
+fn a_file_is_a_module_where_it_is_said_to_be() {
+    let Some(program) = fixture("program.exe") else { return };
+    let session = Session::of_files(OsStr::new("")).expect("a session");
+    assert!(!session.is_live());
+    for base in [0x7ff6_0000_0000, 0x10_0000] {
+        let module = session.load(&program, base, 0).expect("a module");
+        assert_eq!((module.base, module.source, module.name.as_str()), (base, SymbolSource::Pdb, "program"));
+        assert_eq!(session.module_at(base + 0x1000), Some(module.clone()));
+        assert_eq!(session.module_at(base + u64::from(module.size)), None);
+        assert!(matches!(session.load(&program, base, 0), Err(Error::AlreadyLoaded(_))));
+    }
+    session.unload(0x10_0000).expect("unloaded");
+    assert_eq!(session.module_at(0x10_1000), None);
+    assert_eq!(session.symbol_at(0x10_1000), None);
+    assert!(session.load(&program.with_file_name("missing.exe"), 0x20_0000, 0).is_err());
+}
+
+#[test]
+fn exports_are_the_names_of_a_module_without_a_pdb() {
+    let Some(library) = fixture("exports.dll") else { return };
+    let session = Session::of_files(OsStr::new("")).expect("a session");
+    let module = session.load(&library, 0x7ff6_0000_0000, 0).expect("a module");
+    assert_eq!(module.source, SymbolSource::Exports);
+    assert_eq!(session.line_at(module.base + 0x1000), None);
+    assert_eq!(session.inlines_at(module.base + 0x1000), []);
+}
+
+#[test]
+fn lines_and_inlined_functions() {
+    let Some(program) = fixture("program.exe") else { return };
+    let session = Session::of_files(OsStr::new("")).expect("a session");
+    let module = session.load(&program, 0x7ff6_0000_0000, 0).expect("a module");
+    // In `step`, `rotate` stands in `mix`, which stands in `step`.
+    let deepest = (module.base..module.base + u64::from(module.size))
+        .map(|address| (address, session.inlines_at(address)))
+        .find(|(address, inlines)| {
+            inlines.len() == 2 && session.symbol_at(*address).is_some_and(|symbol| symbol.name == "step")
+        });
+    let (address, inlines) = deepest.expect("two functions in one another");
+    let functions: Vec<&str> = inlines.iter().map(|inline| inline.function.as_str()).collect();
+    assert_eq!(functions, ["rotate", "mix"]);
+    for inline in &inlines {
+        let line = inline.line.as_ref().expect("a line");
+        assert!(line.file.ends_with("inlined.h") && (4..=14).contains(&line.line), "{line:?}");
+    }
+    let line = session.line_at(address).expect("a line");
+    assert!(line.file.ends_with("main.c"), "{line:?}");
+}
+
+#[test]
+fn all_threads_may_ask() {
+    let Some(program) = fixture("program.exe") else { return };
+    let session = Session::of_files(OsStr::new("")).expect("a session");
+    let module = session.load(&program, 0x7ff6_0000_0000, 0).expect("a module");
+    let names = || -> Vec<_> {
+        (0x1000..0x1400).map(|rva| session.symbol_at(module.base + rva).map(|symbol| symbol.name)).collect()
+    };
+    let expected = names();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(names)).collect();
+        for thread in threads {
+            assert_eq!(thread.join().expect("a thread"), expected);
+        }
+    });
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Checks what is for Windows, on Debian: builds it, and runs it in Wine. Needs .ci/setup-windows.
+#
+# usage: windows-check.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+gnu=x86_64-pc-windows-gnu
+msvc=x86_64-pc-windows-msvc
+windows() { scripts/with-windows "$@"; }
+step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
+
+step "a program with a PDB"
+target=${STACKHOUND_WINDOWS_TARGET:-target/windows}
+export STACKHOUND_WINDOWS_FIXTURE=$target/fixture
+mkdir -p "$STACKHOUND_WINDOWS_FIXTURE"
+sources=crates/windows/tests/fixture
+objects=()
+for source in main.c shapes.cpp bare.c; do
+  object=$STACKHOUND_WINDOWS_FIXTURE/${source%.*}.obj
+  debug=(-g -gcodeview)
+  [ "$source" != bare.c ] || debug=()
+  clang --target=x86_64-pc-windows-msvc -O2 -ffreestanding -fno-exceptions -fno-rtti -mno-stack-arg-probe \
+    "${debug[@]}" -c "$sources/$source" -o "$object"
+  objects+=("$object")
+done
+link() { lld-link /nologo /nodefaultlib /entry:entry /incremental:no "$@"; }
+link /debug /subsystem:console /out:"$STACKHOUND_WINDOWS_FIXTURE/program.exe" "${objects[@]}"
+link /dll /export:entry /export:call_each /export:bare_sum \
+  /out:"$STACKHOUND_WINDOWS_FIXTURE/exports.dll" "${objects[@]}"
+# Taken up by tests that Wine runs; absolute there, too.
+STACKHOUND_WINDOWS_FIXTURE=$(cd "$STACKHOUND_WINDOWS_FIXTURE" && pwd)
+
+# Warnings are no errors here: this compiler is newer than ours, and knows more of them.
+step "clippy for $gnu"
+windows cargo clippy --locked --profile cross --workspace --target $gnu
+windows cargo clippy --locked --profile cross -p stackhound-windows -p stackhound-symbols --all-targets --target $gnu
+
+step "check for $msvc"
+windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
+
+step "tests in Wine"
+windows cargo test --locked --profile cross -p stackhound-windows -p stackhound-symbols --target $gnu
+
+step "the demonstration in Wine, the same as here"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
+windows wine "$target/$gnu/cross/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"
+cargo run --quiet --locked -p stackhound-cli -- demo --out "$folder/here" --no-progress >"$folder/here.txt"
+diff -r "$folder/here" "$folder/wine"
+sed -i "s#$folder/here#DIR#" "$folder/here.txt"
+sed -i -E "s#$folder/wine.#DIR/#" "$folder/wine.txt"
+diff "$folder/here.txt" "$folder/wine.txt"
+echo "the same recording and the same $(wc -l <"$folder/here.txt") lines"
+
+step "done"
