@@ -162,7 +162,7 @@ fn names_alone_take_less_memory() {
     let names = builder.build();
     let lines = table(&pdb);
     assert!(names.memory() < lines.memory());
-    let addresses = || (0x1000..0x2000).map(|rva| Rva(rva));
+    let addresses = || (0x1000..0x2000).map(Rva);
     for rva in addresses() {
         let kind = AddressKind::Instruction;
         assert_eq!(names.names(rva, kind), lines.names(rva, kind));
