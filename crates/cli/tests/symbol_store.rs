@@ -115,7 +115,8 @@ fn failures_are_grouped_by_cause_with_a_hint() {
     for cause in ["not-in-path", "damaged", "wrong-identity", "packed"] {
         assert_eq!(missing(&report, "image", cause), 1, "{cause}: {report}");
     }
-    assert_eq!(missing(&report, "pdb", "no-identity"), user.files.len());
+    assert_eq!(missing(&report, "pdb", "no-pdb"), user.files.len() - 4);
+    assert_eq!(missing(&report, "pdb", "no-identity"), 4);
     let table = String::from_utf8(user.run(&["check", "--symbol-path", &store]).stdout).unwrap();
     assert!(
         table.contains(
@@ -180,7 +181,7 @@ fn bad_use_gets_one_sentence() {
         (&["fetch", "--symbol-path", "srv*http://h"], "nothing is fetched without --online"),
         (
             &["fetch", "--online"],
-            "--online needs a server in the symbol path, such as --symbol-path srv*https://msdl.microsoft.com/download/symbols",
+            "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH",
         ),
         (
             &["check", "--symbol-path", "http://h"],
@@ -199,7 +200,7 @@ fn bad_use_gets_one_sentence() {
     assert!(!Path::new(&folder).join("cache").exists(), "nothing was written");
     if cfg!(unix) {
         let output = user.run(&["check", "--symbol-path", r"srv*C:\Symbols"]);
-        let note = "note: C:\\Symbols in the symbol path is a path of Windows, which cannot be used here\n";
+        let note = "The symbol path names C:\\Symbols, which cannot be used on this system.\n";
         assert_eq!(String::from_utf8_lossy(&output.stderr), note);
         assert!(output.status.success());
     }

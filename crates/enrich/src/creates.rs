@@ -146,6 +146,19 @@ pub enum CreateEnd {
     Unnamed,
 }
 
+impl CreateEnd {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            CreateEnd::Told { .. } => "told",
+            CreateEnd::Late => "late",
+            CreateEnd::Displaced => "displaced",
+            CreateEnd::Unfinished => "unfinished",
+            CreateEnd::Unnamed => "unnamed",
+        }
+    }
+}
+
 /// A file that was asked for, and what became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateOutcome {
@@ -261,6 +274,7 @@ impl CreateJoin {
     /// Says that no more events come.
     pub fn end(&mut self) {
         self.ended = true;
+        self.stats.other_ends += self.just_ended.drain(..).count() as u64;
     }
 
     fn take(&mut self, event: &Event<'_>, family: Family, operation: Operation) {

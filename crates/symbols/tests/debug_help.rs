@@ -37,7 +37,7 @@ fn ours(image: &Path, pdb: Option<&Path>) -> (SymbolTable, Vec<Rva>) {
     match pdb {
         Some(pdb) => {
             let pdb = Pdb::open_path(pdb).expect("a PDB");
-            assert_eq!(builder.add_pdb(&pdb, Detail::Names).expect("symbols"), 0, "damaged modules");
+            assert_eq!(builder.add_pdb(&pdb, Detail::Lines).expect("symbols"), 0, "damaged modules");
         }
         None => {
             for function in &image.functions().entries {

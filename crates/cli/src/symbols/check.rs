@@ -9,11 +9,12 @@ use serde::Serialize;
 use stackhound::symbols::store::{Store, StoreOptions};
 use stackhound::symbols::{Cause, Failure, FileKind};
 
+use super::Format;
 use super::modules::{self, Module};
-use super::{Format, places};
 use crate::Outcome;
 use crate::args::{Common, Inputs, Output, SymbolArguments};
 use crate::config::Config;
+use crate::naming;
 use crate::output::{Sink, grouped};
 
 /// Arguments of `symbols check`.
@@ -134,7 +135,7 @@ const NAMES: usize = 5;
 
 pub fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
     let config = Config::read(common, &arguments.places)?;
-    run(arguments, places::store_options(&config, common)?, common)
+    run(arguments, naming::store_options(&config, common)?, common)
 }
 
 pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
@@ -142,7 +143,7 @@ pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
     if !config.online.value {
         bail!("nothing is fetched without --online");
     }
-    let options = StoreOptions { ask_again: arguments.retry, ..places::store_options(&config, common)? };
+    let options = StoreOptions { ask_again: arguments.retry, ..naming::store_options(&config, common)? };
     run(&arguments.check, options, common)
 }
 

@@ -8,11 +8,12 @@ use serde::Serialize;
 use stackhound::symbols::Failure;
 use stackhound::symbols::store::{Found, Store};
 
+use super::Format;
 use super::modules::{self, Module};
-use super::{Format, places};
 use crate::Outcome;
 use crate::args::{Common, Inputs, Output, SymbolArguments};
 use crate::config::Config;
+use crate::naming;
 use crate::output::Sink;
 
 /// Arguments of `symbols list`.
@@ -75,7 +76,7 @@ impl Row {
 
 pub fn run(arguments: &List, common: &Common) -> Result<Outcome> {
     let config = Config::read(common, &arguments.places)?;
-    let options = places::store_options(&config, common)?;
+    let options = naming::store_options(&config, common)?;
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let modules = modules::look(modules, &Store::new(options), online, common);

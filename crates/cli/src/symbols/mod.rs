@@ -1,10 +1,9 @@
 //! `stackhound symbols`: the files of modules, and names and stubs in them.
 
-mod lookup;
 mod check;
 mod list;
+mod lookup;
 mod modules;
-pub mod places;
 mod stubs;
 
 use std::fs::File;

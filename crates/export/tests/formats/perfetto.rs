@@ -1,8 +1,8 @@
 //! The trace as bytes: packets of known fields, and as many samples as there should be. What packets mean is checked by
 //! `scripts/check-perfetto.py`, with Perfetto's own definitions.
 
-use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 use proptest::prelude::*;
+use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 use stackhound_export::perfetto;
 
 use crate::profiles::facts;

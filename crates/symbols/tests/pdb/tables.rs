@@ -170,8 +170,25 @@ fn names_alone_take_less_memory() {
     }
 }
 
-/// The PDB of this image is not there, but what another program read from it. Functions are exported under these names or
-/// under others.
+/// Functions of mozglue that are exported under another name, and those that were folded with another that is exported.
+const EXPORTED_OTHERWISE: &[&str] = &[
+    "je_malloc",
+    "je_calloc",
+    "je_realloc",
+    "je_free",
+    "je_posix_memalign",
+    "je_malloc_usable_size",
+    "je_malloc_good_size",
+    "wrap_strndup",
+    "wrap_strdup",
+    "wrap_wcsdup",
+    "wrap__aligned_malloc",
+    "moz_malloc_usable_size",
+    "Allocator<MozJemallocBase>::jemalloc_purge_freed_pages",
+    "mozilla::baseprofiler::TracingMarkerPayload::~TracingMarkerPayload",
+];
+
+/// The PDB of this image is not there, but what another program read from it.
 #[test]
 fn exports_of_mozglue_are_called_as_in_its_pdb() {
     let (Some(image), Some(listed)) = (bytes("samply/mozglue.dll"), bytes("samply/win64-ci-mozglue.pdb.txt"))
@@ -183,7 +200,7 @@ fn exports_of_mozglue_are_called_as_in_its_pdb() {
     let image = stackhound_symbols::image::Image::parse(&image).expect("an image");
     builder.add_image(&image).expect("exports");
     let table = builder.build();
-    let (mut same, mut others) = (0, Vec::new());
+    let (mut same, mut wrong) = (0, Vec::new());
     for line in listed.lines().skip(1) {
         let (rva, name) = line.split_once(' ').expect("an address and a name");
         let rva = Rva(u32::from_str_radix(rva, 16).expect("an address"));
@@ -191,12 +208,12 @@ fn exports_of_mozglue_are_called_as_in_its_pdb() {
         let Some(export) = names.export.filter(|export| export.offset == 0) else { continue };
         if wording::same(name, &export.text).is_some() {
             same += 1;
-        } else {
-            others.push(format!("{name}: {}", export.text));
+        } else if !EXPORTED_OTHERWISE.iter().any(|other| wording::same(name, other).is_some()) {
+            wrong.push(format!("{name}: {}", export.text));
         }
     }
-    println!("{same} the same, {} others:\n{}", others.len(), others.join("\n"));
-    assert!(same > 0);
+    println!("{same} the same");
+    assert!(same > 250 && wrong.is_empty(), "{same} the same, wrong:\n{}", wrong.join("\n"));
 }
 
 #[test]
