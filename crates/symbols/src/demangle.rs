@@ -67,3 +67,83 @@ fn undecorate(name: &str) -> &str {
         _ => rest,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_as_people_write_them() {
+        for (mangled, name) in [
+            ("RtlUserThreadStart", "RtlUserThreadStart"),
+            ("?func@MyClass@@UEAAHHH@Z", "MyClass::func"),
+            ("??1type_info@@UAE@XZ", "type_info::~type_info"),
+            ("??_Gtype_info@@UAEPAXI@Z", "type_info::`scalar deleting destructor'"),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("?", "?"),
+            ("?no name", "?no name"),
+        ] {
+            assert_eq!(demangle(mangled), name, "{mangled}");
+            assert_eq!(demangle_public(mangled, false), name, "{mangled}");
+        }
+    }
+
+    #[test]
+    fn names_of_c_lose_the_decoration_of_x86() {
+        for (decorated, name) in [
+            ("_main", "main"),
+            ("__SEH_prolog4", "_SEH_prolog4"),
+            ("_RtlUnwind@16", "RtlUnwind"),
+            ("@_EH4_CallFilterFunc@8", "_EH4_CallFilterFunc"),
+            ("@no_size", "@no_size"),
+            ("_not@a_size", "not@a_size"),
+            ("_@4", "@4"),
+            ("main", "main"),
+        ] {
+            assert_eq!(demangle_public(decorated, true), name, "{decorated}");
+            assert_eq!(demangle_public(decorated, false), decorated);
+        }
+    }
+
+    /// Types in types in types, as deep as a name is long.
+    #[test]
+    fn deep_names_do_not_exhaust_the_stack() {
+        for (start, part, end) in [
+            ("?f@@YAX", "PEA", "H@Z"),
+            ("?f@@YAX", "P6AX", "@Z@Z"),
+            ("??$f@", "V?$a@", "H@@@YAXXZ"),
+            ("?", "?A0x1@", "@@YAXXZ"),
+            ("?f", "@?1?", "@YAXXZ"),
+            ("?a@", "??$b@", "@@3HA"),
+            ("_RNvC1a1", "NvC1a1", "b"),
+            ("_RI", "I", "C1aE"),
+            ("_RMC1a", "R", "e"),
+        ] {
+            for count in [50, 500, MANGLED_LENGTH_MAX / part.len()] {
+                demangle(&format!("{start}{}{end}", part.repeat(count)));
+            }
+        }
+    }
+
+    /// Parameters that name those before them, twice each.
+    #[test]
+    fn names_that_repeat_themselves_stay_short() {
+        let parameters: String = (0..9)
+            .map(|at| if at == 0 { "PAUs@@".to_owned() } else { format!("P6AX{0}{0}@Z", at - 1) })
+            .collect();
+        let templates: String = (0..200).map(|_| "V?$a@V12@V12@").collect();
+        for name in [format!("?f@@YAX{parameters}@Z"), format!("??$f@{templates}@@YAXXZ")] {
+            assert!(demangle(&name).len() <= LENGTH_MAX);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_is_a_danger(name in r"(\?|_R|_ZN|\?\?)[?@$_A-Z0-9a-f]{0,80}") {
+            prop_assert!(demangle(&name).len() <= LENGTH_MAX);
+        }
+    }
+}

@@ -18,6 +18,13 @@ pub const INLINE_DEPTH_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ItemId(pub u32);
 
+impl ItemId {
+    /// It counts what a module uses of another, as where the linker generates code, and has no name here.
+    pub fn is_of_another_module(self) -> bool {
+        self.0 >> 31 == 1
+    }
+}
+
 /// Code of a function that was compiled into another, from one line of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InlineCode {

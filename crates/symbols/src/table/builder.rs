@@ -14,6 +14,8 @@ use crate::pdb::{
     SymbolKind,
 };
 
+/// What is beyond this many ranges is left out. A damaged rearranged image can tear every line into a thousand.
+const RANGES_MAX: usize = 1 << 25;
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u16 = 0x014c;
 
@@ -34,6 +36,8 @@ pub struct SymbolTableBuilder {
     lines: Vec<Span<Place>>,
     /// By depth. The function and the place in it.
     inlines: Vec<Vec<Span<(u32, Place)>>>,
+    /// How many of the PDB there are.
+    ranges: usize,
 }
 
 /// How much of a PDB goes into a table.
@@ -109,15 +113,27 @@ impl SymbolTableBuilder {
 
     fn add_procedure(&mut self, pdb: &Pdb, symbol: &Symbol<'_>, name: &str) {
         let Some(name) = self.names.number(name) else { return };
-        for range in pdb.ranges(symbol.place, symbol.length) {
+        for range in self.ranges(pdb, symbol.place, symbol.length) {
             self.procedures.push(Span { start: range.start.0, end: range.end.0, value: name });
         }
+    }
+
+    /// Where something is, as long as there is room.
+    fn ranges(&mut self, pdb: &Pdb, place: pdb::Place, length: u32) -> Vec<Range<Rva>> {
+        let room = RANGES_MAX - self.ranges;
+        if room == 0 {
+            return Vec::new();
+        }
+        let mut ranges = pdb.ranges(place, length);
+        ranges.truncate(room);
+        self.ranges += ranges.len();
+        ranges
     }
 
     fn add_lines(&mut self, module: &Module, sources: &mut Sources<'_>) {
         for line in module.lines() {
             let place = (sources.file(line.file, &mut self.names), line.line);
-            for range in sources.pdb.ranges(line.place, line.length) {
+            for range in self.ranges(sources.pdb, line.place, line.length) {
                 self.lines.push(Span { start: range.start.0, end: range.end.0, value: place });
             }
         }
@@ -127,7 +143,7 @@ impl SymbolTableBuilder {
             if self.inlines.len() <= inline.depth {
                 self.inlines.resize_with(INLINE_DEPTH_MAX.min(inline.depth + 1), Vec::new);
             }
-            for range in sources.pdb.ranges(inline.place, inline.length) {
+            for range in self.ranges(sources.pdb, inline.place, inline.length) {
                 let span = Span { start: range.start.0, end: range.end.0, value: (function, place) };
                 self.inlines[inline.depth].push(span);
             }

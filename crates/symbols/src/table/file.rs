@@ -17,7 +17,7 @@ use super::names::NameTable;
 use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
 
 const MAGIC: &[u8; 8] = b"SHSYMTAB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const COLUMNS: usize = 19;
 /// Where the sum begins.
 const SUMMED: usize = 16;

@@ -3,6 +3,9 @@
 mod fixtures;
 mod golden;
 mod golden_lines;
+mod hostile;
 mod identity;
+mod msfz;
 mod oracle;
+mod tables;
 mod wording;

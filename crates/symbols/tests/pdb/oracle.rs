@@ -53,6 +53,9 @@ fn ours(pdb: &Pdb) -> Content {
             }
         }
         for inline in module.inlines() {
+            if inline.function.is_of_another_module() {
+                continue;
+            }
             let name = items.name(inline.function).expect("a name");
             let rva = pdb.rva(inline.place);
             content.inlines.extend(rva.map(|rva| (rva.0, inline.length, inline.depth, name, inline.line)));
@@ -127,7 +130,8 @@ fn theirs(bytes: &[u8]) -> pdb2::Result<Content> {
                 }
                 Ok(SymbolData::InlineSite(site)) => {
                     let start = procedure.expect("a procedure around");
-                    if let Some(inlinee) = inlinees.get(&site.inlinee) {
+                    let inlinee = inlinees.get(&site.inlinee).filter(|_| site.inlinee.0 >> 31 == 0);
+                    if let Some(inlinee) = inlinee {
                         let name = function(site.inlinee)?;
                         let mut lines = inlinee.lines(start, &site);
                         while let Some(line) = lines.next()? {
