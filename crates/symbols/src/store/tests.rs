@@ -48,7 +48,7 @@ impl User {
         let limits = DownloadLimits {
             file_size: 1 << 20,
             connect: Duration::from_secs(2),
-            stall: Duration::from_millis(300),
+            stall: Duration::from_millis(1500),
             ..DownloadLimits::default()
         };
         let path = SymbolPath::parse(&path).unwrap();
@@ -273,7 +273,7 @@ fn bad_answers_are_told_apart_and_leave_nothing() {
         (Answer::Nothing, Cause::Unreachable, ""),
         (Answer::BreaksOff(size, image[..2000].to_vec()), Cause::Unreachable, "broke off"),
         (Answer::Stalls(image[..2000].to_vec()), Cause::Unreachable, "timeout"),
-        (Answer::Late(Duration::from_secs(3), image.clone()), Cause::Unreachable, "timeout"),
+        (Answer::Late(Duration::from_secs(8), image.clone()), Cause::Unreachable, "timeout"),
         (Answer::BreaksOff(2 << 20, image.clone()), Cause::TooLarge, "more than 1048576 bytes"),
         (Answer::Unmeasured(vec![0; (1 << 20) + 1]), Cause::TooLarge, "more than 1048576 bytes"),
         (Answer::Unmeasured(image[..200].to_vec()), Cause::Damaged, ""),

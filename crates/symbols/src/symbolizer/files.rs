@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::Loaded;
+use crate::ModuleIdentity;
 use crate::failure::{Cause, Failure, FileKind};
-use crate::image::{Function, Image};
+use crate::image::Image;
 use crate::pdb::Pdb;
 use crate::store::{FileName, ModuleFiles, Store, read_image};
 use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
-use crate::{ModuleIdentity, Rva};
 
 /// Larger tables are not kept on disk.
 const TABLE_SIZE_MAX: u64 = 1 << 30;
@@ -117,10 +117,6 @@ fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure
 
 /// The names of all files that can be read; what cannot is a failure.
 fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Failure>) -> SymbolTable {
-    let add_image = |builder: &mut SymbolTableBuilder| -> Result<(), String> {
-        let Some(image) = image else { return Ok(()) };
-        add_image(builder, &Image::parse(image).map_err(|error| error.to_string())?)
-    };
     let mut builder = SymbolTableBuilder::new();
     if let Ok(pdb) = &files.pdb {
         // A PDB can be damaged in ways that its library does not expect. The image still has names then.
@@ -141,35 +137,12 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
             }
         }
     }
-    if let (Err(error), Ok(image)) = (add_image(&mut builder), &files.image) {
-        failures.push(damaged(FileKind::Image, &image.path, &error));
-    }
-    builder.build()
-}
-
-fn add_image(builder: &mut SymbolTableBuilder, image: &Image<'_>) -> Result<(), String> {
-    for section in image.sections().iter().filter(|section| section.executable) {
-        builder.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
-    }
-    for function in joined(&image.functions().entries) {
-        builder.add_function(function.start..function.end);
-    }
-    for export in image.exports().map_err(|error| error.to_string())?.code(image) {
-        builder.add_export(export.rva, export.name());
-    }
-    Ok(())
-}
-
-/// Functions with the chunks of theirs that follow them at once.
-fn joined(chunks: &[Function]) -> Vec<Function> {
-    let mut functions: Vec<Function> = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        match functions.last_mut() {
-            Some(last) if last.end == chunk.start && chunk.primary == Some(last.start) => {
-                last.end = chunk.end
-            }
-            _ => functions.push(*chunk),
+    if let (Some(bytes), Ok(image)) = (image, &files.image) {
+        let added = Image::parse(bytes).and_then(|image| builder.add_image(&image));
+        // Single entries that cannot be read are those of hostile images; the others are good.
+        if let Err(error) = added {
+            failures.push(damaged(FileKind::Image, &image.path, &error));
         }
     }
-    functions
+    builder.build()
 }
