@@ -41,7 +41,7 @@ pub fn enrichment(arguments: &Naming, common: &Common, used: Use) -> Result<Enri
 
 /// Everything named, from one folder and nothing else.
 pub fn from_folder(folder: &Path) -> Result<Enrichment> {
-    let path = SymbolPath::parse(&format!("srv*{}", folder.display())).context("symbol path")?;
+    let path = SymbolPath::store(folder.to_owned());
     let store = StoreOptions { path, cache: None, ..StoreOptions::default() };
     let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })
         .context("cannot start the threads for symbols")?;

@@ -115,8 +115,7 @@ fn full(trace: &OpenTrace) -> Worked {
 /// A symbolizer with the files beside a recording, and nothing kept on disk.
 fn symbolizer(file: &Path) -> Symbolizer {
     let folder = file.parent().unwrap_or(Path::new(".")).join("symbols");
-    let path = SymbolPath::parse(&format!("srv*{}", folder.display())).expect("a symbol path");
-    let store = StoreOptions { path, cache: None, ..StoreOptions::default() };
+    let store = StoreOptions { path: SymbolPath::store(folder), cache: None, ..StoreOptions::default() };
     Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() }).expect("threads")
 }
 

@@ -131,6 +131,11 @@ impl SymbolPath {
         SymbolPath { places: vec![Place::Store(StoreFolder::Default)], unusable: Vec::new() }
     }
 
+    /// One folder with the layout of stores, whatever characters its name has.
+    pub fn store(folder: PathBuf) -> SymbolPath {
+        SymbolPath { places: vec![Place::Store(StoreFolder::At(folder))], unusable: Vec::new() }
+    }
+
     /// Reads a path.
     ///
     /// # Errors
