@@ -1,0 +1,174 @@
+//! Names in what the program writes, on the demo recording and the image files that go with it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with the demo recording and its symbol store.
+fn demo() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = run(folder.path(), &["demo", "-q", "--out", "."]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    folder
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stackhound"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env_remove("_NT_SYMBOL_PATH")
+        .output()
+        .expect("the program runs")
+}
+
+fn text(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const EVENTS: [&str; 6] = ["events", "stackhound-demo.etl", "--stacks", "--format", "ndjson", "-q"];
+
+/// The stacks of events of a kind, with names from the demo's store.
+fn stacks(folder: &Path, event: &str, more: &[&str]) -> Vec<Value> {
+    let mut arguments = EVENTS.to_vec();
+    arguments.extend(["--event", event, "--symbol-path", "srv*symbols"]);
+    arguments.extend(more);
+    let lines = text(folder, &arguments);
+    lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["stack"].take()).collect()
+}
+
+fn frames(stack: &Value) -> &[Value] {
+    stack["frames"].as_array().unwrap()
+}
+
+#[test]
+fn creations_have_functions_in_user_mode_and_modules_in_the_kernel() {
+    let folder = demo();
+    let stacks = stacks(folder.path(), "Process/Start", &[]);
+    assert!(!stacks.is_empty());
+    for stack in &stacks {
+        let (kernel, user): (Vec<_>, Vec<_>) =
+            frames(stack).iter().partition(|frame| frame["mode"] == "kernel");
+        assert!(
+            kernel.iter().all(|frame| frame["module"] == "ntoskrnl.exe" && frame.get("symbol").is_none())
+        );
+        // The stub's place in the genuine ntdll.dll of this build is known.
+        let stub = user[0];
+        assert_eq!((&stub["module"], &stub["rva"]), (&"ntdll.dll".into(), &"0x9d6b4".into()));
+        assert_eq!((&stub["symbol"], &stub["offset"]), (&"NtCreateUserProcess".into(), &0x14.into()));
+        assert_eq!((&stub["origin"], &stub["pdb"]), (&"export".into(), &Value::Null));
+        assert_eq!(stub["region"]["kind"], "image");
+        let call_site = stub["call_site"]["before"].as_str().unwrap();
+        assert!(call_site.ends_with("0f05"), "behind a system call: {call_site}");
+        assert_eq!(stack["final_kernel_module"], "ntoskrnl.exe");
+        assert!(stack["summary"].as_str().unwrap().starts_with("ntdll.dll|KernelBase.dll|kernel32.dll|"));
+    }
+}
+
+#[test]
+fn other_events_have_modules_unless_all_names_are_asked_for() {
+    let folder = demo();
+    let named = |stack: &Value| frames(stack).iter().any(|frame| frame.get("symbol").is_some());
+    let by_policy = stacks(folder.path(), "PerfInfo/SampledProfile", &[]);
+    assert!(by_policy.len() > 100 && !by_policy.iter().any(named));
+    assert!(by_policy.iter().any(|stack| frames(stack).iter().any(|frame| frame["rva"].is_string())));
+    let full = stacks(folder.path(), "PerfInfo/SampledProfile", &["--symbols", "full"]);
+    assert!(full.iter().any(named));
+    let off = stacks(folder.path(), "Process/Start", &["--symbols", "off"]);
+    assert!(off.iter().flat_map(frames).all(|frame| frame["module"].is_null() && frame["addr"].is_string()));
+    let modules = stacks(folder.path(), "Process/Start", &["--symbols", "modules"]);
+    assert!(!modules.iter().any(named));
+}
+
+#[test]
+fn a_config_file_changes_what_is_named_and_says_so() {
+    let folder = demo();
+    let config = "kernel_symbols = \"full\"\n\n[events]\n\"Thread/Start\" = \"none\"\n\n[symbols]\npath = \"srv*symbols\"\n";
+    std::fs::write(folder.path().join("settings.toml"), config).unwrap();
+    let with_config = ["--config", "settings.toml"];
+    let kernel = stacks(folder.path(), "Process/Start", &with_config);
+    let symbols: Vec<_> =
+        frames(&kernel[0]).iter().map(|frame| frame["symbol"].as_str().unwrap_or("")).collect();
+    assert!(symbols.contains(&"NtCreateUserProcess"), "in the kernel's image: {symbols:?}");
+    let left_out = stacks(folder.path(), "Thread/Start", &with_config);
+    assert!(!left_out.is_empty() && left_out.iter().all(Value::is_null));
+    let shown = text(folder.path(), &["config", "show", "--config", "settings.toml", "--format", "json"]);
+    let shown: Vec<Value> = serde_json::from_str(&shown).unwrap();
+    let setting =
+        |key: &str| shown.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("no {key}"));
+    for (key, value, origin) in [
+        ("kernel_symbols", Value::from("full"), "settings.toml"),
+        ("events.\"Thread/Start\"", "none".into(), "settings.toml"),
+        ("events.\"Process/Start\"", "full".into(), "default"),
+        ("symbols.path", "srv*symbols".into(), "settings.toml"),
+        ("symbols.online", false.into(), "default"),
+    ] {
+        assert_eq!((&setting(key)["value"], &setting(key)["origin"]), (&value, &origin.into()), "{key}");
+    }
+}
+
+#[test]
+fn bad_settings_are_told_in_a_sentence() {
+    let folder = demo();
+    for (config, place, told) in [
+        ("kernel_symbols = \"all\"", "bad.toml:1", "unknown variant"),
+        ("\n[symbols]\nservers = 3", "bad.toml:3", "unknown field"),
+        ("[events]\n\"Process/Start\" = ", "bad.toml:2", ""),
+    ] {
+        std::fs::write(folder.path().join("bad.toml"), config).unwrap();
+        let output = run(folder.path(), &["config", "show", "--config", "bad.toml"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error.starts_with(&format!("error: {place}: ")) && error.contains(told), "{error}");
+    }
+    let output = run(folder.path(), &["config", "show", "--config", "missing.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn names_do_not_depend_on_threads() {
+    let folder = demo();
+    let written = |threads| {
+        let mut arguments = EVENTS.to_vec();
+        arguments.extend(["--symbols", "full", "--symbol-path", "srv*symbols", "--threads", threads]);
+        text(folder.path(), &arguments)
+    };
+    assert_eq!(written("1"), written("4"));
+}
+
+#[test]
+fn what_is_missing_is_counted_and_told_once() {
+    let folder = demo();
+    let ntdll = folder.path().join("symbols/ntdll.dll/70E69BAD1f5000/ntdll.dll");
+    std::fs::write(&ntdll, b"MZ no image").unwrap();
+    let arguments =
+        ["events", "stackhound-demo.etl", "--stacks", "--event", "Process/Start", "--symbol-path"];
+    let output = run(folder.path(), &[&arguments[..], &["srv*symbols"]].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success());
+    let damaged = errors.lines().filter(|line| line.contains("the file cannot be read")).count();
+    assert_eq!(damaged, 1, "{errors}");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("ntdll.dll+0x9d6b4"), "the module's name is left");
+    assert!(shown.contains("KernelBase.dll!CreateProcessW+0x66 [export]"));
+}
+
+#[test]
+fn files_say_what_was_asked_and_what_came_of_it() {
+    let folder = demo();
+    let events = text(
+        folder.path(),
+        &["events", "stackhound-demo.etl", "--event", "FileIo/Create", "--format", "ndjson", "-q"],
+    );
+    let mut told = 0;
+    for line in events.lines() {
+        let create = &serde_json::from_str::<Value>(line).unwrap()["create"];
+        assert!(create["asked"].is_string(), "{line}");
+        told += u32::from(create["end"] == "told" && create["happened"].is_string());
+    }
+    assert!(told > 10);
+}
