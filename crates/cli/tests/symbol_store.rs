@@ -115,7 +115,8 @@ fn failures_are_grouped_by_cause_with_a_hint() {
     for cause in ["not-in-path", "damaged", "wrong-identity", "packed"] {
         assert_eq!(missing(&report, "image", cause), 1, "{cause}: {report}");
     }
-    assert_eq!(missing(&report, "pdb", "no-identity"), user.files.len());
+    assert_eq!(missing(&report, "pdb", "no-pdb"), user.files.len() - 4);
+    assert_eq!(missing(&report, "pdb", "no-identity"), 4);
     let table = String::from_utf8(user.run(&["check", "--symbol-path", &store]).stdout).unwrap();
     assert!(
         table.contains(

@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::Loaded;
+use crate::ModuleIdentity;
 use crate::failure::{Cause, Failure, FileKind};
-use crate::image::{Function, Image};
+use crate::image::Image;
 use crate::pdb::Pdb;
-use crate::store::{FileName, ModuleFiles, Store};
+use crate::store::{FileName, ModuleFiles, Store, read_image};
 use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
-use crate::{ModuleIdentity, Rva};
 
-/// Larger images are not read into memory.
-const IMAGE_SIZE_MAX: u64 = 1 << 30;
 /// Larger tables are not kept on disk.
 const TABLE_SIZE_MAX: u64 = 1 << 30;
 
@@ -43,7 +41,7 @@ impl FileLoader {
         let sources = sources(&files);
         let known = place.as_deref().and_then(|place| read_table(place, &sources));
         let image = match &files.image {
-            Ok(image) if self.call_sites || known.is_none() => read_image(&image.path, &mut failures),
+            Ok(image) if self.call_sites || known.is_none() => image_bytes(&image.path, &mut failures),
             _ => None,
         };
         let table = known.unwrap_or_else(|| {
@@ -109,15 +107,8 @@ fn write_table(place: &Path, sources: &str, table: &SymbolTable) -> std::io::Res
     Ok(())
 }
 
-fn read_image(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
-    let read = || {
-        let size = fs::metadata(path)?.len();
-        if size > IMAGE_SIZE_MAX {
-            return Err(std::io::Error::other(format!("{size} bytes, where {IMAGE_SIZE_MAX} can be read")));
-        }
-        fs::read(path)
-    };
-    read().map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
+fn image_bytes(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
+    read_image(path).map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
 }
 
 fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure {
@@ -128,7 +119,9 @@ fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure
 fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Failure>) -> SymbolTable {
     let add_image = |builder: &mut SymbolTableBuilder| -> Result<(), String> {
         let Some(image) = image else { return Ok(()) };
-        add_image(builder, &Image::parse(image).map_err(|error| error.to_string())?)
+        let image = Image::parse(image).map_err(|error| error.to_string())?;
+        builder.add_image(&image).map_err(|error| error.to_string())?;
+        Ok(())
     };
     let mut builder = SymbolTableBuilder::new();
     if let Ok(pdb) = &files.pdb {
@@ -154,31 +147,4 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
         failures.push(damaged(FileKind::Image, &image.path, &error));
     }
     builder.build()
-}
-
-fn add_image(builder: &mut SymbolTableBuilder, image: &Image<'_>) -> Result<(), String> {
-    for section in image.sections().iter().filter(|section| section.executable) {
-        builder.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
-    }
-    for function in joined(&image.functions().entries) {
-        builder.add_function(function.start..function.end);
-    }
-    for export in image.exports().map_err(|error| error.to_string())?.code(image) {
-        builder.add_export(export.rva, export.name());
-    }
-    Ok(())
-}
-
-/// Functions with the chunks of theirs that follow them at once.
-fn joined(chunks: &[Function]) -> Vec<Function> {
-    let mut functions: Vec<Function> = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        match functions.last_mut() {
-            Some(last) if last.end == chunk.start && chunk.primary == Some(last.start) => {
-                last.end = chunk.end
-            }
-            _ => functions.push(*chunk),
-        }
-    }
-    functions
 }
