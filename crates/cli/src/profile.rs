@@ -57,6 +57,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     }
     let (known, naming) = pipeline.parts();
     let (profile, counted) = collector.finish(known, naming);
+    #[cfg(feature = "flamegraph")]
     if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
         bail!("no event with a stack: there is nothing to draw");
     }
@@ -97,9 +98,10 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
         return Ok(asked);
     }
     let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
-    const ENDINGS: [(&str, ProfileFormat); 7] = [
+    const ENDINGS: &[(&str, ProfileFormat)] = &[
         (".speedscope.json", ProfileFormat::Speedscope),
         (".json", ProfileFormat::Firefox),
+        #[cfg(feature = "flamegraph")]
         (".svg", ProfileFormat::Flamegraph),
         (".folded", ProfileFormat::Folded),
         (".txt", ProfileFormat::Folded),
@@ -122,6 +124,7 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
 fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io::Result<()> {
     match format {
         ProfileFormat::Firefox => export::firefox::write(profile, out),
+        #[cfg(feature = "flamegraph")]
         ProfileFormat::Flamegraph => export::flamegraph::write(profile, out),
         ProfileFormat::Folded => export::folded::write(profile, out),
         ProfileFormat::Speedscope => export::speedscope::write(profile, out),

@@ -274,6 +274,7 @@ impl CreateJoin {
     /// Says that no more events come.
     pub fn end(&mut self) {
         self.ended = true;
+        self.stats.other_ends += self.just_ended.drain(..).count() as u64;
     }
 
     fn take(&mut self, event: &Event<'_>, family: Family, operation: Operation) {

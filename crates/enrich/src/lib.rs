@@ -7,6 +7,7 @@
 //! Knows events, stacks and the state of the machine. Must not know verdicts or output.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod creates;
 mod creator;
 mod decide;
@@ -18,6 +19,7 @@ mod policy;
 mod region;
 mod summary;
 
+pub use cache::FrameCache;
 pub use creates::{CreateEnd, CreateJoin, CreateOutcome, CreateStats, Disposition, Happened};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};
