@@ -25,6 +25,7 @@ Examples:
   stackhound trace.etl                     what the recording says about itself
   stackhound events trace.etl --stacks     every event with its call stack
   stackhound stacks trace.etl --top 10     the most frequent call stacks
+  stackhound profile trace.etl -o t.svg    a flame graph
   stackhound demo                          make a recording and show all this on it";
 
 /// Options of every verb.
@@ -314,12 +315,15 @@ pub struct Profile {
 pub enum ProfileFormat {
     /// Firefox Profiler (.json, .json.gz)
     Firefox,
-    /// A picture (.svg)
+    /// A flame graph (.svg)
+    #[cfg(feature = "flamegraph")]
     Flamegraph,
     /// Folded stacks (.folded, .txt)
     Folded,
     /// Speedscope (.speedscope.json)
     Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
 }
 
 /// Which mix of events `demo` writes.

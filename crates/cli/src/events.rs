@@ -4,6 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
 use stackhound::trace::Trace;
 use stackhound::{Label, Pipeline, Seen};
 
@@ -24,7 +25,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         EventFormat::Table | EventFormat::Csv => naming::Use::Events,
     };
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
-    if arguments.stacks {
+    if arguments.stacks || filter.names_functions() {
         pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
@@ -88,8 +89,19 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
     for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
         write!(out, " {}={}", field.field.name, render::Content(field.field, &field.item))?;
     }
+    if let Some(CreateOutcome { asked, end }) = seen.create() {
+        match end {
+            CreateEnd::Told { status, happened, .. } => {
+                write!(out, " ({} asked for: {}, status {status:#x})", asked.name(), happened.name())?;
+            }
+            end => write!(out, " ({} asked for: end {})", asked.name(), end.name())?,
+        }
+    }
     writeln!(out)?;
-    if with_stack && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None) {
+    if with_stack
+        && seen.level() != Level::None
+        && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None)
+    {
         writeln!(out, "    [{}]", seen.state().name())?;
         for frame in seen.frames() {
             let names = seen.names(&frame);

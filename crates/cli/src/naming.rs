@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
@@ -59,13 +59,18 @@ fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symb
 /// Where symbol files are looked for.
 pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     let path = match &config.symbol_path.value {
-        Some(text) => SymbolPath::parse(text).with_context(|| format!("symbol path {text:?}"))?,
+        Some(text) => SymbolPath::parse(text)?,
         None => SymbolPath::user_store(),
     };
     if !common.quiet {
         for unusable in path.unusable() {
             eprintln!("The symbol path names {unusable}, which cannot be used on this system.");
         }
+    }
+    if config.online.value && !path.has_server() {
+        bail!(
+            "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH"
+        );
     }
     let limits = DownloadLimits {
         file_size: u64::from(config.download_limit_mib.value) << 20,

@@ -57,6 +57,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     }
     let (known, naming) = pipeline.parts();
     let (profile, counted) = collector.finish(known, naming);
+    #[cfg(feature = "flamegraph")]
     if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
         bail!("no event with a stack: there is nothing to draw");
     }
@@ -82,7 +83,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
 
 /// Whether a format shows more than samples.
 fn shows_time(format: ProfileFormat) -> bool {
-    format == ProfileFormat::Firefox
+    matches!(format, ProfileFormat::Firefox | ProfileFormat::Perfetto)
 }
 
 /// The names of the files that were read.
@@ -97,12 +98,15 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
         return Ok(asked);
     }
     let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
-    const ENDINGS: [(&str, ProfileFormat); 5] = [
+    const ENDINGS: &[(&str, ProfileFormat)] = &[
         (".speedscope.json", ProfileFormat::Speedscope),
         (".json", ProfileFormat::Firefox),
+        #[cfg(feature = "flamegraph")]
         (".svg", ProfileFormat::Flamegraph),
         (".folded", ProfileFormat::Folded),
         (".txt", ProfileFormat::Folded),
+        (".pftrace", ProfileFormat::Perfetto),
+        (".perfetto-trace", ProfileFormat::Perfetto),
     ];
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -120,9 +124,11 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
 fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io::Result<()> {
     match format {
         ProfileFormat::Firefox => export::firefox::write(profile, out),
+        #[cfg(feature = "flamegraph")]
         ProfileFormat::Flamegraph => export::flamegraph::write(profile, out),
         ProfileFormat::Folded => export::folded::write(profile, out),
         ProfileFormat::Speedscope => export::speedscope::write(profile, out),
+        ProfileFormat::Perfetto => export::perfetto::write(profile, out),
     }
 }
 

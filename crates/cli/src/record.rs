@@ -1,15 +1,18 @@
 //! An event as NDJSON: the documented keys, in their order.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use stackhound::enrich::{CreateEnd, CreateOutcome, FinalUser, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
-use stackhound::{Label, Seen};
+use stackhound::system::System;
+use stackhound::{Depth, Label, Mode, Seen};
 
 use crate::frame;
 
-/// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, and
-/// `stack` if wanted.
+/// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, of
+/// files' creations `create`, and `stack` if wanted.
 pub struct Line<'s, 'c> {
     pub seen: &'s Seen<'c>,
     pub with_stack: bool,
@@ -33,6 +36,9 @@ impl Serialize for Line<'_, '_> {
         match seen.fields() {
             Some(fields) => map.serialize_entry("fields", &Members(fields))?,
             None => map.serialize_entry("fields", &Raw(seen.payload()))?,
+        }
+        if let Some(create) = seen.create() {
+            map.serialize_entry("create", &Create(create))?;
         }
         if self.with_stack {
             map.serialize_entry("stack", &Stack(seen))?;
@@ -155,14 +161,63 @@ impl Serialize for Single<'_> {
     }
 }
 
+/// What a file's creation came to.
+struct Create(CreateOutcome);
+
+impl Serialize for Create {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let CreateOutcome { asked, end } = self.0;
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("asked", asked.name())?;
+        map.serialize_entry("end", end.name())?;
+        let told = match end {
+            CreateEnd::Told { status, happened, .. } => Some((status, happened)),
+            _ => None,
+        };
+        map.serialize_entry("happened", &told.map(|(_, happened)| happened.name()))?;
+        map.serialize_entry("status", &told.map(|(status, _)| Hex(status.into())))?;
+        map.end()
+    }
+}
+
 struct Stack<'s, 'c>(&'s Seen<'c>);
 
 impl Serialize for Stack<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("state", self.0.state().name())?;
-        map.serialize_entry("frames", &Frames(self.0))?;
+        let seen = self.0;
+        if seen.level() == Level::None {
+            return serializer.serialize_none();
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", seen.state().name())?;
+        map.serialize_entry("frames", &Frames(seen))?;
+        if seen.stack().is_some() && seen.depth(Mode::User) > Depth::Address {
+            let mut summary = Summary::default();
+            seen.summarize(&mut summary);
+            let system = seen.knowledge().system();
+            map.serialize_entry("summary", summary.user())?;
+            map.serialize_entry("kernel_summary", summary.kernel())?;
+            map.serialize_entry("contains_unbacked", summary.contains_unbacked().name())?;
+            map.serialize_entry("final_user_module", &final_user(system, summary.final_user()))?;
+            let kernel = summary.final_kernel_module().map(|module| system.module(module).file_name());
+            map.serialize_entry("final_kernel_module", &kernel)?;
+        }
         map.end()
+    }
+}
+
+/// The module that asked, `unbacked` or `unknown` where it is none, or nothing where there are no user frames.
+pub fn final_user(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
+    match module {
+        FinalUser::Module(module) | FinalUser::Native(module) => {
+            Some(Cow::Borrowed(system.module(module).file_name()))
+        }
+        FinalUser::Method(method) => {
+            Some(Cow::Owned(format!("jit:{}", system.method(method).runtime().name())))
+        }
+        FinalUser::Unbacked(_) => Some(Cow::Borrowed("unbacked")),
+        FinalUser::Unknown(_) => Some(Cow::Borrowed("unknown")),
+        FinalUser::None => None,
     }
 }
 

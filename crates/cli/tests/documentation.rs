@@ -11,12 +11,14 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 5] = [
+const RUN_BY_CI: [&str; 7] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
     ".ci/setup-windows",
     "scripts/windows-check.sh",
+    "scripts/speedscope-check.sh",
+    "scripts/check-perfetto.py",
 ];
 
 /// Commands for people with time; a short form of each is run below.

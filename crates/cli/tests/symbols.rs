@@ -115,3 +115,156 @@ fn bad_images_get_one_clear_sentence() {
     check("missing", "No such file or directory (os error 2)");
     check(".", "Is a directory (os error 21)");
 }
+
+/// `name+0x5`, `name`, or `-`.
+fn shown(name: &Value) -> String {
+    match (name["name"].as_str(), name["offset"].as_u64()) {
+        (Some(name), Some(0)) => name.to_owned(),
+        (Some(name), Some(offset)) => format!("{name}+{offset:#x}"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The three names of each address.
+#[track_caller]
+fn names(arguments: &[&str], rvas: &[&str]) -> Vec<[String; 3]> {
+    let all = [&["symbols", "lookup", "--format", "json", "-q"], arguments, rvas].concat();
+    let rows = json(&all);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), rvas.len());
+    rows.iter().map(|row| ["pdb", "export", "nearest_export"].map(|origin| shown(&row[origin]))).collect()
+}
+
+#[test]
+fn addresses_get_the_names_of_each_origin() {
+    let (Some(image), Some(pdb)) = (corpus("pairs/samply/softokn3.dll"), corpus("pairs/samply/softokn3.pdb"))
+    else {
+        return;
+    };
+    // Addresses of exports and function ranges as other readers give them: NSC_ModuleDBFunc has a range. C_GetFunctionList,
+    // also named NSC_GetFunctionList, has none in the image. FC_GetInterface is the last export before 0x5a00, in a
+    // function that is not exported. The last address is data.
+    let rvas = ["0xc690", "0xf1b0", "61877", "0x5a00", "0x38000"];
+    let (function, inside) = ("C_GetFunctionList", "C_GetFunctionList+0x5");
+    let module = "NSC_ModuleDBFunc+0x10";
+    let alone = folder(&[("softokn3.dll", &image)]);
+    let exported = |of_leaf| {
+        [
+            [module, module],
+            [function, function],
+            [of_leaf, inside],
+            ["-", "FC_GetInterface+0x300"],
+            ["-", "-"],
+        ]
+    };
+    let expected: Vec<_> =
+        exported("-").iter().map(|[export, nearest]| ["-", export, nearest].map(String::from)).collect();
+    assert_eq!(names(&["--image", &in_folder(&alone, "softokn3.dll")], &rvas), expected);
+
+    // The PDB says age 2 of itself and 1 of its image. It is found by the name in the image, whatever its case.
+    let both = folder(&[("softokn3.dll", &image), ("SOFTOKN3.pdb", &pdb)]);
+    let named = [module, function, inside, "FC_InitToken+0x20", "-"];
+    let expected: Vec<_> = named
+        .iter()
+        .zip(exported(inside))
+        .map(|(pdb, [export, nearest])| [pdb, export, nearest].map(String::from))
+        .collect();
+    let (image, pdb) = (in_folder(&both, "softokn3.dll"), in_folder(&both, "SOFTOKN3.pdb"));
+    assert_eq!(names(&["--image", &image], &rvas), expected);
+    assert_eq!(names(&["--image", &image, "--pdb", &pdb], &rvas), expected);
+
+    let expected: Vec<_> = named.iter().map(|pdb| [pdb, "-", "-"].map(String::from)).collect();
+    assert_eq!(names(&["--pdb", &pdb], &rvas), expected);
+}
+
+#[test]
+fn rows_say_what_was_asked_for() {
+    let Some(pdb) = corpus("pairs/symbolic/CrashWithException.pdb") else { return };
+    let folder = folder(&[("crash.pdb", &pdb)]);
+    let pdb = in_folder(&folder, "crash.pdb");
+    let rows = json(&["symbols", "lookup", "--pdb", &pdb, "--format", "json", "4470", "0XFFFFFFFF"]);
+    // main is at 0x1170.
+    assert_eq!(rows[0]["rva"], "0x1176");
+    assert_eq!(rows[0]["pdb"], serde_json::json!({"name": "main", "offset": 6}));
+    let file = r"c:\users\sentry\source\repos\crashwithexception\crashwithexception\crashwithexception.cpp";
+    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 30}));
+    assert_eq!(rows[1]["rva"], "0xffffffff");
+    for key in ["pdb", "export", "nearest_export", "line"] {
+        assert_eq!(rows[1].get(key), Some(&Value::Null), "{key}");
+    }
+    assert_eq!(rows[1]["inlines"], serde_json::json!([]));
+
+    let output = stackhound(&["symbols", "lookup", "--pdb", &pdb, "0x1010", "0x3000"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[..2], ["0x1010", "  pdb             printf"]);
+    assert!(lines.contains(&"  nearest export  -"));
+    assert!(output.stderr.is_empty());
+}
+
+/// As LLVM's symbolizer says.
+#[test]
+fn inlined_functions_are_listed_with_the_places_in_them() {
+    let Some(pdb) = corpus("pairs/samply/WriteArgument.pdb") else { return };
+    let folder = folder(&[("WriteArgument.pdb", &pdb)]);
+    let pdb = in_folder(&folder, "WriteArgument.pdb");
+    let rows = json(&["symbols", "lookup", "--pdb", &pdb, "--format", "json", "0x1078"]);
+    let file = r"f:\dd\vctools\crt\vcstartup\src\startup\exe_common.inl";
+    assert_eq!(shown(&rows[0]["pdb"]), "pre_c_initialization+0x8");
+    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 148}));
+    let inlined =
+        serde_json::json!({"function": "__scrt_main_policy::set_app_type", "file": file, "line": 44});
+    assert_eq!(rows[0]["inlines"], serde_json::json!([inlined]));
+    let output = stackhound(&["symbols", "lookup", "--pdb", &pdb, "0x1078"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        shown.contains(&format!(
+            "  line            {file}:148\n  inlined         __scrt_main_policy::set_app_type ({file}:44)\n"
+        )),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_pdb_of_another_build_is_not_used() {
+    let (Some(image), Some(pdb)) =
+        (corpus("pairs/symbolic/CrashWithException.exe"), corpus("pairs/symbolic/crash.pdb"))
+    else {
+        return;
+    };
+    let beside = folder(&[("a.exe", &image), ("CrashWithException.pdb", &pdb)]);
+    let (image, pdb) = (in_folder(&beside, "a.exe"), in_folder(&beside, "CrashWithException.pdb"));
+    let builds = "it is 3249D99D0C4049318610F4E4FB0B69361, the image wants F535C5FB2AE84BB8AA206C30BE566C5A1";
+    refused(
+        &["symbols", "lookup", "--image", &image, "--pdb", &pdb, "0x1176"],
+        &format!("{pdb}: is of another build: {builds}"),
+    );
+    let output = stackhound(&["symbols", "lookup", "--image", &image, "--format", "json", "0x1176"]);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(notes, format!("note: {pdb} is not used: it is of another build: {builds}\n"));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows[0]["pdb"], Value::Null);
+}
+
+#[test]
+fn bad_arguments_of_a_lookup_are_told() {
+    let folder =
+        folder(&[("no.pdb", b"This is no PDB, but long enough to be looked at by whoever opens it as one.")]);
+    let pdb = in_folder(&folder, "no.pdb");
+    let told = |arguments: &[&str], sentence: &str| {
+        let output = stackhound(&[&["symbols", "lookup"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors.lines().next(), Some(sentence));
+    };
+    told(&["0x1000"], "error: the following required arguments were not provided:");
+    let number = "expected a number of at most 32 bits, such as 0x1a2b or 6699";
+    for rva in ["0xzz", "+1", "0x+1", "0x100000000", "main", ""] {
+        told(&["--pdb", &pdb, rva], &format!("error: invalid value '{rva}' for '<RVA>...': {number}"));
+    }
+    told(
+        &["--pdb", &pdb, "1"],
+        &format!("error: {pdb}: is no PDB: expected an MSF or MSFZ signature at offset 0"),
+    );
+    told(&["--image", &pdb, "1"], &format!("error: {pdb}: not a PE image (it does not start with MZ)"));
+}

@@ -6,6 +6,7 @@ use stackhound_symbols::AddressKind;
 use stackhound_system::{Completeness, MethodId, ModuleId, System};
 use stackhound_trace::{Event, TraceTime};
 
+use crate::cache::{FrameCache, FrameKey};
 use crate::creator::StackOwner;
 use crate::region::{Region, RegionKind};
 
@@ -137,18 +138,46 @@ impl<'s> Frames<'s> {
 
     /// All frames of an event's stack, innermost first.
     pub fn all<'d>(&self, delivered: &Delivered<'d>) -> impl Iterator<Item = Frame> + use<'d, 's> {
-        let (frames, first) = (*self, First::of(&delivered.event));
+        let frames = *self;
+        frames.addresses(delivered).map(move |(address, kind)| frames.frame(address, kind))
+    }
+
+    /// As [`all`](Frames::all), with frames from a cache where they were met before and nothing has changed since.
+    pub fn all_in<'d, 'c>(
+        &self,
+        delivered: &Delivered<'d>,
+        cache: &'c mut FrameCache,
+    ) -> impl Iterator<Item = Frame> + use<'d, 's, 'c> {
+        let Frames { system, owner, time, session, is_complete } = *self;
+        let kernel_stretch = system.stretch(None, time);
+        let stretch = owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default();
+        let frames = *self;
+        frames.addresses(delivered).map(move |(address, kind)| {
+            let key = if address.is_kernel(session) {
+                FrameKey { address, kind, process: None, stretch: kernel_stretch, is_complete: false }
+            } else {
+                FrameKey { address, kind, process: owner.process, stretch, is_complete }
+            };
+            cache.get_or_insert_with(key, || frames.frame(address, kind))
+        })
+    }
+
+    /// The addresses of an event's stack, and what each is.
+    fn addresses<'d>(
+        &self,
+        delivered: &Delivered<'d>,
+    ) -> impl Iterator<Item = (Address, AddressKind)> + use<'d> {
+        let (session, first) = (self.session, First::of(&delivered.event));
         let mut user_was_seen = false;
         delivered.frames().enumerate().map(move |(depth, address)| {
-            let is_first_user = !user_was_seen && !address.is_kernel(frames.session);
+            let is_first_user = !user_was_seen && !address.is_kernel(session);
             user_was_seen |= is_first_user;
             let is_instruction = match first {
                 First::Sampled => depth == 0,
                 First::Faulting => is_first_user,
                 First::Called => false,
             };
-            let kind = if is_instruction { AddressKind::Instruction } else { AddressKind::Return };
-            frames.frame(address, kind)
+            (address, if is_instruction { AddressKind::Instruction } else { AddressKind::Return })
         })
     }
 }

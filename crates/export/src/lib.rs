@@ -8,6 +8,7 @@
 //! | [`firefox`] | profiler.firefox.com |
 //! | [`flamegraph`] | any browser, as a picture |
 //! | [`folded`] | scripts, and everything that draws flame graphs |
+//! | [`perfetto`] | ui.perfetto.dev and its trace processor |
 //! | [`speedscope`] | speedscope.app |
 //!
 //! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
@@ -21,6 +22,7 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 mod model;
+pub mod perfetto;
 mod profile;
 pub mod speedscope;
 

@@ -107,6 +107,10 @@ impl Profile {
             .map(|node| node.frame)
     }
 
+    pub(crate) fn process_ids(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.processes.iter().enumerate().map(|(index, process)| (ProcessId(index as u32), process))
+    }
+
     pub(crate) fn thread_ids(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
         self.threads.iter().enumerate().map(|(index, thread)| (ThreadId(index as u32), thread))
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use stackhound_enrich::{CreateJoin, CreateOutcome, CreateStats};
 use stackhound_etl::{Described, Selection};
 use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::SymbolStats;
@@ -50,6 +51,8 @@ pub struct Outcome {
     pub trace: Stats,
     /// What became of the stacks.
     pub stacks: StackStats,
+    /// What became of the creations of files.
+    pub creates: CreateStats,
     /// Distinct frames (with their callers).
     pub distinct_frames: usize,
 }
@@ -57,6 +60,7 @@ pub struct Outcome {
 /// An event that was chosen, and the how manieth of all it is.
 struct Chosen {
     event: Kept,
+    create: Option<CreateOutcome>,
     number: u64,
 }
 
@@ -126,6 +130,7 @@ impl<'t> Pipeline<'t> {
             Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
             None => (Correlator::one_pass(window, bases), true),
         };
+        let mut creates = CreateJoin::new(window);
         let mut events = self.trace.ordered();
         let mut chosen: VecDeque<Chosen> = VecDeque::new();
         let (mut passed, mut unnamed) = (0, 0);
@@ -136,16 +141,19 @@ impl<'t> Pipeline<'t> {
                     if learning {
                         self.known.observe(&event);
                     }
+                    creates.push(&event);
                     correlator.push(&event);
                 }
                 None => {
+                    creates.end();
                     correlator.end();
                     ended = true;
                 }
             };
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
-                let seen = Seen::new(delivered, &self.known, &self.enricher);
+                let create = creates.outcome(&delivered.event);
+                let seen = Seen::new(delivered, &self.known, &self.enricher, create);
                 match choose(&seen) {
                     ControlFlow::Break(()) => {
                         ended = true;
@@ -159,7 +167,7 @@ impl<'t> Pipeline<'t> {
                     }
                     ControlFlow::Continue(true) => {
                         seen.request_names();
-                        chosen.push_back(Chosen { event: delivered.keep(), number: passed });
+                        chosen.push_back(Chosen { event: delivered.keep(), create, number: passed });
                         unnamed += 1;
                         if unnamed == BATCH {
                             unnamed = 0;
@@ -172,7 +180,7 @@ impl<'t> Pipeline<'t> {
                 && (ended || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
-                if handle(&Seen::new(event, &self.known, &self.enricher)).is_break() {
+                if handle(&Seen::new(event, &self.known, &self.enricher, first.create)).is_break() {
                     break 'all;
                 }
                 chosen.pop_front();
@@ -182,6 +190,7 @@ impl<'t> Pipeline<'t> {
             trace: events.into_stats(),
             stacks: correlator.stats().clone(),
             distinct_frames: correlator.table().len(),
+            creates: creates.stats(),
         }
     }
 }

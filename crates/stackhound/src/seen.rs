@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{OnceCell, Ref};
 
-use stackhound_enrich::{EventNames, Frames, Level, StackOwner};
+use stackhound_enrich::{CreateOutcome, EventNames, Frames, Level, Mode, StackOwner, Summary};
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
 use stackhound_schema::{Decoder, Field, OutType, Value};
@@ -21,15 +21,21 @@ pub struct Seen<'c> {
     delivered: Delivered<'c>,
     known: &'c Knowledge,
     enricher: &'c Enricher,
+    create: Option<CreateOutcome>,
     schema: OnceCell<Option<SchemaRef>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
     level: OnceCell<Level>,
 }
 
 impl<'c> Seen<'c> {
-    pub(crate) fn new(delivered: Delivered<'c>, known: &'c Knowledge, enricher: &'c Enricher) -> Seen<'c> {
+    pub(crate) fn new(
+        delivered: Delivered<'c>,
+        known: &'c Knowledge,
+        enricher: &'c Enricher,
+        create: Option<CreateOutcome>,
+    ) -> Seen<'c> {
         let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Seen { delivered, known, enricher, schema, owner, level }
+        Seen { delivered, known, enricher, create, schema, owner, level }
     }
 
     /// The event itself.
@@ -180,8 +186,25 @@ impl<'c> Seen<'c> {
                 event: self.name(),
                 are_known: self.schema().is_some(),
             };
-            self.enricher.decisions().borrow_mut().level(self.event(), false, names)
+            let is_open = self.create.is_some_and(|create| create.is_open());
+            self.enricher.decisions().borrow_mut().level(self.event(), is_open, names)
         })
+    }
+
+    /// How much of a frame of the event's stack is told.
+    pub fn depth(&self, mode: Mode) -> Depth {
+        self.enricher.depth(self.level(), mode)
+    }
+
+    /// Of a file's creation: what was asked, and what came of it.
+    pub fn create(&self) -> Option<CreateOutcome> {
+        self.create
+    }
+
+    /// Fills in the summary of the stack.
+    pub fn summarize(&self, summary: &mut Summary) {
+        let system = self.known.system();
+        summary.of(system, self.state(), Frames::of(system, &self.delivered).all(&self.delivered));
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.

@@ -27,6 +27,8 @@ impl FileKind {
 pub enum Cause {
     /// The recording does not say which file it is.
     NoIdentity,
+    /// The image was built without a PDB.
+    NoPdb,
     /// The recording gives it a name that is none of a file.
     BadName,
     /// Not in any folder of the symbol path, and the path names no server.
@@ -53,8 +55,9 @@ pub enum Cause {
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::NoIdentity,
+        Cause::NoPdb,
         Cause::BadName,
         Cause::NotInPath,
         Cause::WrongIdentity,
@@ -72,6 +75,7 @@ impl Cause {
     pub fn name(self) -> &'static str {
         match self {
             Cause::NoIdentity => "no-identity",
+            Cause::NoPdb => "no-pdb",
             Cause::BadName => "bad-name",
             Cause::NotInPath => "not-in-path",
             Cause::NotAsked => "not-asked",
@@ -90,6 +94,7 @@ impl Cause {
     pub fn describe(self) -> &'static str {
         match self {
             Cause::NoIdentity => "the recording does not say which file it is",
+            Cause::NoPdb => "the image names none",
             Cause::BadName => "the recording gives it a name that no file can have",
             Cause::NotInPath => "not in the symbol path",
             Cause::NotAsked => "not in the folders of the symbol path; servers were not asked",
@@ -108,8 +113,9 @@ impl Cause {
     pub fn hint(self) -> &'static str {
         match self {
             Cause::NoIdentity => {
-                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it."
+                "Merge the recording on the machine it was made on (xperf -merge, wpr -stop), which writes the identities into it; an image in the symbol path also names its PDB."
             }
+            Cause::NoPdb => "Nothing to do: it was built without one, and its exports are named.",
             Cause::BadName => "Nothing to do: the recording is damaged here, or was made to mislead.",
             Cause::NotInPath => {
                 "Add the folder that has it, or a server such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH."

@@ -100,7 +100,8 @@ pub trait Symbols: Send + Sync {
     /// All names of an address. Addresses outside the module's code have none.
     fn names(&self, rva: Rva, kind: AddressKind) -> Names<'_>;
 
-    /// Where in the source code an address is; with functions compiled into another, the place in the innermost.
+    /// Where an address is in the source code of the function that [`Symbols::names`] names. Where others were compiled
+    /// into it, the place of the call; [`Symbols::inlines`] have the places in them.
     fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>>;
 
     /// The functions compiled into the one at an address, innermost first.

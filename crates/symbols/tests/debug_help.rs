@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use stackhound_symbols::image::Image;
 use stackhound_symbols::pdb::Pdb;
-use stackhound_symbols::table::{SymbolTable, SymbolTableBuilder};
+use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound_symbols::{AddressKind, DebugHelp, Names, Rva, Symbols};
 
 /// How many differences are shown.
@@ -37,7 +37,7 @@ fn ours(image: &Path, pdb: Option<&Path>) -> (SymbolTable, Vec<Rva>) {
     match pdb {
         Some(pdb) => {
             let pdb = Pdb::open_path(pdb).expect("a PDB");
-            assert_eq!(builder.add_pdb(&pdb).expect("symbols"), 0, "damaged modules");
+            assert_eq!(builder.add_pdb(&pdb, Detail::Lines).expect("symbols"), 0, "damaged modules");
         }
         None => {
             for function in &image.functions().entries {

@@ -60,6 +60,7 @@ pub use file::{FileKey, FileNameEvent, FileObject};
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
 pub use module::{ModuleFacts, ModuleId, ModuleRef, PdbIdentity};
 pub use process::{ProcessEntity, ProcessFacts, ProcessId, ProcessRef};
+pub use ranges::Stretch;
 pub use region::{Allocation, AllocationFacts, Region};
 pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};
 pub use span::{Evidence, Phase, Span};

@@ -6,7 +6,7 @@ use stackhound_etl::{Address, Pid};
 use stackhound_trace::TraceTime;
 
 use crate::process::{ProcessId, ProcessRef};
-use crate::ranges::{AddressRange, RangeHistory};
+use crate::ranges::{AddressRange, RangeHistory, Stretch};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
@@ -88,6 +88,10 @@ impl Methods {
 
     pub fn len(&self) -> usize {
         self.records.len()
+    }
+
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        self.spaces.get(process.index()).map_or_else(Stretch::default, |space| space.stretch(time))
     }
 
     pub fn sight(

@@ -5,7 +5,7 @@ use stackhound_etl::{Address, Guid, Pid};
 use stackhound_trace::TraceTime;
 
 use crate::process::{ProcessId, ProcessRef};
-use crate::ranges::{AddressRange, RangeHistory};
+use crate::ranges::{AddressRange, RangeHistory, Stretch};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
@@ -123,6 +123,10 @@ impl Modules {
     pub fn at(&self, owner: Owner, address: Address, time: TraceTime) -> Option<(ModuleId, u64)> {
         let number = self.space(owner)?.ranges.at(address.0, time)?;
         Some((ModuleId(number), address.0 - self.records[number as usize].range.first))
+    }
+
+    pub fn stretch(&self, owner: Owner, time: TraceTime) -> Stretch {
+        self.space(owner).map_or_else(Stretch::default, |space| space.ranges.stretch(time))
     }
 
     /// Takes in what an event says of a module. `owner_from` is when its address space came into being.

@@ -44,6 +44,31 @@ pub(crate) struct RangeHistory {
     older: Option<Box<RangeTree>>,
     /// Time of the newest change in `older`.
     older_until: Option<TraceTime>,
+    /// Times of all changes, in ascending order.
+    changed: Vec<TraceTime>,
+    /// How often something was stated about times that had been stated about before.
+    revision: u64,
+}
+
+/// A stretch of trace time in which nothing changes, as far as is known by now: what is looked up in it is the same at
+/// each of its times, until something more is taken in about them. Two times are in one stretch if these are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Stretch {
+    /// Changes up to the time, doubled; one more at the very time of a change.
+    changes: u64,
+    revision: u64,
+}
+
+impl Stretch {
+    /// The stretch in which nothing changes here and there.
+    pub(crate) fn and(self, other: Stretch) -> Stretch {
+        // All are counters that only go up with time, and with what is taken in.
+        let both_at_change = self.changes & other.changes & 1;
+        Stretch {
+            changes: self.changes + other.changes - both_at_change,
+            revision: self.revision + other.revision,
+        }
+    }
 }
 
 impl RangeHistory {
@@ -93,6 +118,7 @@ impl RangeHistory {
             return false;
         }
         self.from_beginning.insert(range.first, (range.last, value));
+        self.revision += 1;
         true
     }
 
@@ -100,6 +126,9 @@ impl RangeHistory {
     pub fn set(&mut self, time: TraceTime, range: AddressRange, value: u32) {
         // A change that is too late to be sorted in counts as made when it still can be.
         let time = self.older_until.map_or(time, |until| time.max(until));
+        let place = self.changed.partition_point(|&changed| changed <= time);
+        self.revision += u64::from(place < self.changed.len());
+        self.changed.insert(place, time);
         let place = self.recent.partition_point(|change| change.time <= time);
         self.recent.insert(place, Change { time, first: range.first, last: range.last, value });
         if self.recent.len() > RECENT_MAX {
@@ -109,6 +138,18 @@ impl RangeHistory {
                 older.change(change);
             }
         }
+    }
+
+    /// The stretch of time around a time.
+    #[inline]
+    pub fn stretch(&self, time: TraceTime) -> Stretch {
+        // Mostly asked about the newest time.
+        let passed = match self.changed.last() {
+            Some(&last) if last > time => self.changed.partition_point(|&changed| changed <= time),
+            _ => self.changed.len(),
+        };
+        let at_change = passed > 0 && self.changed[passed - 1] == time;
+        Stretch { changes: 2 * passed as u64 + u64::from(at_change), revision: self.revision }
     }
 
     /// States that a range is free from `time` on.
@@ -187,6 +228,13 @@ mod tests {
             for time in -1..=now + 1 {
                 for address in 0..52 {
                     prop_assert_eq!(history.at(address, TraceTime(time)), oracle(address, time));
+                }
+            }
+            // What is looked up in one stretch is the same.
+            for time in 0..=now + 1 {
+                let (before, here) = (TraceTime(time - 1), TraceTime(time));
+                if history.stretch(before) == history.stretch(here) {
+                    prop_assert!((0..52).all(|address| history.at(address, before) == history.at(address, here)));
                 }
             }
         }

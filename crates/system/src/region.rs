@@ -5,7 +5,7 @@ use stackhound_trace::TraceTime;
 
 use crate::caller::Caller;
 use crate::process::ProcessId;
-use crate::ranges::{AddressRange, RangeHistory};
+use crate::ranges::{AddressRange, RangeHistory, Stretch};
 use crate::span::Span;
 
 /// What an event states about memory of a process.
@@ -86,6 +86,11 @@ impl Regions {
         let region =
             Region { reserved: allocation(&space.reserved), committed: allocation(&space.committed) };
         (region.reserved.is_some() || region.committed.is_some()).then_some(region)
+    }
+
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        let Some(space) = self.spaces.get(process.index()) else { return Stretch::default() };
+        space.reserved.stretch(time).and(space.committed.stretch(time))
     }
 
     /// Takes in that memory is reserved or committed.

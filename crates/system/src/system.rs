@@ -10,6 +10,7 @@ use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
+use crate::ranges::Stretch;
 use crate::region::{AllocationFacts, Region, Regions};
 use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
@@ -372,6 +373,16 @@ impl System {
     /// As [`region_at`](System::region_at), for a process that is known already.
     pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         self.regions.at(process, address, time)
+    }
+
+    /// Around a time, in which stretch modules, compiled methods, views and memory of a process stay as they are; those
+    /// of the kernel for `None`. For caches of what is looked up.
+    #[inline]
+    pub fn stretch(&self, process: Option<ProcessId>, time: TraceTime) -> Stretch {
+        let modules = self.modules.stretch(process, time);
+        let Some(process) = process else { return modules };
+        let rest = self.methods.stretch(process, time).and(self.views.stretch(process, time));
+        modules.and(rest).and(self.regions.stretch(process, time))
     }
 
     /// The compiled method at an address of a process at a time.

@@ -7,7 +7,7 @@ use stackhound_trace::TraceTime;
 
 use crate::file::FileKey;
 use crate::process::ProcessId;
-use crate::ranges::{AddressRange, RangeHistory};
+use crate::ranges::{AddressRange, RangeHistory, Stretch};
 use crate::span::{Evidence, Phase, Span};
 
 /// What pages allow, as the memory manager numbers it.
@@ -82,6 +82,10 @@ impl Views {
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
         let number = self.spaces.get(process.index())?.at(address.0, time)?;
         Some(self.records[number as usize])
+    }
+
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        self.spaces.get(process.index()).map_or_else(Stretch::default, |space| space.stretch(time))
     }
 
     pub fn sight(&mut self, phase: Phase, time: TraceTime, process: ProcessId, facts: &ViewFacts) {

@@ -70,6 +70,11 @@ impl Volumes {
         }
     }
 
+    /// Where the Windows folder is, such as `C:\Windows`, if the recording tells.
+    pub fn windows_directory(&self) -> Option<&str> {
+        self.windows.as_deref()
+    }
+
     /// The drive that is inferred for a device: the one that has the Windows folder has its drive's letter.
     pub fn inferred(&self) -> Option<(&str, &str)> {
         let (drive, folder) = self.windows.as_deref()?.split_at(2);

@@ -1,5 +1,9 @@
-//! `stackhound symbols`: names and stubs of image files.
+//! `stackhound symbols`: the files of modules, and names and stubs in them.
 
+mod check;
+mod list;
+mod lookup;
+mod modules;
 mod stubs;
 
 use std::fs::File;
@@ -15,6 +19,14 @@ use crate::args::Common;
 /// What to do with images and symbol files.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// What stands at addresses of an image: names of its PDB and of its exports, source lines
+    Lookup(lookup::Lookup),
+    /// The modules of recordings, their identities, and which of their files are found
+    List(list::List),
+    /// Which files of modules are missing, by cause, with what helps
+    Check(check::Check),
+    /// Download the files of modules; needs --online
+    Fetch(check::Fetch),
     /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
     Stubs(stubs::Stubs),
 }
@@ -30,6 +42,10 @@ pub enum Format {
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
+        Verb::Lookup(arguments) => lookup::run(arguments, common),
+        Verb::List(arguments) => list::run(arguments, common),
+        Verb::Check(arguments) => check::check(arguments, common),
+        Verb::Fetch(arguments) => check::fetch(arguments, common),
         Verb::Stubs(arguments) => stubs::run(arguments, common),
     }
 }

@@ -1,9 +1,11 @@
 //! What the frames of real recordings become.
 
-use stackhound_enrich::{Frames, Mode, RegionKind};
+use stackhound_enrich::{Frame, FrameCache, Frames, Mode, RegionKind};
+use stackhound_stacks::Window;
+use stackhound_system::Evidence;
 use stackhound_trace::Trace;
 
-use crate::read::read;
+use crate::read::{Seen, read};
 
 /// User frames of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,30 +17,49 @@ struct Counts {
     /// In a compiled method with a name, in a module or not.
     named: u64,
     unknown: u64,
+    /// Methods that were compiled during the recording.
+    methods: usize,
 }
 
 fn counts(name: &str) -> Option<Counts> {
     let trace = Trace::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
-    let mut counts = Counts::default();
-    read(&trace, 2, |delivered, system| {
-        for frame in Frames::of(system, delivered).all(delivered).filter(|frame| frame.mode == Mode::User) {
+    let (mut counts, mut cache) = (Counts::default(), FrameCache::default());
+    let mut count = |seen: Seen<'_, '_>| {
+        let Seen::Popped(delivered, system) = seen else { return };
+        let frames = Frames::of(system, delivered);
+        let all: Vec<Frame> = frames.all(delivered).collect();
+        // The cache changes nothing.
+        assert!(frames.all_in(delivered, &mut cache).eq(all.iter().copied()));
+        for frame in all.iter().filter(|frame| frame.mode == Mode::User) {
             counts.all += 1;
             counts.in_modules += u64::from(frame.module.is_some());
             counts.compiled += u64::from(matches!(frame.region.kind, RegionKind::Jit(_)));
-            counts.named +=
-                u64::from(frame.method.is_some_and(|method| !system.method(method).name().is_empty()));
+            let is_named = |method| !system.method(method).name().is_empty();
+            counts.named += u64::from(frame.method.is_some_and(is_named));
             counts.unknown += u64::from(frame.region.kind == RegionKind::Unknown);
         }
-    });
+    };
+    let (system, _) = read(&trace, 2, Window::of(&trace.clock()), &mut count);
+    counts.methods = system.methods().filter(|method| method.evidence() == Evidence::Observed).count();
     Some(counts)
 }
 
+/// By PerfView's own reading, 290 methods were compiled during this recording.
 #[test]
-fn survey() {
-    for (name, _) in stackhound_corpus::recordings() {
-        let counts = counts(&name).unwrap();
-        if counts.all > 0 {
-            println!("{name} {counts:?}");
-        }
-    }
+fn compiled_code_is_named() {
+    let Some(counts) = counts("perfview-net452-x64.etl") else { return };
+    assert_eq!(counts.methods, 290);
+    assert_eq!(counts.compiled, counts.named, "{counts:?}");
+    // What is left over is code that the runtime makes for itself and tells nothing of.
+    assert!(
+        counts.compiled * 6 > counts.all - counts.compiled && counts.unknown * 400 < counts.all,
+        "{counts:?}"
+    );
+}
+
+/// Methods are known from another session of the same capture than the modules.
+#[test]
+fn compiled_code_is_named_without_modules() {
+    let Some(counts) = counts("perfview-diaghub.user_paged.1.etl") else { return };
+    assert!(counts.in_modules == 0 && counts.compiled > 2000, "{counts:?}");
 }

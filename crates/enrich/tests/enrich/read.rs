@@ -1,14 +1,28 @@
 //! Reading a trace with everything that enrichment needs, in one pass or two.
 
 use stackhound_etl::Selection;
-use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, Window};
+use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, StackStats, Window};
 use stackhound_system::System;
-use stackhound_trace::OpenTrace;
+use stackhound_trace::{Event, OpenTrace};
 
-/// Hands every event with its stack to `handle`, and the state of the machine as far as it is known by then.
-pub fn read(trace: &OpenTrace, passes: u32, mut handle: impl FnMut(&Delivered<'_>, &System)) -> System {
+/// What happens while a trace is read.
+pub enum Seen<'a, 'e> {
+    /// An event goes into the correlator.
+    Pushed(&'a Event<'e>),
+    /// No more events come.
+    Ended,
+    /// An event comes out, with the state of the machine as far as it is known by then.
+    Popped(&'a Delivered<'e>, &'a System),
+}
+
+/// Hands everything that happens to `handle`.
+pub fn read(
+    trace: &OpenTrace,
+    passes: u32,
+    window: Window,
+    handle: &mut dyn FnMut(Seen<'_, '_>),
+) -> (System, StackStats) {
     let mut system = System::of(trace);
-    let window = Window::of(&trace.clock());
     let mut correlator = if passes == 2 {
         let mut definitions = KeyDefinitions::default();
         let mut events = trace.selected(System::selection());
@@ -30,19 +44,21 @@ pub fn read(trace: &OpenTrace, passes: u32, mut handle: impl FnMut(&Delivered<'_
                 if passes == 1 {
                     system.observe(&event);
                 }
+                handle(Seen::Pushed(&event));
                 correlator.push(&event);
                 true
             }
             None => {
+                handle(Seen::Ended);
                 correlator.end();
                 false
             }
         };
         while let Some(delivered) = correlator.pop() {
-            handle(&delivered, &system);
+            handle(Seen::Popped(&delivered, &system));
         }
         if !more {
-            return system;
+            return (system, correlator.stats().clone());
         }
     }
 }

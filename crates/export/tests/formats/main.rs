@@ -6,5 +6,6 @@ mod firefox;
 #[cfg(feature = "flamegraph")]
 mod flamegraph;
 mod folded;
+mod perfetto;
 mod profiles;
 mod speedscope;

@@ -6,6 +6,9 @@ use stackhound_export::{
     Profile, ProfileBuilder, Sample, StackId, Switch, SwitchReason, Thread, Timing, Uuid,
 };
 
+/// Module, rva and the offset in the function.
+pub type InModule = (usize, u32, Option<u32>);
+
 /// What a profile is made from, so that a test can count for itself.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -13,8 +16,8 @@ pub struct Facts {
     pub processes: Vec<(String, Option<u32>)>,
     /// Process and id.
     pub threads: Vec<(usize, Option<u32>)>,
-    /// Names, whether with a place: module, rva and the offset in the function.
-    pub frames: Vec<(String, Mode, Option<(usize, u32, Option<u32>)>)>,
+    /// Names, some with a place.
+    pub frames: Vec<(String, Mode, Option<InModule>)>,
     /// Frames, outermost first. Never empty.
     pub stacks: Vec<Vec<usize>>,
     /// Thread, time, stack, weight.

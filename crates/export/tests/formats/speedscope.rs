@@ -18,9 +18,9 @@ proptest! {
         let profiles = file["profiles"].as_array().unwrap();
         prop_assert!(file["activeProfileIndex"].as_u64().unwrap() < profiles.len() as u64);
         // By thread: each sample's path, as often as it weighs.
-        let mut expected: BTreeMap<usize, Vec<(u64, Vec<&str>, u64)>> = BTreeMap::new();
+        let mut expected = BTreeMap::<usize, Vec<_>>::new();
         for &(thread, time, stack, weight) in &facts.samples {
-            let path = facts.stacks[stack].iter().map(|&frame| &*facts.frames[frame].0).collect();
+            let path: Vec<&str> = facts.stacks[stack].iter().map(|&frame| &*facts.frames[frame].0).collect();
             expected.entry(thread).or_default().push((time, path, u64::from(weight)));
         }
         prop_assert_eq!(profiles.len(), expected.len());

@@ -9,6 +9,9 @@
 
 mod addresses;
 mod error;
+mod inlines;
+mod items;
+mod lines;
 mod module;
 mod streams;
 
@@ -25,6 +28,9 @@ use ms_pdb::syms::{Pub, SymIter, SymKind};
 
 pub use addresses::Section;
 pub use error::PdbError;
+pub use inlines::{INLINE_DEPTH_MAX, InlineCode, ItemId};
+pub use items::ItemNames;
+pub use lines::{CodeLine, SourceFile, SourceNames};
 pub use module::{Module, Modules, Symbol, SymbolKind};
 
 use crate::identity::{PdbIdentity, Rva};

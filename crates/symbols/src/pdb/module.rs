@@ -96,7 +96,7 @@ impl Iterator for Modules<'_> {
 
 /// The symbols and lines of an object file.
 pub struct Module {
-    content: ModiStreamData<StreamData>,
+    pub(super) content: ModiStreamData<StreamData>,
 }
 
 impl std::fmt::Debug for Module {

@@ -25,12 +25,16 @@ pub use directory::cache_directory;
 pub use file_name::FileName;
 
 use crate::failure::{Cause, Failure, FileKind};
+use crate::image::Image;
 use crate::path::{Place, ServerUrl, StoreFolder, SymbolPath};
 use crate::{ImageIdentity, ModuleIdentity, PdbIdentity};
 use client::Client;
 use folder::{Candidate, Folders};
 use missing::Missing;
 use wanted::Wanted;
+
+/// Larger images are not read into memory.
+const IMAGE_SIZE_MAX: u64 = 1 << 30;
 
 /// Where to look, and whether to download.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,13 +123,13 @@ impl Store {
             Some(identity) => self.image(&module.name, identity),
             None => Err(no_identity(FileKind::Image, "the recording gives no time stamp and size")),
         };
-        let stated_by_image = || {
-            let bytes = fs::read(&image.as_ref().ok()?.path).ok()?;
-            crate::image::Image::parse(&bytes).ok()?.pdb()
-        };
-        let pdb = match module.pdb.clone().or_else(stated_by_image) {
-            Some(identity) => self.pdb(&identity),
-            None => Err(no_identity(FileKind::Pdb, "the recording gives no GUID and age")),
+        let pdb = match (&module.pdb, &image) {
+            (Some(identity), _) => self.pdb(identity),
+            (None, Ok(image)) => match stated_by_image(&image.path) {
+                Ok(identity) => self.pdb(&identity),
+                Err(failure) => Err(failure),
+            },
+            (None, Err(_)) => Err(no_identity(FileKind::Pdb, "the recording gives no GUID and age")),
         };
         ModuleFiles { pdb, image }
     }
@@ -275,6 +279,28 @@ impl Store {
         self.downloaded.fetch_add(size, Ordering::Relaxed);
         Ok(Found { path, downloaded: Some(size) })
     }
+}
+
+/// All bytes of an image file.
+pub(crate) fn read_image(path: &Path) -> std::io::Result<Vec<u8>> {
+    let size = fs::metadata(path)?.len();
+    if size > IMAGE_SIZE_MAX {
+        let what = format!("has {size} bytes, where {IMAGE_SIZE_MAX} are the most that is read");
+        return Err(std::io::Error::other(what));
+    }
+    fs::read(path)
+}
+
+/// The PDB that an image names.
+fn stated_by_image(path: &Path) -> Result<PdbIdentity, Failure> {
+    let failure = |cause, what: &dyn std::fmt::Display| Failure {
+        file: FileKind::Pdb,
+        cause,
+        detail: format!("{}: {what}", path.display()),
+    };
+    let bytes = read_image(path).map_err(|error| failure(Cause::NoIdentity, &error))?;
+    let image = Image::parse(&bytes).map_err(|error| failure(Cause::NoIdentity, &error))?;
+    image.pdb().ok_or_else(|| failure(Cause::NoPdb, &"names no PDB"))
 }
 
 fn no_identity(file: FileKind, detail: &str) -> Failure {

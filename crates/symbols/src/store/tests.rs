@@ -180,6 +180,9 @@ fn the_image_names_its_pdb() {
     let module = ModuleIdentity { pdb: None, ..module_of("x.dll", &fixture) };
     let files = user.store("$/dir").files(&module);
     assert!(files.image.is_ok() && files.pdb.is_ok(), "{files:?}");
+    let user = User::new();
+    user.put("dir/x.dll", &Fixture { pdb_name: None, ..fixture.clone() }.image());
+    assert_eq!(cause(user.store("$/dir").files(&module).pdb), Cause::NoPdb);
     let nothing = ModuleIdentity { name: "x.dll".to_owned(), image: None, pdb: None };
     let files = user.store("$/dir").files(&nothing);
     assert_eq!((cause(files.pdb), cause(files.image)), (Cause::NoIdentity, Cause::NoIdentity));

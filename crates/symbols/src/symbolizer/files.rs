@@ -11,12 +11,10 @@ use super::Loaded;
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::{Function, Image};
 use crate::pdb::Pdb;
-use crate::store::{FileName, ModuleFiles, Store};
-use crate::table::{SymbolTable, SymbolTableBuilder};
+use crate::store::{FileName, ModuleFiles, Store, read_image};
+use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
 use crate::{ModuleIdentity, Rva};
 
-/// Larger images are not read into memory.
-const IMAGE_SIZE_MAX: u64 = 1 << 30;
 /// Larger tables are not kept on disk.
 const TABLE_SIZE_MAX: u64 = 1 << 30;
 
@@ -43,7 +41,7 @@ impl FileLoader {
         let sources = sources(&files);
         let known = place.as_deref().and_then(|place| read_table(place, &sources));
         let image = match &files.image {
-            Ok(image) if self.call_sites || known.is_none() => read_image(&image.path, &mut failures),
+            Ok(image) if self.call_sites || known.is_none() => image_bytes(&image.path, &mut failures),
             _ => None,
         };
         let table = known.unwrap_or_else(|| {
@@ -109,15 +107,8 @@ fn write_table(place: &Path, sources: &str, table: &SymbolTable) -> std::io::Res
     Ok(())
 }
 
-fn read_image(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
-    let read = || {
-        let size = fs::metadata(path)?.len();
-        if size > IMAGE_SIZE_MAX {
-            return Err(std::io::Error::other(format!("{size} bytes, where {IMAGE_SIZE_MAX} can be read")));
-        }
-        fs::read(path)
-    };
-    read().map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
+fn image_bytes(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {
+    read_image(path).map_err(|error| failures.push(damaged(FileKind::Image, path, &error))).ok()
 }
 
 fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure {
@@ -135,7 +126,7 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
         // A PDB can be damaged in ways that its library does not expect. The image still has names then.
         let added = catch_unwind(AssertUnwindSafe(|| {
             let file = Pdb::open_path(&pdb.path).map_err(|error| error.to_string())?;
-            builder.add_pdb(&file).map_err(|error| error.to_string())
+            builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())
         }));
         match added.unwrap_or_else(|_| Err("cannot be read".to_owned())) {
             Ok(0) => {}

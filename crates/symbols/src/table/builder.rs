@@ -6,10 +6,13 @@ use std::ops::Range;
 
 use super::names::Interner;
 use super::spans::{Span, flatten};
-use super::{Code, NONE, Ranges, Starts, SymbolTable};
+use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
 use crate::demangle::{demangle, demangle_public};
 use crate::identity::Rva;
-use crate::pdb::{Pdb, PdbError, Place, Symbol, SymbolKind};
+use crate::pdb::{
+    self, INLINE_DEPTH_MAX, ItemId, ItemNames, Module, Pdb, PdbError, SourceFile, SourceNames, Symbol,
+    SymbolKind,
+};
 
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u16 = 0x014c;
@@ -24,9 +27,26 @@ pub struct SymbolTableBuilder {
     exports: Vec<(u32, u32)>,
     /// Start and end.
     functions: Vec<(u32, u32)>,
+    /// Start, end, and where the function starts that they belong to.
+    chunks: Vec<(u32, u32, u32)>,
     /// Start and end.
     code: Vec<(u32, u32)>,
+    lines: Vec<Span<Place>>,
+    /// By depth. The function and the place in it.
+    inlines: Vec<Vec<Span<(u32, Place)>>>,
 }
+
+/// How much of a PDB goes into a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Detail {
+    /// What functions are called.
+    Names,
+    /// Also source lines, and functions that were compiled into others. Takes several times the memory.
+    Lines,
+}
+
+/// File and line.
+type Place = (u32, u32);
 
 #[derive(Debug)]
 struct Public {
@@ -49,8 +69,8 @@ impl SymbolTableBuilder {
     /// Adds the symbols of a PDB, and its sections of code. Says how many modules were damaged and are missing.
     ///
     /// # Errors
-    /// If its public symbols cannot be read.
-    pub fn add_pdb(&mut self, pdb: &Pdb) -> Result<usize, PdbError> {
+    /// If its public symbols, or names that all modules use, cannot be read.
+    pub fn add_pdb(&mut self, pdb: &Pdb, detail: Detail) -> Result<usize, PdbError> {
         for section in pdb.sections().iter().filter(|section| section.code) {
             self.add_code(section.rva..Rva(section.rva.0.saturating_add(section.size)));
         }
@@ -66,6 +86,10 @@ impl SymbolTableBuilder {
             let function = public.kind == SymbolKind::Public { function: true };
             self.publics.push(Public { rva: rva.0, name, function, x86 });
         }
+        let mut sources = match detail {
+            Detail::Names => None,
+            Detail::Lines => Some(Sources::new(pdb)?),
+        };
         let mut damaged = 0;
         for module in pdb.modules() {
             let Ok(module) = module else {
@@ -73,8 +97,11 @@ impl SymbolTableBuilder {
                 continue;
             };
             for symbol in module.symbols() {
-                let key: (Place, Box<str>) = (symbol.place, symbol.name.to_string().into());
+                let key: (pdb::Place, Box<str>) = (symbol.place, symbol.name.to_string().into());
                 self.add_procedure(pdb, &symbol, &demangle_public(&key.1, decorated.contains(&key)));
+            }
+            if let Some(sources) = &mut sources {
+                self.add_lines(&module, sources);
             }
         }
         Ok(damaged)
@@ -84,6 +111,26 @@ impl SymbolTableBuilder {
         let Some(name) = self.names.number(name) else { return };
         for range in pdb.ranges(symbol.place, symbol.length) {
             self.procedures.push(Span { start: range.start.0, end: range.end.0, value: name });
+        }
+    }
+
+    fn add_lines(&mut self, module: &Module, sources: &mut Sources<'_>) {
+        for line in module.lines() {
+            let place = (sources.file(line.file, &mut self.names), line.line);
+            for range in sources.pdb.ranges(line.place, line.length) {
+                self.lines.push(Span { start: range.start.0, end: range.end.0, value: place });
+            }
+        }
+        for inline in module.inlines() {
+            let Some(function) = sources.function(inline.function, &mut self.names) else { continue };
+            let place = (sources.file(inline.file, &mut self.names), inline.line);
+            if self.inlines.len() <= inline.depth {
+                self.inlines.resize_with(INLINE_DEPTH_MAX.min(inline.depth + 1), Vec::new);
+            }
+            for range in sources.pdb.ranges(inline.place, inline.length) {
+                let span = Span { start: range.start.0, end: range.end.0, value: (function, place) };
+                self.inlines[inline.depth].push(span);
+            }
         }
     }
 
@@ -97,6 +144,11 @@ impl SymbolTableBuilder {
     /// Adds the extent of a function without a name, as unwind tables have them.
     pub fn add_function(&mut self, range: Range<Rva>) {
         self.functions.push((range.start.0, range.end.0));
+    }
+
+    /// Adds a part of a function that lies apart from where the function starts.
+    pub fn add_chunk(&mut self, range: Range<Rva>, function: Rva) {
+        self.chunks.push((range.start.0, range.end.0, function.0));
     }
 
     /// Adds the extent of a section of code.
@@ -117,12 +169,22 @@ impl SymbolTableBuilder {
         let begin =
             |span: Span<u32>| Span { start: span.start, end: span.end, value: (span.start, span.value) };
         let named = procedures.into_iter().chain(publics).map(begin).collect();
-        let mut kept = Kept { all: self.names, names: Interner::default() };
+        let mut kept = Kept { all: std::mem::take(&mut self.names), names: Interner::default() };
         let pdb = kept.ranges(flatten(named));
         let exported = kept.ranges(flatten(exported));
         let starts = exports.iter().map(|export| export.0).collect();
         let names = exports.iter().map(|export| kept.number(export.1)).collect();
-        SymbolTable { names: kept.names.finish(), pdb, exported, exports: Starts { starts, names }, code }
+        let lines = kept.lines(flatten(std::mem::take(&mut self.lines)));
+        let inlines = kept.inlines(std::mem::take(&mut self.inlines));
+        SymbolTable {
+            names: kept.names.finish(),
+            pdb,
+            exported,
+            exports: Starts { starts, names },
+            code,
+            lines,
+            inlines,
+        }
     }
 
     /// One export for each address in code.
@@ -148,7 +210,13 @@ impl SymbolTableBuilder {
             let end = ends.get(&start).copied().unwrap_or(start.saturating_add(1));
             Span { start, end, value: (start, name) }
         });
-        exported.collect()
+        // Offsets are not negative, so chunks before their function have no name from it.
+        let chunks = self.chunks.iter().filter(|(start, _, function)| function < start);
+        let chunks = chunks.filter_map(|&(start, end, function)| {
+            let export = exports.binary_search_by_key(&function, |export| export.0).ok()?;
+            Some(Span { start, end, value: exports[export] })
+        });
+        exported.chain(chunks).collect()
     }
 
     /// The public symbols outside of procedures, one for each address, with what they cover.
@@ -192,6 +260,9 @@ struct Kept {
 
 impl Kept {
     fn number(&mut self, name: u32) -> u32 {
+        if name == NONE {
+            return NONE;
+        }
         self.names.number(self.all.get(name)).unwrap_or(NONE)
     }
 
@@ -200,6 +271,66 @@ impl Kept {
         let begins = flat.iter().map(|&(start, named)| named.map_or(start, |named| named.0)).collect();
         let names = flat.iter().map(|entry| entry.1.map_or(NONE, |named| self.number(named.1))).collect();
         Ranges { starts, begins, names }
+    }
+}
+
+impl Kept {
+    fn lines(&mut self, flat: Vec<(u32, Option<Place>)>) -> Lines {
+        let place = |entry: &(u32, Option<Place>)| entry.1.unwrap_or((NONE, 0));
+        Lines {
+            starts: flat.iter().map(|entry| entry.0).collect(),
+            files: flat.iter().map(|entry| self.number(place(entry).0)).collect(),
+            numbers: flat.iter().map(|entry| place(entry).1).collect(),
+        }
+    }
+
+    fn inlines(&mut self, by_depth: Vec<Vec<Span<(u32, Place)>>>) -> Inlines {
+        let mut depths = Vec::new();
+        let mut all = Vec::new();
+        for spans in by_depth {
+            all.extend(flatten(spans));
+            depths.push(all.len() as u32);
+        }
+        let functions =
+            all.iter().map(|entry| entry.1.map_or(NONE, |inline| self.number(inline.0))).collect();
+        let places = all.into_iter().map(|(start, inline)| (start, inline.map(|inline| inline.1))).collect();
+        Inlines { depths: depths.into(), lines: self.lines(places), functions }
+    }
+}
+
+/// Names of files and inlined functions, each looked up once.
+struct Sources<'p> {
+    pdb: &'p Pdb,
+    names: SourceNames,
+    items: ItemNames<'p>,
+    /// Bytes that names of files may still take. Each begins at another place of their stream.
+    left: usize,
+    files: HashMap<SourceFile, u32>,
+    functions: HashMap<ItemId, Option<u32>>,
+}
+
+impl<'p> Sources<'p> {
+    fn new(pdb: &'p Pdb) -> Result<Self, PdbError> {
+        let names = pdb.source_names()?;
+        let left = names.size();
+        let items = pdb.item_names();
+        Ok(Sources { pdb, names, items, left, files: HashMap::new(), functions: HashMap::new() })
+    }
+
+    fn file(&mut self, file: Option<SourceFile>, names: &mut Interner) -> u32 {
+        let Some(file) = file else { return NONE };
+        *self.files.entry(file).or_insert_with(|| {
+            let Some(name) = self.names.name(file).filter(|name| name.len() <= self.left) else {
+                return NONE;
+            };
+            self.left -= name.len();
+            names.number(&name).unwrap_or(NONE)
+        })
+    }
+
+    fn function(&mut self, item: ItemId, names: &mut Interner) -> Option<u32> {
+        let name = || names.number(&self.items.name(item)?);
+        *self.functions.entry(item).or_insert_with(name)
     }
 }
 

@@ -4,9 +4,9 @@
 //! 0  8 bytes   "SHSYMTAB"
 //! 8  u32       version
 //! 12 u32       CRC-32 of all that follows
-//! 16 u32 × 11  how many numbers each column has
-//! 60 u32       bytes of text
-//! 64           the columns, u32 each, then the text (UTF-8)
+//! 16 u32 × 19  how many numbers each column has
+//! 92 u32       bytes of text
+//! 96           the columns, u32 each, then the text (UTF-8)
 //! ```
 //!
 //! All numbers are little-endian. Bytes are not trusted: whatever does not hold what a table holds is refused, and the
@@ -14,11 +14,11 @@
 //! changes.
 
 use super::names::NameTable;
-use super::{Code, NONE, Ranges, Starts, SymbolTable};
+use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
 
 const MAGIC: &[u8; 8] = b"SHSYMTAB";
 const VERSION: u32 = 1;
-const COLUMNS: usize = 11;
+const COLUMNS: usize = 19;
 /// Where the sum begins.
 const SUMMED: usize = 16;
 const HEADER_SIZE: usize = SUMMED + 4 * (COLUMNS + 1);
@@ -53,6 +53,14 @@ impl SymbolTable {
             &self.exports.names,
             &self.code.starts,
             &self.code.ends,
+            &self.lines.starts,
+            &self.lines.files,
+            &self.lines.numbers,
+            &self.inlines.depths,
+            &self.inlines.lines.starts,
+            &self.inlines.lines.files,
+            &self.inlines.lines.numbers,
+            &self.inlines.functions,
         ]
     }
 
@@ -111,6 +119,12 @@ impl SymbolTable {
             exported: Ranges { starts: column(), begins: column(), names: column() },
             exports: Starts { starts: column(), names: column() },
             code: Code { starts: column(), ends: column() },
+            lines: Lines { starts: column(), files: column(), numbers: column() },
+            inlines: Inlines {
+                depths: column(),
+                lines: Lines { starts: column(), files: column(), numbers: column() },
+                functions: column(),
+            },
         };
         if header.next() != Some(text.len() as u32) {
             return Err(TableError::Content("names"));
@@ -130,6 +144,10 @@ impl SymbolTable {
                 && starts.iter().zip(begins).all(|(start, begin)| begin <= start)
                 && known(names)
         };
+        let lines = |lines: &Lines| {
+            let Lines { starts, files, numbers } = lines;
+            (starts.len(), starts.len()) == (files.len(), numbers.len()) && known(files)
+        };
         let checks = [
             ("symbols", ranges(&self.pdb)),
             ("exported functions", ranges(&self.exported)),
@@ -143,6 +161,17 @@ impl SymbolTable {
                     starts[at] < ends[at] && starts.get(at + 1).is_none_or(|next| ends[at] < *next)
                 };
                 starts.len() == ends.len() && (0..starts.len()).all(apart)
+            }),
+            ("lines", lines(&self.lines) && sorted(&self.lines.starts)),
+            ("inlined functions", {
+                let Inlines { depths, lines: places, functions } = &self.inlines;
+                let starts = |(start, end): (u32, &u32)| places.starts.get(start as usize..*end as usize);
+                let all = depths.last().copied().unwrap_or(0) as usize;
+                let lists = [0].into_iter().chain(depths.iter().copied()).zip(depths);
+                (all, all) == (places.starts.len(), functions.len())
+                    && lines(places)
+                    && known(functions)
+                    && lists.map(starts).all(|starts| starts.is_some_and(sorted))
             }),
         ];
         match checks.into_iter().find(|(_, holds)| !holds) {

@@ -7,17 +7,21 @@
 //!   section; of several at one address those that are said to be functions, then the least name, after demangling. In
 //!   a rearranged image each part of a procedure counts from its own start.
 //! - `export`: the exported function that contains it: from the export up to the end of the function range, or else of
-//!   the procedure, that begins there; without either only its first byte. Of several at one address the least name.
+//!   the procedure, that begins there; without either only its first byte. Chunks of the function that lie behind it
+//!   count. Of several at one address the least name.
 //! - `nearest_export`: `export`, or else the last export in code at or before it, if it is itself in code.
 //!
-//! Knows addresses and names; must not know image files, or where a table is kept.
+//! Of lines that overlap, that which begins last counts, and of functions compiled into others at one depth.
+//!
+//! Knows addresses and names; must not know where a table is kept.
 
 mod builder;
 mod file;
+mod image;
 mod names;
 mod spans;
 
-pub use builder::SymbolTableBuilder;
+pub use builder::{Detail, SymbolTableBuilder};
 pub use file::TableError;
 
 use std::borrow::Cow;
@@ -38,6 +42,9 @@ pub struct SymbolTable {
     exported: Ranges,
     exports: Starts,
     code: Code,
+    lines: Lines,
+    /// Functions that were compiled into others, by how many others they are in.
+    inlines: Inlines,
 }
 
 /// Addresses, each with what is named there. Good up to the next.
@@ -64,6 +71,25 @@ struct Code {
     ends: Box<[u32]>,
 }
 
+/// Addresses, each with its place in the source code. Good up to the next.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Lines {
+    starts: Box<[u32]>,
+    /// [`NONE`] where none is known.
+    files: Box<[u32]>,
+    numbers: Box<[u32]>,
+}
+
+/// For each depth a sorted list, one behind the other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Inlines {
+    /// Where the list of each depth ends.
+    depths: Box<[u32]>,
+    lines: Lines,
+    /// The function; [`NONE`] where none is.
+    functions: Box<[u32]>,
+}
+
 /// Which of the sorted addresses is the last at or before this one.
 fn last_before(starts: &[u32], address: u32) -> Option<usize> {
     starts.partition_point(|start| *start <= address).checked_sub(1)
@@ -74,6 +100,19 @@ impl Ranges {
         let at = last_before(&self.starts, address)?;
         let name = self.names[at];
         (name != NONE).then_some((self.begins[at], name))
+    }
+}
+
+impl Inlines {
+    /// The entries at an address, outermost first.
+    fn find(&self, address: u32) -> impl Iterator<Item = usize> {
+        let starts = [0].into_iter().chain(self.depths.iter().copied());
+        let depths = starts.zip(self.depths.iter().copied());
+        depths.map_while(move |(start, end)| {
+            let starts = &self.lines.starts[start as usize..end as usize];
+            let at = start as usize + last_before(starts, address)?;
+            (self.functions[at] != NONE).then_some(at)
+        })
     }
 }
 
@@ -94,6 +133,12 @@ impl SymbolTable {
     fn name(&self, (begins, name): (u32, u32), rva: Rva) -> Option<Name<'_>> {
         let text = Cow::Borrowed(self.names.get(name)?);
         Some(Name { text, offset: rva.0.checked_sub(begins)? })
+    }
+
+    /// The place of an entry.
+    fn place<'t>(&'t self, lines: &Lines, at: usize) -> Option<Line<'t>> {
+        let file = Cow::Borrowed(self.names.get(lines.files[at])?);
+        Some(Line { file, line: lines.numbers[at] })
     }
 
     fn nearest_export(&self, address: u32) -> Option<(u32, u32)> {
@@ -117,12 +162,19 @@ impl Symbols for SymbolTable {
         }
     }
 
-    fn line(&self, _rva: Rva, _kind: AddressKind) -> Option<Line<'_>> {
-        None
+    fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>> {
+        let at = last_before(&self.lines.starts, kind.looked_up(rva).0)?;
+        self.place(&self.lines, at)
     }
 
-    fn inlines(&self, _rva: Rva, _kind: AddressKind) -> Vec<Inline<'_>> {
-        Vec::new()
+    fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>> {
+        let inline = |at| {
+            let function = Cow::Borrowed(self.names.get(self.inlines.functions[at])?);
+            Some(Inline { function, line: self.place(&self.inlines.lines, at) })
+        };
+        let mut inlines: Vec<_> = self.inlines.find(kind.looked_up(rva).0).filter_map(inline).collect();
+        inlines.reverse();
+        inlines
     }
 
     fn memory(&self) -> usize {

@@ -1,7 +1,7 @@
 //! PDBs of the corpus.
 
 use stackhound_symbols::pdb::Pdb;
-use stackhound_symbols::table::{SymbolTable, SymbolTableBuilder};
+use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 
 /// PDBs with native code, each with the symbol list that another program made of it.
 pub const GOLDEN: &[(&str, &str)] = &[
@@ -28,6 +28,17 @@ pub fn open(bytes: &[u8]) -> Pdb {
 
 pub fn table(pdb: &Pdb) -> SymbolTable {
     let mut builder = SymbolTableBuilder::new();
-    assert_eq!(builder.add_pdb(pdb).expect("a PDB"), 0, "damaged modules");
+    assert_eq!(builder.add_pdb(pdb, Detail::Lines).expect("a PDB"), 0, "damaged modules");
     builder.build()
+}
+
+/// All PDBs with native code.
+pub fn native() -> impl Iterator<Item = &'static str> {
+    const OTHERS: &[&str] = &[
+        "symbolic/crash_with_srcsrv.pdb",
+        "samply/WriteArgument.pdb",
+        "samply/softokn3.pdb",
+        "perfview/CppCon.pdb",
+    ];
+    GOLDEN.iter().map(|(pdb, _)| *pdb).chain(OTHERS.iter().copied())
 }

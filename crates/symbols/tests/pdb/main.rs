@@ -2,5 +2,7 @@
 
 mod fixtures;
 mod golden;
+mod golden_lines;
 mod identity;
+mod oracle;
 mod wording;

@@ -1,5 +1,7 @@
 //! Tests of resolving, with loaders made up for them.
 
+mod files;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use proptest::prelude::*;

@@ -1,0 +1,162 @@
+//! `stackhound symbols check` and `fetch`: what is missing of the modules of recordings, why, and what helps.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use stackhound::symbols::store::{Store, StoreOptions};
+use stackhound::symbols::{Cause, Failure, FileKind};
+
+use super::Format;
+use super::modules::{self, Module};
+use crate::Outcome;
+use crate::args::{Common, Inputs, Output, SymbolArguments};
+use crate::config::Config;
+use crate::naming;
+use crate::output::{Sink, grouped};
+
+/// Arguments of `symbols check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub places: SymbolArguments,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Arguments of `symbols fetch`.
+#[derive(Args, Debug)]
+pub struct Fetch {
+    #[command(flatten)]
+    pub check: Check,
+    /// Ask servers again for files that they did not have before
+    #[arg(long)]
+    pub retry: bool,
+}
+
+/// What is there and what is missing.
+#[derive(Debug, Serialize)]
+struct Report {
+    modules: usize,
+    with_pdb: usize,
+    with_image: usize,
+    downloaded_files: u64,
+    downloaded_bytes: u64,
+    missing: Vec<Group>,
+}
+
+/// What is missing for one cause.
+#[derive(Debug, Serialize)]
+struct Group {
+    file: &'static str,
+    cause: &'static str,
+    description: &'static str,
+    hint: &'static str,
+    modules: Vec<Missing>,
+}
+
+#[derive(Debug, Serialize)]
+struct Missing {
+    module: String,
+    detail: String,
+}
+
+impl Report {
+    fn new(modules: &[Module], store: &Store) -> Report {
+        let mut groups: BTreeMap<(FileKind, Cause), Vec<Missing>> = BTreeMap::new();
+        for module in modules {
+            let failures =
+                [&module.files.pdb, &module.files.image].into_iter().filter_map(|file| file.as_ref().err());
+            for Failure { file, cause, detail } in failures.cloned() {
+                let missing = Missing { module: module.identity.name.clone(), detail };
+                groups.entry((file, cause)).or_default().push(missing);
+            }
+        }
+        let mut missing: Vec<Group> = groups
+            .into_iter()
+            .map(|((file, cause), modules)| Group {
+                file: file.name(),
+                cause: cause.name(),
+                description: cause.describe(),
+                hint: cause.hint(),
+                modules,
+            })
+            .collect();
+        missing.sort_by_key(|group| std::cmp::Reverse(group.modules.len()));
+        let (downloaded_files, downloaded_bytes) = store.downloads();
+        Report {
+            modules: modules.len(),
+            with_pdb: modules.iter().filter(|module| module.files.pdb.is_ok()).count(),
+            with_image: modules.iter().filter(|module| module.files.image.is_ok()).count(),
+            downloaded_files,
+            downloaded_bytes,
+            missing,
+        }
+    }
+
+    fn table(&self, out: &mut impl Write, verbose: bool) -> Result<()> {
+        let count = |count: usize| grouped(count as u64);
+        let (modules, pdb, image) = (count(self.modules), count(self.with_pdb), count(self.with_image));
+        writeln!(out, "{modules} modules: {pdb} with their PDB, {image} with their image")?;
+        if self.downloaded_files > 0 {
+            let (files, bytes) = (grouped(self.downloaded_files), grouped(self.downloaded_bytes));
+            writeln!(out, "downloaded: {files} files, {bytes} bytes")?;
+        }
+        for group in &self.missing {
+            writeln!(out)?;
+            writeln!(out, "{:>6} {:<5}  {}", count(group.modules.len()), group.file, group.description)?;
+            writeln!(out, "              {}", group.hint)?;
+            if verbose {
+                for missing in &group.modules {
+                    writeln!(out, "              {}  {}", missing.module, missing.detail)?;
+                }
+                continue;
+            }
+            let mut names: Vec<&str> =
+                group.modules.iter().map(|missing| &*missing.module).take(NAMES).collect();
+            let rest = group.modules.len() - names.len();
+            let rest = if rest > 0 { format!("and {} more", count(rest)) } else { String::new() };
+            names.extend((!rest.is_empty()).then_some(&*rest));
+            writeln!(out, "              {}", names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Modules that a group names, unless more is asked for.
+const NAMES: usize = 5;
+
+pub fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
+    let config = Config::read(common, &arguments.places)?;
+    run(arguments, naming::store_options(&config, common)?, common)
+}
+
+pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
+    let config = Config::read(common, &arguments.check.places)?;
+    if !config.online.value {
+        bail!("nothing is fetched without --online");
+    }
+    let options = StoreOptions { ask_again: arguments.retry, ..naming::store_options(&config, common)? };
+    run(&arguments.check, options, common)
+}
+
+fn run(arguments: &Check, options: StoreOptions, common: &Common) -> Result<Outcome> {
+    let online = options.online;
+    let (modules, damaged) = modules::read(&arguments.inputs, common)?;
+    let store = Store::new(options);
+    let report = Report::new(&modules::look(modules, &store, online, common), &store);
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        Format::Json => sink.json(&report)?,
+        Format::Table => report.table(&mut sink, common.verbose)?,
+    }
+    sink.finish()?;
+    Ok(Outcome { damaged })
+}

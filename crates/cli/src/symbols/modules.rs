@@ -1,0 +1,58 @@
+//! The modules of recordings, and the files that are found of them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use stackhound::symbols::ModuleIdentity;
+use stackhound::symbols::store::{ModuleFiles, Store};
+use stackhound::trace::Trace;
+use stackhound::{Passes, Pipeline};
+
+use crate::args::{Common, Inputs};
+
+/// Downloads at a time: they mostly wait.
+const DOWNLOADS: usize = 8;
+
+/// A module of recordings.
+#[derive(Debug)]
+pub struct Module {
+    pub identity: ModuleIdentity,
+    /// How often it was mapped.
+    pub mapped: u64,
+    pub files: ModuleFiles,
+}
+
+/// The modules of recordings, by name and identity, and whether a byte was damaged.
+pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u64)>, bool)> {
+    let trace = Trace::files(inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let mut pipeline = Pipeline::new(&trace, Passes::Two);
+    // The first pass finds all modules, before the first event is seen.
+    let outcome = pipeline.run(|_| ControlFlow::Break(()));
+    let mut modules: BTreeMap<_, (ModuleIdentity, u64)> = BTreeMap::new();
+    for module in pipeline.knowledge().system().modules() {
+        let identity = stackhound::identity(module);
+        // The same file can be written in several ways.
+        let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };
+        let (first, mapped) = modules.entry(same).or_insert_with(|| (identity.clone(), 0));
+        *mapped += 1;
+        if identity.name < first.name {
+            *first = identity;
+        }
+    }
+    Ok((modules.into_values().collect(), !outcome.trace.damage.is_empty()))
+}
+
+/// Looks for the files of modules.
+pub fn look(
+    modules: Vec<(ModuleIdentity, u64)>,
+    store: &Store,
+    online: bool,
+    common: &Common,
+) -> Vec<Module> {
+    let threads = if online { DOWNLOADS } else { crate::threads(common) };
+    let (identities, mapped): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
+    let files = store.files_of_all(&identities, threads);
+    let modules = identities.into_iter().zip(mapped).zip(files);
+    modules.map(|((identity, mapped), files)| Module { identity, mapped, files }).collect()
+}

@@ -1,0 +1,233 @@
+//! `profile`, on the demo recording: against what `events` says of the same recording, and across formats.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+struct Demo {
+    folder: tempfile::TempDir,
+    recording: PathBuf,
+}
+
+static DEMO: LazyLock<Demo> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let made = run(&["demo", "-q", "--out", text(folder.path())]);
+    assert!(made.status.success());
+    let recording = folder.path().join("stackhound-demo.etl");
+    Demo { folder, recording }
+});
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Runs `profile` on the demo recording.
+fn profile(arguments: &[&str]) -> Output {
+    let mut all = vec!["profile", text(&DEMO.recording)];
+    all.extend(arguments);
+    let output = run(&all);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Writes a profile to a file of this name and reads it.
+fn written(name: &str, arguments: &[&str]) -> Vec<u8> {
+    let path = DEMO.folder.path().join(name);
+    let mut all = vec!["-q", "-o", text(&path)];
+    all.extend(arguments);
+    profile(&all);
+    std::fs::read(path).unwrap()
+}
+
+fn folded(arguments: &[&str]) -> BTreeMap<String, u64> {
+    let mut all = vec!["-q", "--format", "folded"];
+    all.extend(arguments);
+    let output = profile(&all);
+    let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+    let lines = lines.map(|line| line.rsplit_once(' ').unwrap());
+    lines.map(|(path, weight)| (path.to_owned(), weight.parse().unwrap())).collect()
+}
+
+/// The events as `events` tells them.
+fn events(arguments: &[&str]) -> Vec<Value> {
+    let mut all = vec!["events", "-q", "--stacks", "--format", "ndjson", text(&DEMO.recording)];
+    all.extend(arguments);
+    let output = run(&all);
+    assert!(output.status.success());
+    let lines = output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+fn has_stack(event: &Value) -> bool {
+    !event["stack"]["frames"].as_array().unwrap().is_empty()
+}
+
+/// The folded path of an event, with or without its kind.
+fn path(event: &Value, with_kind: bool) -> String {
+    let process = match (event["process"].as_str(), event["pid"].as_u64()) {
+        (None, Some(0)) => "Idle (0)".to_owned(),
+        (None, Some(4)) => "System (4)".to_owned(),
+        (None, Some(pid)) => format!("unknown ({pid})"),
+        (None, None) => "no process".to_owned(),
+        (Some(name), pid) => format!("{name} ({})", pid.unwrap()),
+    };
+    let mut path = vec![process];
+    match event["stack"]["state"].as_str().unwrap() {
+        "complete" => {}
+        "none" => path.push("[no stack]".to_owned()),
+        "lost" => path.push("[stack lost]".to_owned()),
+        state => path.push(format!("[{state}]")),
+    }
+    for frame in event["stack"]["frames"].as_array().unwrap().iter().rev() {
+        path.push(match (frame["module"].as_str(), frame["rva"].as_str()) {
+            (Some(module), Some(rva)) => format!("{module}+{rva}"),
+            _ => frame["addr"].as_str().unwrap().to_owned(),
+        });
+    }
+    if with_kind {
+        path.push(format!("[{}]", event["event"].as_str().unwrap()));
+    }
+    path.join(";")
+}
+
+fn counted<'e>(events: impl Iterator<Item = &'e Value>, with_kind: bool) -> BTreeMap<String, u64> {
+    let mut paths = BTreeMap::new();
+    for event in events {
+        *paths.entry(path(event, with_kind)).or_default() += 1;
+    }
+    paths
+}
+
+#[test]
+fn folded_stacks_are_those_of_the_events() {
+    let samples = events(&["--event", "PerfInfo/SampledProfile"]);
+    assert!(samples.len() > 1000);
+    assert_eq!(folded(&[]), counted(samples.iter(), false));
+    // One pass knows less, but of the same samples.
+    assert_eq!(folded(&["--one-pass"]).values().sum::<u64>(), samples.len() as u64);
+    let window = ["--from", "+10ms", "--to", "+60ms", "--process", "*.exe"];
+    let samples = events(&[&window[..], &["--event", "PerfInfo/SampledProfile"]].concat());
+    assert!(!samples.is_empty());
+    assert_eq!(folded(&window), counted(samples.iter(), false));
+}
+
+#[test]
+fn other_events_are_samples_where_wanted_or_needed() {
+    let chosen = events(&["--event", "FileIo/*"]);
+    assert!(chosen.iter().any(has_stack));
+    assert_eq!(folded(&["--samples", "FileIo/*"]), counted(chosen.iter(), true));
+    let all = events(&["--event", "Process/*", "--event", "FileIo/*"]);
+    let arguments = ["--event", "Process/*", "--event", "FileIo/*"];
+    assert_eq!(folded(&arguments), counted(all.iter().filter(|event| has_stack(event)), true));
+    let told = profile(&[&arguments[..], &["--format", "folded"]].concat());
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.contains("There are no profile samples: every event with a stack counts as one.\n"),
+        "{told}"
+    );
+    let told = profile(&["--format", "folded"]);
+    assert!(!String::from_utf8_lossy(&told.stderr).contains("There are no"));
+}
+
+#[test]
+fn all_formats_weigh_the_same() {
+    let samples = folded(&[]).values().sum::<u64>();
+    let sum = |weights: &Value| {
+        weights.as_array().unwrap().iter().map(|weight| weight.as_u64().unwrap()).sum::<u64>()
+    };
+    let speedscope: Value = serde_json::from_slice(&written("a.speedscope.json", &[])).unwrap();
+    let profiles = speedscope["profiles"].as_array().unwrap();
+    assert_eq!(profiles.iter().map(|profile| sum(&profile["weights"])).sum::<u64>(), samples);
+    let firefox: Value = serde_json::from_slice(&written("a.json", &[])).unwrap();
+    let threads = firefox["threads"].as_array().unwrap();
+    assert_eq!(threads.iter().map(|thread| sum(&thread["samples"]["weight"])).sum::<u64>(), samples);
+    if cfg!(feature = "flamegraph") {
+        let picture = String::from_utf8(written("a.svg", &[])).unwrap();
+        assert!(picture.contains(&format!("total_samples=\"{samples}\"")));
+    }
+}
+
+#[test]
+fn files_do_not_depend_on_threads_and_are_compressed_where_the_name_says_so() {
+    for name in ["b.json", "b.speedscope.json", "b.pftrace", "b.folded"] {
+        let plain = written(name, &["--threads", "1"]);
+        assert_eq!(plain, written(name, &["--threads", "4"]), "{name}");
+        let packed = written(&format!("{name}.gz"), &[]);
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&*packed).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(plain, unpacked, "{name}");
+    }
+}
+
+/// Every event is a sample, a context switch or a marker, or counted as none.
+#[test]
+fn what_is_left_out_is_counted() {
+    let all = events(&[]);
+    let of = |name: &str| all.iter().filter(|event| event["event"] == name).count();
+    let (samples, switches) = (of("PerfInfo/SampledProfile"), of("Thread/CSwitch"));
+    let markers = all.len() - samples - switches;
+    let path = DEMO.folder.path().join("c.json");
+    let told = profile(&["-o", text(&path), "--markers", "10", "--switches", "7"]);
+    let told = String::from_utf8_lossy(&told.stderr).replace(',', "");
+    assert!(told.contains(&format!("{samples} samples 7 context switches 10 markers\n")), "{told}");
+    assert!(told.contains(&format!("{} events did not become markers", markers - 10)), "{told}");
+    assert!(told.contains(&format!("{} context switches were not taken", switches - 7)), "{told}");
+}
+
+#[test]
+fn markers_have_the_fields_and_stacks_of_their_events() {
+    let profile: Value =
+        serde_json::from_slice(&written("d.json", &["--event", "Registry/*", "--samples", "none"])).unwrap();
+    let expected = events(&["--event", "Registry/*"]);
+    let (mut with_stack, mut names) = (0, Vec::new());
+    for thread in profile["threads"].as_array().unwrap() {
+        for data in thread["markers"]["data"].as_array().unwrap() {
+            with_stack += usize::from(data.get("cause").is_some());
+            names.extend(data.get("KeyName").map(|name| name.as_str().unwrap().to_owned()));
+        }
+    }
+    assert_eq!(with_stack, expected.iter().filter(|event| has_stack(event)).count());
+    let field = |event: &Value| event["fields"].get("KeyName").map(|name| name.as_str().unwrap().to_owned());
+    let mut expected: Vec<String> = expected.iter().filter_map(field).collect();
+    assert!(!expected.is_empty());
+    names.sort();
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_name_that_tells_no_format_is_refused() {
+    let refused = |arguments: &[&str]| {
+        let mut all = vec!["profile", text(&DEMO.recording)];
+        all.extend(arguments);
+        let output = run(&all);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = refused(&["-o", "x.png"]);
+    assert!(told.starts_with("error: x.png: the name does not tell the format; write --format"), "{told}");
+    let told = refused(&[]);
+    assert_eq!(told, "error: where to? Write -o FILE, or --format for standard output\n");
+    if cfg!(feature = "flamegraph") {
+        let told = refused(&["--format", "flamegraph", "--event", "nothing"]);
+        assert_eq!(told, "error: no event with a stack: there is nothing to draw\n");
+    }
+}
+
+/// `facts.json` counts 79,528 profile samples in this recording of Windows.
+#[test]
+fn a_recording_of_windows_keeps_every_sample() {
+    let Some(recording) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let output = run(&["profile", "-q", "--format", "folded", text(&recording)]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let weights = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(weights.sum::<u64>(), 79_528);
+}

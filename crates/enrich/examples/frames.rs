@@ -1,0 +1,62 @@
+//! `frames FILE` gives meaning to every frame of a recording, once by looking up each and once with the cache, and prints
+//! how many it does in a second. Reading the recording is not counted.
+
+use std::time::{Duration, Instant};
+
+use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
+use stackhound_stacks::{Correlator, KeyDefinitions, Window};
+use stackhound_system::System;
+use stackhound_trace::Trace;
+
+fn main() {
+    let path = std::env::args().nth(1).expect("usage: frames FILE");
+    let trace = Trace::file(&path).open().expect("a recording");
+    let mut system = System::of(&trace);
+    let mut definitions = KeyDefinitions::default();
+    let mut events = trace.selected(System::selection().hooks(KeyDefinitions::HOOKS));
+    while let Some(event) = events.next() {
+        system.observe(&event);
+        definitions.observe(&event);
+    }
+    let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), definitions);
+    let mut cache = FrameCache::default();
+    let mut summary = Summary::default();
+    let mut frames: Vec<Frame> = Vec::new();
+    let (mut n, mut took) = (0, [Duration::ZERO; 3]);
+    let mut events = trace.ordered();
+    loop {
+        let more = events.next().map(|event| stacks.push(&event)).is_some();
+        if !more {
+            stacks.end();
+        }
+        while let Some(delivered) = stacks.pop() {
+            if delivered.stack.is_none() {
+                continue;
+            }
+            let started = Instant::now();
+            let of = Frames::of(&system, &delivered);
+            frames.clear();
+            frames.extend(of.all(&delivered));
+            took[0] += started.elapsed();
+            let started = Instant::now();
+            let of = Frames::of(&system, &delivered);
+            frames.clear();
+            frames.extend(of.all_in(&delivered, &mut cache));
+            took[1] += started.elapsed();
+            let started = Instant::now();
+            summary.of(&system, delivered.state, frames.iter().copied());
+            took[2] += started.elapsed();
+            n += frames.len();
+        }
+        if !more {
+            break;
+        }
+    }
+    let (hits, misses) = cache.hits_and_misses();
+    let rates = took.map(|took| n as f64 / took.as_secs_f64() / 1e6);
+    println!(
+        "{n} frames; million a second: {:.1} looked up, {:.1} cached, {:.1} summarized",
+        rates[0], rates[1], rates[2]
+    );
+    println!("{hits} found in the cache, {misses} not");
+}

@@ -1,0 +1,89 @@
+//! The layer of Windows' own modules that nearly every call of a program goes through, and that tells nothing of who
+//! asked.
+
+use stackhound_system::{ModuleRef, System};
+
+/// The modules of the layer: the native API and the Win32 base on top of it, system calls of windows and graphics, the
+/// layer for 32-bit programs and the emulators of ARM systems.
+const LAYER: [&str; 12] = [
+    "ntdll.dll",
+    "kernelbase.dll",
+    "kernel32.dll",
+    "win32u.dll",
+    "wow64.dll",
+    "wow64base.dll",
+    "wow64con.dll",
+    "wow64cpu.dll",
+    "wow64win.dll",
+    "wowarmhw.dll",
+    "xtajit.dll",
+    "xtajit64.dll",
+];
+
+/// Folders below the Windows folder in which the layer is.
+const FOLDERS: [&str; 4] = ["System32", "SysWOW64", "SysArm32", "SyChpe32"];
+
+/// Whether a module belongs to the layer: by its name and its folder, since anybody can call a file `ntdll.dll`.
+pub(crate) fn is_native_layer(system: &System, module: ModuleRef<'_>) -> bool {
+    LAYER.iter().any(|name| module.file_name().eq_ignore_ascii_case(name))
+        && is_in_system_folder(system, module.path())
+}
+
+fn is_in_system_folder(system: &System, path: &str) -> bool {
+    // The oldest recordings have no folders.
+    let Some((folder, _)) = path.rsplit_once('\\') else { return true };
+    let Some((windows, name)) = folder.rsplit_once('\\') else { return false };
+    FOLDERS.iter().any(|folder| name.eq_ignore_ascii_case(folder)) && is_windows_folder(system, windows)
+}
+
+/// Whether a path is that of the Windows folder: as the recording tells, else by its usual names right on a volume.
+fn is_windows_folder(system: &System, path: &str) -> bool {
+    if path.eq_ignore_ascii_case("\\SystemRoot") {
+        return true;
+    }
+    let dos = system.dos_path(path);
+    if let Some(known) = system.volumes().windows_directory().filter(|_| dos.as_bytes().get(1) == Some(&b':'))
+    {
+        return dos.eq_ignore_ascii_case(known);
+    }
+    let Some((volume, name)) = dos.rsplit_once('\\') else { return false };
+    let is_usual = ["Windows", "WINNT"].iter().any(|usual| name.eq_ignore_ascii_case(usual));
+    let is_volume = match volume.strip_prefix('\\') {
+        None => volume.is_empty() || (volume.len() == 2 && volume.ends_with(':')),
+        Some(rest) => {
+            rest.split_once('\\').is_some_and(|(start, rest)| !start.is_empty() && !rest.contains('\\'))
+        }
+    };
+    is_usual && is_volume
+}
+
+#[cfg(test)]
+mod tests {
+    use stackhound_etl::PointerSize;
+    use stackhound_system::Losses;
+
+    use super::*;
+
+    #[test]
+    fn the_layer_is_where_windows_is() {
+        let mut system = System::new(PointerSize::Eight, Losses::default());
+        for (path, expected) in [
+            ("ntdll.dll", true),
+            ("\\SystemRoot\\System32\\ntdll.dll", true),
+            ("\\Windows\\SysWOW64\\ntdll.dll", true),
+            ("\\Device\\HarddiskVolume3\\Windows\\System32\\ntdll.dll", true),
+            ("\\??\\C:\\WINDOWS\\system32\\ntdll.dll", true),
+            ("C:\\WINNT\\system32\\ntdll.dll", true),
+            ("\\Device\\HarddiskVolume3\\Users\\Windows\\System32\\ntdll.dll", false),
+            ("C:\\Users\\Windows\\System32\\ntdll.dll", false),
+            ("C:\\Windows\\ntdll.dll", false),
+            ("C:\\Windows\\System32\\evil\\ntdll.dll", false),
+            ("\\System32\\ntdll.dll", false),
+        ] {
+            assert_eq!(is_in_system_folder(&system, path), expected, "{path}");
+        }
+        system.volumes_mut().set_windows_directory("D:\\W");
+        assert!(is_in_system_folder(&system, "D:\\w\\system32\\ntdll.dll"));
+        assert!(!is_in_system_folder(&system, "C:\\Windows\\System32\\ntdll.dll"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Operations on files as events tell of them: what the join of creates and ends needs.
+
+use stackhound_etl::record::Record;
+use stackhound_etl::{Guid, PointerSize};
+use stackhound_schema::Error;
+use stackhound_schema::kernel::{self, view};
+use stackhound_trace::Event;
+
+/// Which events tell of an operation: both kinds can stand side by side, with the same requests.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Family {
+    /// The kernel logger's class `FileIo`.
+    Kernel,
+    /// Microsoft-Windows-Kernel-File.
+    Provider,
+}
+
+/// An operation on a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operation {
+    /// A file is asked for.
+    Create { irp: u64, disposition: u8 },
+    /// A request is done.
+    End { irp: u64, status: u32, information: u64 },
+    /// Something else is asked for.
+    Other { irp: u64 },
+    /// The payload cannot be read.
+    Malformed,
+}
+
+const PROVIDER: Guid =
+    Guid::new(0xedd0_8927, 0x9cc4, 0x4e65, [0xb9, 0x70, 0xc2, 0x56, 0x0f, 0xb5, 0xc2, 0x89]);
+
+/// What an event means, before its payload is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Create,
+    End,
+    /// The request comes behind this many bytes.
+    Other(usize),
+}
+
+fn of_kernel(hook: u16) -> Option<Kind> {
+    Some(match hook {
+        0x0440 | 0x044e => Kind::Create,
+        0x044c => Kind::End,
+        0x0443 | 0x0444 => Kind::Other(8),
+        0x0441 | 0x0442 | 0x0445..=0x044b | 0x044d | 0x044f..=0x0452 | 0x0454 | 0x0456 => Kind::Other(0),
+        _ => return None,
+    })
+}
+
+fn of_provider(id: u16) -> Option<Kind> {
+    Some(match id {
+        12 | 30 => Kind::Create,
+        24 => Kind::End,
+        15 | 16 => Kind::Other(8),
+        13 | 14 | 17..=23 | 25..=29 | 31..=34 => Kind::Other(0),
+        _ => return None,
+    })
+}
+
+impl Operation {
+    /// What an event tells; `None` of most events.
+    #[inline]
+    pub fn of(event: &Event<'_>) -> Option<(Family, Operation)> {
+        if let Some(hook) = event.hook() {
+            if hook >> 8 != 0x04 {
+                return None;
+            }
+            let kind = of_kernel(hook)?;
+            return Some((Family::Kernel, Operation::read(kind, &event.record(), 0)));
+        }
+        let (kind, tag) = (event.kind(), event.entry().tag);
+        if kind.has_descriptor() {
+            let kind = of_provider(tag)?;
+            let record = event.record();
+            // Its versions 0 and 1 are laid out as versions 2 and 3 of the class.
+            return (record.guid() == Some(PROVIDER))
+                .then(|| (Family::Provider, Operation::read(kind, &record, 2)));
+        }
+        if kind.is_classic() {
+            let record = event.record();
+            let hook = kernel::hook_of(record.guid()?, record.opcode())?;
+            return Some((Family::Kernel, Operation::read(of_kernel(hook)?, &record, 0)));
+        }
+        None
+    }
+
+    fn read(kind: Kind, record: &Record<'_>, versions_behind: u8) -> Operation {
+        let (payload, pointer) = (record.payload(), record.pointer_size());
+        let version = record.version().saturating_add(versions_behind);
+        let read = || -> Result<Operation, Error> {
+            Ok(match kind {
+                Kind::Create => {
+                    let create = view::FileCreate::parse(payload, version, pointer)?;
+                    Operation::Create { irp: create.irp.0, disposition: create.disposition() }
+                }
+                Kind::End => {
+                    let end = view::OperationEnd::parse(payload, version, pointer)?;
+                    Operation::End { irp: end.irp.0, status: end.nt_status, information: end.extra_info }
+                }
+                Kind::Other(at) => {
+                    request(payload, at, pointer).map_or(Operation::Malformed, |irp| Operation::Other { irp })
+                }
+            })
+        };
+        read().unwrap_or(Operation::Malformed)
+    }
+}
+
+fn request(payload: &[u8], at: usize, pointer: PointerSize) -> Option<u64> {
+    let bytes = payload.get(at..at + pointer.bytes())?;
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(wide))
+}

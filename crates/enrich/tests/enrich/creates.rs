@@ -1,0 +1,181 @@
+//! Files that are asked for, and what becomes of them.
+
+use stackhound_enrich::{CreateStats, Disposition, Happened};
+use stackhound_stacks::Window;
+
+use crate::story::{Told, WINDOW, read_story, tell, trace};
+
+#[track_caller]
+fn check(story: &str, expected: &[&str]) -> CreateStats {
+    let told = read_story(story);
+    assert_eq!(told.creates, expected, "{story}");
+    told.create_stats
+}
+
+#[test]
+fn an_event_says_what_was_asked_and_what_became_of_it() {
+    for (ask, status, info, expected) in [
+        (1, 0_u32, 1_u32, "open: open -> opened 0x0"),
+        (2, 0, 2, "creation: create -> created 0x0"),
+        (3, 0, 1, "open: open-if -> opened 0x0"),
+        (3, 0, 2, "creation: open-if -> created 0x0"),
+        (0, 0, 0, "creation: supersede -> superseded 0x0"),
+        (5, 0, 3, "creation: overwrite-if -> overwritten 0x0"),
+        (4, 0, 3, "creation: overwrite -> overwritten 0x0"),
+        // Nothing became of it: what was asked decides whether it would have been an open.
+        (1, 0xc000_0034, 0, "open: open -> does-not-exist 0xc0000034"),
+        (1, 0xc000_0022, 0, "open: open -> refused 0xc0000022"),
+        (2, 0xc000_0035, 4, "creation: create -> exists 0xc0000035"),
+        (3, 0xc000_0022, 0, "creation: open-if -> refused 0xc0000022"),
+        (1, 0x104, 0xa000_000c, "open: open -> redirected 0x104"),
+        (1, 0, 77, "open: open -> unclear 0x0"),
+        (9, 0, 1, "open: other -> opened 0x0"),
+    ] {
+        let story = format!(
+            r"@10 create by=7/8 irp=1 ask={ask} \a.txt
+              @20 end irp=1 status={status} info={info}"
+        );
+        let stats = check(&story, &[&format!("@10 {expected}")]);
+        assert_eq!((stats.joined, stats.other_ends), (1, 0));
+    }
+}
+
+#[test]
+fn the_stack_is_on_the_create_and_the_end_is_an_event_of_its_own() {
+    let told = read_story(
+        r"@1 process start pid=7 parent=4 by=4/1 a.exe
+          @2 image load pid=7 by=7/8 0x400000+0x10000 \a.exe
+          @10 create by=7/8 irp=1 ask=2 \a.txt
+          @11 stack @10 by=7/8 0xfffff80000000011 0x400011
+          @20 end irp=1 status=0 info=2",
+    );
+    assert_eq!(told.creates, ["@10 creation: create -> created 0x0"]);
+    assert_eq!(told.stacks, ["@10 a.exe: k:unknown? a.exe+0x11"]);
+    assert_eq!(told.events, 4);
+}
+
+#[test]
+fn requests_are_used_again() {
+    let stats = check(
+        r"@10 create by=7/8 irp=1 ask=2 \a
+          @20 end irp=1 status=0 info=2
+          @30 create by=7/9 irp=1 ask=1 \b
+          @40 end irp=1 status=0 info=1",
+        &["@10 creation: create -> created 0x0", "@30 open: open -> opened 0x0"],
+    );
+    assert_eq!((stats.joined, stats.other_ends), (2, 0));
+}
+
+#[test]
+fn an_end_that_was_lost_is_not_made_up() {
+    let stats = check(
+        r"@10 create by=7/8 irp=1 ask=2 \a
+          @30 create by=7/9 irp=1 ask=1 \b
+          @40 end irp=1 status=0 info=1",
+        &["@10 creation: create -> displaced", "@30 open: open -> opened 0x0"],
+    );
+    assert_eq!((stats.joined, stats.displaced), (1, 1));
+    // What ends is the read.
+    let stats = check(
+        r"@10 create by=7/8 irp=1 ask=2 \a
+          @30 read by=7/9 irp=1
+          @40 end irp=1 status=0 info=1",
+        &["@10 creation: create -> displaced"],
+    );
+    assert_eq!((stats.displaced, stats.other_ends), (1, 1));
+}
+
+#[test]
+fn creates_are_nested_on_one_thread() {
+    check(
+        r"@10 create by=7/8 irp=1 ask=2 \outer
+          @11 create by=7/8 irp=2 ask=1 \inner
+          @12 create by=7/8 irp=3 ask=1 \innermost
+          @13 end irp=3 status=0xc0000034 info=0
+          @14 end irp=2 status=0 info=1
+          @15 end irp=1 status=0 info=2",
+        &[
+            "@10 creation: create -> created 0x0",
+            "@11 open: open -> opened 0x0",
+            "@12 open: open -> does-not-exist 0xc0000034",
+        ],
+    );
+}
+
+#[test]
+fn an_end_before_its_create_is_that_of_an_older_one() {
+    let stats = check(
+        r"@5 end irp=1 status=0 info=2
+          @10 create by=7/8 irp=1 ask=1 \a
+          @20 end irp=1 status=0xc0000022 info=0",
+        &["@10 open: open -> refused 0xc0000022"],
+    );
+    assert_eq!((stats.joined, stats.other_ends), (1, 1));
+    // Events of one instant are in no order: an end on another processor can be read first.
+    let stats = check(
+        r"@10 create by=7/8 irp=1 ask=1 cpu=1 \a
+          @10 end irp=1 status=0 info=1 cpu=0",
+        &["@10 open: open -> opened 0x0"],
+    );
+    assert_eq!((stats.joined, stats.other_ends), (1, 0));
+}
+
+#[test]
+fn ends_that_never_come_hold_nothing_up() {
+    let stats = check(
+        r"@10 create by=7/8 irp=1 ask=2 \a
+          @5000 create by=7/8 irp=2 ask=1 \b
+          @6500 end irp=1 status=0 info=2
+          @6600 create by=7/8 irp=0 ask=1 \c
+          @6700 create by=7/8 irp=3 ask=1 \d",
+        &[
+            "@10 creation: create -> late",
+            "@5000 open: open -> late",
+            "@6600 open: open -> unnamed",
+            "@6700 open: open -> unfinished",
+        ],
+    );
+    assert_eq!((stats.late, stats.unnamed, stats.unfinished, stats.other_ends), (2, 1, 1, 1));
+}
+
+#[test]
+fn the_window_bounds_ends_too() {
+    for (at, expected) in [(1_010, "opened 0x0"), (1_011, "late")] {
+        let story = format!("@10 create by=7/8 irp=1 ask=1 a\n@{at} end irp=1 status=0 info=1");
+        check(&story, &[&format!("@10 open: open -> {expected}")]);
+    }
+}
+
+#[test]
+fn many_creates_under_way_are_all_joined() {
+    let mut story = String::new();
+    for n in 1..=3000 {
+        story += &format!("@{n} create by=7/8 irp={n} ask=1 a\n");
+        if n > 50 {
+            story += &format!("@{n} end irp={} status=0 info=1\n", n - 50);
+        }
+    }
+    let trace = trace(&story);
+    let wide: Told = tell(&trace, 2, WINDOW);
+    assert_eq!(
+        (wide.creates.len(), wide.create_stats.joined, wide.create_stats.unfinished),
+        (3000, 2950, 50)
+    );
+    // Fewer events are held than creates are under way.
+    let narrow = tell(&trace, 1, Window { max_pending: 60, ..WINDOW });
+    let stats = narrow.create_stats;
+    assert_eq!((narrow.creates.len(), stats.joined + stats.late + stats.unfinished), (3000, 3000));
+    assert!(stats.late > 2000);
+}
+
+#[test]
+fn numbers_mean_what_windows_says() {
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5].map(|n| Disposition::of(n).name()),
+        ["supersede", "open", "create", "open-if", "overwrite", "overwrite-if"]
+    );
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5].map(|n| Happened::of(0, n).name()),
+        ["superseded", "opened", "created", "overwritten", "exists", "does-not-exist"]
+    );
+}

@@ -1,0 +1,46 @@
+//! Numbers for processes and threads, of which the format wants one each, and another for each.
+
+use rustc_hash::FxHashSet;
+
+use crate::Profile;
+use crate::model::{ProcessId, ThreadId};
+
+/// Where numbers for those begin that have none, or that have one which another had before. Windows gives none so high.
+const FIRST_OTHER: u32 = 1 << 30;
+
+/// All numbers. They fit the format's signed fields.
+pub struct Numbers {
+    pids: Vec<u32>,
+    tids: Vec<u32>,
+}
+
+impl Numbers {
+    pub fn of(profile: &Profile) -> Numbers {
+        Numbers {
+            pids: distinct(profile.processes.iter().map(|process| process.pid)),
+            tids: distinct(profile.threads.iter().map(|thread| thread.tid)),
+        }
+    }
+
+    pub fn pid(&self, process: ProcessId) -> u32 {
+        self.pids[process.index()]
+    }
+
+    pub fn tid(&self, thread: ThreadId) -> u32 {
+        self.tids[thread.index()]
+    }
+}
+
+fn distinct(known: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
+    let mut taken = FxHashSet::default();
+    let mut other = FIRST_OTHER;
+    known
+        .map(|number| match number.filter(|&number| number < FIRST_OTHER && taken.insert(number)) {
+            Some(number) => number,
+            None => {
+                other = other.saturating_add(1).min(i32::MAX as u32);
+                other
+            }
+        })
+        .collect()
+}
