@@ -103,11 +103,7 @@ impl Symbols for DebugHelp {
 
     fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>> {
         let address = self.address(rva, kind).filter(|_| self.is_fitting())?;
-        match self.session.inlines_at(address).into_iter().next() {
-            Some(innermost) => innermost.line,
-            None => self.session.line_at(address),
-        }
-        .map(line)
+        self.session.line_at(address).map(line)
     }
 
     fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use stackhound_symbols::image::Image;
 use stackhound_symbols::pdb::Pdb;
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound_symbols::{AddressKind, DebugHelp, Names, Rva, Symbols};
+use stackhound_symbols::{AddressKind, DebugHelp, Line, Names, Rva, Symbols};
 
 /// How many differences are shown.
 const SHOWN: usize = 40;
@@ -113,12 +113,45 @@ fn begins(debug_help: &DebugHelp, rva: Rva, name: &str) -> bool {
     names.iter().flatten().any(|found| *found == (name.to_owned(), 0))
 }
 
+/// The file's name and the line. Wine writes the paths of Unix as those of its drives.
+fn place(line: Option<Line<'_>>) -> Option<(String, u32)> {
+    line.map(|line| (line.file.rsplit(['/', '\\']).next().unwrap_or_default().to_owned(), line.line))
+}
+
+/// Compares lines and inlined functions.
+fn same_lines(what: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) {
+    let mut different = [0; 2];
+    let (mut lines, mut inlined) = (0, 0);
+    for &rva in code {
+        let line =
+            [ours as &dyn Symbols, theirs].map(|names| place(names.line(rva, AddressKind::Instruction)));
+        let inlines = [ours as &dyn Symbols, theirs].map(|names| {
+            let inlines = names.inlines(rva, AddressKind::Instruction).into_iter();
+            inlines.map(|inline| (inline.function.into_owned(), place(inline.line))).collect::<Vec<_>>()
+        });
+        lines += usize::from(line[0].is_some());
+        inlined += usize::from(!inlines[0].is_empty());
+        different[0] += usize::from(line[0] != line[1]);
+        different[1] += usize::from(inlines[0] != inlines[1]);
+        if (line[0] != line[1] || inlines[0] != inlines[1]) && different[0] + different[1] <= SHOWN {
+            eprintln!("{what} {rva}: {line:?} {inlines:?}");
+        }
+    }
+    println!(
+        "{what}: {lines} addresses with a line, {inlined} with inlined functions; different: {different:?}"
+    );
+    assert!(lines > 0 && different[0] == 0);
+    // Wine names inlined members of a class without the class: here `Square` for `shapes::Square::Square`.
+    assert!(inlined > 10 * different[1]);
+}
+
 #[test]
 fn names_of_a_program_with_a_pdb() {
     let Some(program) = fixture("program.exe") else { return };
     let (table, code) = ours(&program, Some(&program.with_extension("pdb")));
     let debug_help = DebugHelp::of_file(&program, OsStr::new("")).expect("Debug Help");
     let cut = compare("PDB", &code, &table, &debug_help, false);
+    same_lines("lines", &code, &table, &debug_help);
     let allowed = ["bare_sum", "bare_turn"].map(str::to_owned);
     assert!(cut.is_subset(&allowed.into()), "{cut:?}: only these have no procedure");
 }
