@@ -4,10 +4,20 @@
 # usage: windows-check.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# cargo asks compilers that read it.
+exec </dev/null
 gnu=x86_64-pc-windows-gnu
 msvc=x86_64-pc-windows-msvc
 windows() { scripts/with-windows "$@"; }
+# Wine's services live on for seconds, and hold what they inherited.
+finish() {
+  rm -rf "${folder:-}"
+  windows timeout 20 /usr/lib/wine/wineserver64 --wait || windows wineserver --kill || true
+}
 step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
+
+folder=$(mktemp -d)
+trap finish EXIT
 
 step "a program with a PDB"
 target=${STACKHOUND_WINDOWS_TARGET:-target/windows}
@@ -39,11 +49,10 @@ step "check for $msvc"
 windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
-windows cargo test --locked --profile cross -p stackhound-windows -p stackhound-symbols --target $gnu
+windows cargo test --locked --profile cross -p stackhound-windows --target $gnu
+windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 step "the demonstration in Wine, the same as here"
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
 windows wine "$target/$gnu/cross/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"
 cargo run --quiet --locked -p stackhound-cli -- demo --out "$folder/here" --no-progress >"$folder/here.txt"

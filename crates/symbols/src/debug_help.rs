@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stackhound_windows::Error;
-use stackhound_windows::debug_help::{self, Module, Session, SymbolSource};
+use stackhound_windows::debug_help::{self, Module, Session, Symbol, SymbolSource};
 
-use crate::demangle::demangle_public;
+use crate::demangle::{demangle, demangle_public};
 use crate::identity::Rva;
 use crate::name::{AddressKind, Inline, Line, Name, Names, Symbols};
 
@@ -62,13 +62,14 @@ impl DebugHelp {
         self.module.source != SymbolSource::UnmatchedPdb
     }
 
-    fn demangled(&self, name: &str) -> Cow<'static, str> {
-        Cow::Owned(demangle_public(name, self.module.machine == MACHINE_X86).into_owned())
+    fn demangled(&self, symbol: &Symbol) -> Cow<'static, str> {
+        let x86 = symbol.public && self.module.machine == MACHINE_X86;
+        Cow::Owned(demangle_public(&symbol.name, x86).into_owned())
     }
+}
 
-    fn inline(&self, inline: debug_help::Inline) -> Inline<'static> {
-        Inline { function: self.demangled(&inline.function), line: inline.line.map(line) }
-    }
+fn inline(inline: debug_help::Inline) -> Inline<'static> {
+    Inline { function: Cow::Owned(demangle(&inline.function).into_owned()), line: inline.line.map(line) }
 }
 
 fn line(line: debug_help::Line) -> Line<'static> {
@@ -86,7 +87,7 @@ impl Symbols for DebugHelp {
         else {
             return names;
         };
-        let name = Name { text: self.demangled(&symbol.name), offset };
+        let name = Name { text: self.demangled(&symbol), offset };
         match self.module.source {
             SymbolSource::Pdb | SymbolSource::Other(_) => names.pdb = Some(name),
             SymbolSource::Exports => {
@@ -102,16 +103,12 @@ impl Symbols for DebugHelp {
 
     fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>> {
         let address = self.address(rva, kind).filter(|_| self.is_fitting())?;
-        match self.session.inlines_at(address).into_iter().next() {
-            Some(innermost) => innermost.line,
-            None => self.session.line_at(address),
-        }
-        .map(line)
+        self.session.line_at(address).map(line)
     }
 
     fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>> {
         let Some(address) = self.address(rva, kind).filter(|_| self.is_fitting()) else { return Vec::new() };
-        self.session.inlines_at(address).into_iter().map(|inline| self.inline(inline)).collect()
+        self.session.inlines_at(address).into_iter().map(inline).collect()
     }
 
     /// That of the PDB, which the library maps; what it keeps otherwise it does not say.

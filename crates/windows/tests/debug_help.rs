@@ -34,6 +34,10 @@ fn a_live_process_has_its_modules() {
 
     let bases = session.bases().expect("modules");
     assert!(bases.contains(&module.base));
+    // This function calls others, so the table of functions has it.
+    let this = a_live_process_has_its_modules as fn() as usize as u64;
+    assert_eq!(session.function_at(this + 1), Some(this));
+    assert_eq!(session.function_at(module.base), None);
     let names: Vec<String> = bases
         .iter()
         .filter_map(|base| session.module_at(*base))

@@ -23,6 +23,8 @@ use crate::text::{from_wide, to_wide};
 
 /// `MAX_SYM_NAME`: no symbol's name is longer.
 const NAME_MAX: usize = 2000;
+/// `SymTagPublicSymbol` (cvconst.h).
+const TAG_PUBLIC: u32 = 10;
 /// Functions inlined into one another; deeper ones are left out.
 const INLINE_DEPTH_MAX: u32 = 256;
 /// Longer paths of source files are cut.
@@ -31,8 +33,10 @@ const FILE_NAME_MAX: usize = 32768;
 /// A symbol at or before an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbol {
-    /// As the symbols have it. Decorated, if a public one.
+    /// As the symbols have it.
     pub name: String,
+    /// Whether it is a public symbol, which has the name that linkers use: decorated.
+    pub public: bool,
     /// Bytes from its start to the address.
     pub displacement: u64,
 }
@@ -212,7 +216,11 @@ impl Session {
         let mut displacement = 0;
         // SAFETY: the lock is held; the buffer says its size, and the pointer is to all of it.
         let found = unsafe { SymFromAddrW(self.handle(), address, &mut displacement, buffer.as_mut_ptr()) };
-        (found != 0).then(|| Symbol { name: buffer.name(), displacement })
+        (found != 0).then(|| Symbol {
+            name: buffer.name(),
+            public: buffer.info.Tag == TAG_PUBLIC,
+            displacement,
+        })
     }
 
     /// Where the function begins that an address is in, by the module's table of functions. x64 and ARM64 only; for the
