@@ -25,7 +25,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         EventFormat::Table | EventFormat::Csv => naming::Use::Events,
     };
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
-    if arguments.stacks {
+    if arguments.stacks || filter.names_functions() {
         pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;

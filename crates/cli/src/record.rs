@@ -207,7 +207,7 @@ impl Serialize for Stack<'_, '_> {
 }
 
 /// The module that asked, `unbacked` or `unknown` where it is none, or nothing where there are no user frames.
-fn final_user(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
+pub fn final_user(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
     match module {
         FinalUser::Module(module) | FinalUser::Native(module) => {
             Some(Cow::Borrowed(system.module(module).file_name()))
