@@ -27,7 +27,7 @@ pub(crate) struct FrameKey {
 /// Places of a cache; each frame has one place where it can be.
 const PLACES: usize = 1 << 15;
 
-/// Frames that were met before. About 6 MB, whatever is looked up.
+/// Frames that were met before. About 4 MB, whatever is looked up.
 pub struct FrameCache {
     places: Box<[Option<(FrameKey, Frame)>]>,
     hasher: foldhash::fast::RandomState,

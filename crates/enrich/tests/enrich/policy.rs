@@ -7,7 +7,7 @@ use stackhound_enrich::{Decisions, EventNames, KernelSymbols, Level, Origin, Pol
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
-use stackhound_schema::kernel;
+use stackhound_schema::{Identity, SchemaStore, kernel};
 use stackhound_trace::{Event, TraceTime};
 
 const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
@@ -182,10 +182,18 @@ fn decide(
     events.map(|event| decisions.level(&event, is_open, &mut names)).collect()
 }
 
+fn kernel_event(hook: u16) -> HeaderSpec<'static> {
+    HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] }
+}
+
 fn described(id: u16) -> HeaderSpec<'static> {
+    of_provider(PROVIDER, id)
+}
+
+fn of_provider(provider: Guid, id: u16) -> HeaderSpec<'static> {
     let descriptor = Descriptor { id, version: 0, channel: 0, level: 0, opcode: 0, task: 0, keyword: 0 };
     HeaderSpec::Event {
-        provider: PROVIDER,
+        provider,
         descriptor,
         property: 0,
         issuer: Issuer::new(Pid(7), Tid(8)),
@@ -197,7 +205,7 @@ fn described(id: u16) -> HeaderSpec<'static> {
 #[test]
 fn each_kind_of_event_is_matched_by_name_once() {
     let mut decisions = Decisions::new(Policy::default());
-    let kernel = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
+    let kernel = kernel_event;
     let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
     let hooks = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
     let levels = decide(&mut decisions, &hooks, false, never);
@@ -224,4 +232,65 @@ fn each_kind_of_event_is_matched_by_name_once() {
         unknown()
     });
     assert_eq!(asked, 3);
+}
+
+/// Rows of the built-in policy as recorded events: what happens, hooks of it, level.
+const RECORDED: [(&str, &[u16], Level); 14] = [
+    ("a process is created", &[0x0301], Level::Full),
+    ("a thread is created or ends", &[0x0501, 0x0502], Level::Full),
+    ("an image is loaded", &[0x030a], Level::Full),
+    ("a key is created or deleted", &[0x090a, 0x090c], Level::Full),
+    ("a value is set or deleted", &[0x090e, 0x090f], Level::Full),
+    ("a file is created", &[0x0440, 0x044e], Level::Full),
+    ("a file is deleted", &[0x0446, 0x044f], Level::Full),
+    ("a file is renamed", &[0x0447, 0x0450], Level::Full),
+    ("memory is allocated", &[0x0262], Level::Full),
+    ("a thread pool gets work", &[0x1c20, 0x1c22], Level::Full),
+    ("a process ends", &[0x0302], Level::Modules),
+    ("a key is opened or asked", &[0x090b, 0x0910], Level::Modules),
+    ("a file is read or written", &[0x0443, 0x0444], Level::Modules),
+    ("samples and switches", &[0x0f2e, 0x0524], Level::Modules),
+];
+
+#[test]
+fn every_row_as_recorded_events() {
+    let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
+    let mut decisions = Decisions::new(Policy::default());
+    for (what, hooks, level) in RECORDED {
+        let headers: Vec<_> = hooks.iter().copied().map(kernel_event).collect();
+        assert_eq!(decide(&mut decisions, &headers, false, never), vec![level; hooks.len()], "{what}");
+    }
+    let opens = [0x0440, 0x044e].map(kernel_event);
+    assert_eq!(decide(&mut decisions, &opens, true, never), [Level::Modules; 2]);
+}
+
+/// Processes and threads are opened, contexts set, links created: the names are those of the built-in tables.
+#[test]
+fn providers_that_the_policy_knows_are_found_by_their_events() {
+    const AUDIT_CALLS: &str = "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23";
+    const KERNEL_PROCESS: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
+    const KERNEL_FILE: &str = "edd08927-9cc4-4e65-b970-c2560fb5c289";
+    let mut store = SchemaStore::new();
+    let mut decisions = Decisions::new(Policy::default());
+    for (provider, ids, level) in [
+        (AUDIT_CALLS, &[3, 4, 5, 6][..], Level::Full),
+        (KERNEL_PROCESS, &[1, 3, 4, 5], Level::Full),
+        (KERNEL_PROCESS, &[2, 6, 7], Level::Modules),
+        (KERNEL_FILE, &[12, 18, 19, 26, 27, 29, 30], Level::Full),
+        (KERNEL_FILE, &[13, 14, 15, 16, 24], Level::Modules),
+    ] {
+        for &id in ids {
+            let guid: Guid = provider.parse().unwrap();
+            let identity = Identity::Manifest { provider: guid, id, version: 0, opcode: 0, task: 0 };
+            let plan =
+                store.lookup(&identity, &[], PointerSize::Eight).expect("a built-in description").clone();
+            let names = || EventNames {
+                provider: plan.schema().provider_name.to_string().into(),
+                event: plan.schema().event_name.to_string().into(),
+                are_known: true,
+            };
+            let levels = decide(&mut decisions, &[of_provider(guid, id)], false, names);
+            assert_eq!(levels, [level], "{} {id}", plan.schema().event_name);
+        }
+    }
 }
