@@ -26,6 +26,8 @@ struct StackKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum FrameKey {
     InModule(ModuleId, u32, AddressKind),
+    /// Compiled at run time: other processes have other code at the same address.
+    InMethod(system::MethodId, u64, AddressKind),
     At(u64, AddressKind),
 }
 
@@ -127,9 +129,10 @@ impl Stacks {
             (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
             _ => None,
         };
-        let key = match place {
-            Some((module, rva)) => FrameKey::InModule(module, rva, kind),
-            None => FrameKey::At(frame.address.0, kind),
+        let key = match (place, frame.method()) {
+            (Some((module, rva)), _) => FrameKey::InModule(module, rva, kind),
+            (None, Some(method)) => FrameKey::InMethod(method.id(), frame.address.0, kind),
+            (None, None) => FrameKey::At(frame.address.0, kind),
         };
         if let Some(&id) = self.frames.get(&key) {
             return Ok(id);
