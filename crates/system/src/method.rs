@@ -48,6 +48,8 @@ pub struct MethodFacts<'a> {
     pub pid: Pid,
     /// Who compiled it.
     pub runtime: Runtime,
+    /// The runtime's own number of it.
+    pub id: u64,
     /// Where it starts.
     pub start: Address,
     /// Bytes.
@@ -65,6 +67,7 @@ struct Record {
     process: ProcessId,
     range: AddressRange,
     runtime: Runtime,
+    id: u64,
     namespace: Text,
     name: Text,
     signature: Text,
@@ -92,6 +95,17 @@ impl Methods {
 
     pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
         self.spaces.get(process.index()).map_or_else(Stretch::default, |space| space.stretch(time))
+    }
+
+    /// Whether just this is known of the code at `start`, name included, so that another statement of it tells nothing.
+    pub fn is_known(&self, process: ProcessId, time: TraceTime, id: u64, start: Address, size: u64) -> bool {
+        let held = self.spaces.get(process.index()).and_then(|space| space.held_at(start.0, time));
+        held.is_some_and(|number| {
+            let record = &self.records[number as usize];
+            record.id == id
+                && !record.name.is_empty()
+                && AddressRange::new(start.0, size) == Some(record.range)
+        })
     }
 
     pub fn sight(
@@ -144,7 +158,8 @@ impl Methods {
         };
         let since = if is_old { Span::BEGINNING } else { time };
         let (runtime, signature) = (facts.runtime, text(facts.signature));
-        records.push(Record { process, range, runtime, namespace, name, signature, since, evidence });
+        let id = facts.id;
+        records.push(Record { process, range, runtime, id, namespace, name, signature, since, evidence });
     }
 }
 

@@ -139,6 +139,10 @@ impl System {
         };
         let taken = code.map(|code| {
             let Some(pid) = self.stated(record.pid()) else { return };
+            // Rundowns tell again what loads told. Reading texts is most of the work.
+            if phase != Phase::End && self.is_known_method(pid, time, code.id, code.start, code.size) {
+                return;
+            }
             // All texts of the event, one behind the other.
             let mut text = std::mem::take(&mut self.scratch);
             text.clear();
@@ -151,6 +155,7 @@ impl System {
             let facts = MethodFacts {
                 pid,
                 runtime,
+                id: code.id,
                 start: code.start,
                 size: code.size,
                 namespace: &text[..of_name],

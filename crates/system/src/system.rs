@@ -171,6 +171,19 @@ impl System {
         self.modules.identify(&mut self.texts, time, owner, base, pdb);
     }
 
+    /// Whether this code of a method is known, with its name.
+    pub(crate) fn is_known_method(
+        &self,
+        pid: Pid,
+        time: TraceTime,
+        id: u64,
+        start: Address,
+        size: u64,
+    ) -> bool {
+        let process = self.processes.at(pid, time);
+        process.is_some_and(|process| self.methods.is_known(process, time, id, start, size))
+    }
+
     /// Takes in what an event says of the code of a method.
     pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
         let process = self.process_for(phase, time, facts.pid);

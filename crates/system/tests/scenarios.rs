@@ -135,7 +135,7 @@ fn tell(system: &mut System, line: &Line<'_>) {
             let (start, size) = line.extent();
             let (namespace, name) = line.name().rsplit_once('.').unwrap_or(("", line.name()));
             let (pid, runtime) = (line.pid(), Runtime::Clr);
-            let facts = MethodFacts { pid, runtime, start, size, namespace, name, signature: "" };
+            let facts = MethodFacts { pid, runtime, id: 0, start, size, namespace, name, signature: "" };
             system.take_method(line.phase(), time, &facts);
         }
         ("view", _) => {
