@@ -1,7 +1,6 @@
 //! `frames FILE` gives meaning to every frame of a recording, once by looking up each and once with the cache, and prints
 //! how many it does in a second. Reading the recording is not counted.
 
-use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
@@ -20,7 +19,7 @@ fn main() {
         definitions.observe(&event);
     }
     let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), definitions);
-    let cache = RefCell::<FrameCache>::default();
+    let mut cache = FrameCache::default();
     let mut summary = Summary::default();
     let mut frames: Vec<Frame> = Vec::new();
     let (mut n, mut took) = (0, [Duration::ZERO; 3]);
@@ -42,7 +41,7 @@ fn main() {
             let started = Instant::now();
             let of = Frames::of(&system, &delivered);
             frames.clear();
-            frames.extend(of.all_in(&delivered, &cache));
+            frames.extend_from_slice(&of.all_in(&delivered, &mut cache));
             took[1] += started.elapsed();
             let started = Instant::now();
             summary.of(&system, delivered.state, frames.iter().copied());
@@ -53,7 +52,7 @@ fn main() {
             break;
         }
     }
-    let (hits, misses) = cache.borrow().hits_and_misses();
+    let (hits, misses) = cache.hits_and_misses();
     let rates = took.map(|took| n as f64 / took.as_secs_f64() / 1e6);
     println!(
         "{n} frames; million a second: {:.1} looked up, {:.1} cached, {:.1} summarized",

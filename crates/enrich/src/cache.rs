@@ -1,17 +1,20 @@
-//! Frames that were met before.
+//! Frames and stacks that were met before.
 //!
-//! The same few frames come again and again. What is looked up of one holds until something changes in its process, so
-//! it is kept with the stretch of time that it was looked up in. The cache changes no answer: what is not in it, or is of
-//! another stretch, is looked up.
+//! The same few stacks come again and again, and other stacks have frames in common with them. What is looked up of a frame
+//! holds until something changes in its process, so it is kept with the stretch of time that it was looked up in. The cache
+//! changes no answer: what is not in it, or is of another stretch, is looked up.
 
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
+use hashbrown::HashMap;
 use stackhound_etl::Address;
+use stackhound_stacks::StackId;
 use stackhound_symbols::AddressKind;
 use stackhound_system::{ProcessId, Stretch};
 
-use crate::frame::Frame;
+use crate::frame::{First, Frame};
 
 /// All that a frame's meaning depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,11 +27,33 @@ pub(crate) struct FrameKey {
     pub is_complete: bool,
 }
 
+/// A stack of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct StackKey {
+    pub stack: StackId,
+    pub process: Option<ProcessId>,
+    pub first: First,
+}
+
+/// All that the meaning of a stack's frames depends on beside its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Circumstances {
+    pub user: Stretch,
+    pub kernel: Stretch,
+    pub is_complete: bool,
+}
+
+/// Frames of whole stacks that are kept, at most: about 8 MB.
+const STACK_FRAMES_MAX: usize = 1 << 16;
+
 /// Places of a cache; each frame has one place where it can be.
 const PLACES: usize = 1 << 15;
 
-/// Frames that were met before. About 4 MB, whatever is looked up.
+/// Frames and stacks that were met before. At most about 15 MB, whatever is looked up.
 pub struct FrameCache {
+    stacks: HashMap<StackKey, (Circumstances, Arc<[Frame]>), foldhash::fast::RandomState>,
+    /// Frames in `stacks`.
+    stack_frames: usize,
     places: Box<[Option<(FrameKey, Frame)>]>,
     hasher: foldhash::fast::RandomState,
     hits: u64,
@@ -38,7 +63,8 @@ pub struct FrameCache {
 impl Default for FrameCache {
     fn default() -> FrameCache {
         let places = vec![None; PLACES].into_boxed_slice();
-        FrameCache { places, hasher: foldhash::fast::RandomState::default(), hits: 0, misses: 0 }
+        let hasher = foldhash::fast::RandomState::default();
+        FrameCache { stacks: HashMap::default(), stack_frames: 0, places, hasher, hits: 0, misses: 0 }
     }
 }
 
@@ -52,6 +78,28 @@ impl FrameCache {
     /// How many frames were found, and how many were looked up.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits, self.misses)
+    }
+
+    /// The frames of a stack, if it was met under the same circumstances.
+    #[inline]
+    pub(crate) fn stack(&mut self, key: &StackKey, now: Circumstances) -> Option<Arc<[Frame]>> {
+        let (known, frames) = self.stacks.get(key)?;
+        (*known == now).then(|| {
+            self.hits += frames.len() as u64;
+            Arc::clone(frames)
+        })
+    }
+
+    /// Keeps the frames of a stack.
+    pub(crate) fn keep(&mut self, key: StackKey, now: Circumstances, frames: &Arc<[Frame]>) {
+        if self.stack_frames + frames.len() > STACK_FRAMES_MAX {
+            self.stacks.clear();
+            self.stack_frames = 0;
+        }
+        self.stack_frames += frames.len();
+        if let Some((_, old)) = self.stacks.insert(key, (now, Arc::clone(frames))) {
+            self.stack_frames -= old.len();
+        }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! One frame of a stack, in the address space of its owner at the time of its event.
 
-use std::cell::RefCell;
+use std::sync::Arc;
 
 use stackhound_etl::{Address, PointerSize};
 use stackhound_stacks::Delivered;
@@ -8,7 +8,7 @@ use stackhound_symbols::AddressKind;
 use stackhound_system::{Completeness, MethodId, ModuleId, System};
 use stackhound_trace::{Event, TraceTime};
 
-use crate::cache::{FrameCache, FrameKey};
+use crate::cache::{Circumstances, FrameCache, FrameKey, StackKey};
 use crate::creator::StackOwner;
 use crate::region::{Region, RegionKind};
 
@@ -144,24 +144,30 @@ impl<'s> Frames<'s> {
         frames.addresses(delivered).map(move |(address, kind)| frames.frame(address, kind))
     }
 
-    /// As [`all`](Frames::all), with frames from a cache where they were met before and nothing has changed since.
-    pub fn all_in<'d, 'c>(
-        &self,
-        delivered: &Delivered<'d>,
-        cache: &'c RefCell<FrameCache>,
-    ) -> impl Iterator<Item = Frame> + use<'d, 's, 'c> {
+    /// As [`all`](Frames::all), from a cache where the stack or its frames were met before and nothing has changed since.
+    pub fn all_in(&self, delivered: &Delivered<'_>, cache: &mut FrameCache) -> Arc<[Frame]> {
         let Frames { system, owner, time, session, is_complete } = *self;
-        let kernel_stretch = system.stretch(None, time);
-        let stretch = owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default();
-        let frames = *self;
-        frames.addresses(delivered).map(move |(address, kind)| {
+        let Some(stack) = delivered.stack else { return Arc::default() };
+        let now = Circumstances {
+            user: owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default(),
+            kernel: system.stretch(None, time),
+            is_complete,
+        };
+        let key = StackKey { stack, process: owner.process, first: First::of(&delivered.event) };
+        if let Some(frames) = cache.stack(&key, now) {
+            return frames;
+        }
+        let frame = |(address, kind): (Address, AddressKind)| {
             let key = if address.is_kernel(session) {
-                FrameKey { address, kind, process: None, stretch: kernel_stretch, is_complete: false }
+                FrameKey { address, kind, process: None, stretch: now.kernel, is_complete: false }
             } else {
-                FrameKey { address, kind, process: owner.process, stretch, is_complete }
+                FrameKey { address, kind, process: owner.process, stretch: now.user, is_complete }
             };
-            cache.borrow_mut().get_or_insert_with(key, || frames.frame(address, kind))
-        })
+            cache.get_or_insert_with(key, || self.frame(address, kind))
+        };
+        let frames: Arc<[Frame]> = self.addresses(delivered).map(frame).collect();
+        cache.keep(key, now, &frames);
+        frames
     }
 
     /// The addresses of an event's stack, and what each is.
@@ -185,8 +191,8 @@ impl<'s> Frames<'s> {
 }
 
 /// Which frame of a stack is the place of an instruction that had not run, rather than behind a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum First {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum First {
     /// The innermost, where a sample or counter interrupt came.
     Sampled,
     /// The innermost of user mode, which touched a page.

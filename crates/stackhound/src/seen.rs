@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, Ref};
+use std::sync::Arc;
 
 use stackhound_enrich::{
     self as enrich, CreateOutcome, EventNames, Frames, Level, Mode, StackOwner, Summary,
@@ -225,11 +226,13 @@ impl<'c> Seen<'c> {
         })
     }
 
-    fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<'c> {
+    fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
         let frames = Frames::of(self.known.system(), &self.delivered);
-        let cached = self.enricher.frames.as_ref().map(|cache| frames.all_in(&self.delivered, cache));
-        let looked_up = cached.is_none().then(|| frames.all(&self.delivered));
-        cached.into_iter().flatten().chain(looked_up.into_iter().flatten())
+        let all: Arc<[enrich::Frame]> = match &self.enricher.frames {
+            Some(cache) => frames.all_in(&self.delivered, &mut cache.borrow_mut()),
+            None => frames.all(&self.delivered).collect(),
+        };
+        (0..all.len()).map(move |index| all[index])
     }
 
     /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.

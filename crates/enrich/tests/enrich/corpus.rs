@@ -4,7 +4,6 @@ use stackhound_enrich::{Frame, FrameCache, Frames, Mode, RegionKind};
 use stackhound_stacks::Window;
 use stackhound_system::Evidence;
 use stackhound_trace::Trace;
-use std::cell::RefCell;
 
 use crate::read::{Seen, read};
 
@@ -24,13 +23,13 @@ struct Counts {
 
 fn counts(name: &str) -> Option<Counts> {
     let trace = Trace::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
-    let (mut counts, cache) = (Counts::default(), RefCell::<FrameCache>::default());
+    let (mut counts, mut cache) = (Counts::default(), FrameCache::default());
     let mut count = |seen: Seen<'_, '_>| {
         let Seen::Popped(delivered, system) = seen else { return };
         let frames = Frames::of(system, delivered);
         let all: Vec<Frame> = frames.all(delivered).collect();
         // The cache changes nothing.
-        assert!(frames.all_in(delivered, &cache).eq(all.iter().copied()));
+        assert_eq!(*frames.all_in(delivered, &mut cache), all[..]);
         for frame in all.iter().filter(|frame| frame.mode == Mode::User) {
             counts.all += 1;
             counts.in_modules += u64::from(frame.module.is_some());

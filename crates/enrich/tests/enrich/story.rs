@@ -15,7 +15,6 @@
 //!
 //! `cpu=N` puts a record on a processor, `short` cuts a payload. Numbers are decimal, or hexadecimal with `0x`.
 
-use std::cell::RefCell;
 use std::io::Cursor;
 
 use stackhound_enrich::{
@@ -302,7 +301,7 @@ fn shown_summary(system: &System, summary: &Summary) -> String {
 /// Reads a story in so many passes.
 pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
     let (mut told, mut summary) = (Told::default(), Summary::default());
-    let cache = RefCell::<FrameCache>::default();
+    let mut cache = FrameCache::default();
     let mut join = CreateJoin::new(window);
     let mut took = |seen: Seen<'_, '_>| match seen {
         Seen::Pushed(event) => join.push(event),
@@ -321,8 +320,7 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
             }
             let frames = Frames::of(system, delivered);
             let all: Vec<Frame> = frames.all(delivered).collect();
-            let cached: Vec<Frame> = frames.all_in(delivered, &cache).collect();
-            assert_eq!(all, cached);
+            assert_eq!(all[..], *frames.all_in(delivered, &mut cache));
             let process = frames.owner().process.map(|process| system.process(process));
             let owner = match process {
                 Some(process) if !process.image_name().is_empty() => process.image_name().to_owned(),
