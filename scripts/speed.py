@@ -91,6 +91,10 @@ def measure_file(name, file, runs, with_dissect):
     rows.append(("merge + iterate", merge, size, True))
     rows.append(("full pipeline", median(lambda: stage("full", file), runs), size, True))
     rows.append(("full, 2 threads", median(lambda: stage("full", file, 2), runs), size, True))
+    frames = median(lambda: stage("frames", file), runs)
+    names = median(lambda: stage("names", file), runs)
+    rows.append(("full + frames", frames, size, True))
+    rows.append(("full + names", names, size, True))
     few = max(1, runs // 2)
     rows.append(("NDJSON", median(lambda: ndjson(file, False), few), size, True))
     rows.append(("NDJSON + stacks", median(lambda: ndjson(file, True), few), size, True))
@@ -100,6 +104,7 @@ def measure_file(name, file, runs, with_dissect):
     print(f"\n{name}: {events:,} records, {size / 1e6:,.1f} MB")
     print(f"{'stage':<22}{'M events/s':>12}{'MB/s':>10}{'seconds':>10}{'anon. MB':>10}{'of walk':>9}")
     base = events / walk["seconds"] if is_plain else None
+    full = next(result for label, result, _, _ in rows if label == "full pipeline")
     for label, result, volume, valid in rows:
         if not valid:
             print(f"{label:<22}{'-':>12}")
@@ -111,6 +116,14 @@ def measure_file(name, file, runs, with_dissect):
             f"{label:<22}{rate / 1e6:>12.2f}{megabytes:>10}{result['seconds']:>10.3f}"
             f"{result['anonymous_kib'] / 1024:>10.1f}{share:>9}"
         )
+
+    for what, result in (("looked at", frames), ("named", names)):
+        spent = max(result["seconds"] - full["seconds"], 1e-9)
+        print(f"{result['frames']:,} frames {what}: {result['frames'] / spent / 1e6:.1f} M/s beside the full pipeline")
+    print(
+        f"{names['distinct']:,} distinct addresses resolved, {names['named']:,} named; {names['modules']} modules, "
+        f"{names['loads']} tables loaded, {names['table_memory'] / 1e6:.1f} MB of tables"
+    )
 
 
 def main():

@@ -1,5 +1,6 @@
 //! Where results go: standard output, or a file that appears when it is complete.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,22 +16,31 @@ pub struct Sink {
 #[derive(Debug)]
 enum Inner {
     Standard(BufWriter<io::Stdout>),
+    /// A pipe or device, which nothing must replace.
+    Place(BufWriter<File>),
     File(BufWriter<tempfile::NamedTempFile>, PathBuf),
 }
 
 const BUFFER_SIZE: usize = 1 << 18;
 
 impl Sink {
-    /// Standard output, or a file beside which a temporary one is written first.
+    /// Standard output, or a file beside which a temporary one is written first. Links are followed; pipes and devices are
+    /// written to as they are.
     pub fn open(path: Option<&Path>) -> Result<Sink> {
         let inner = match path {
             None => Inner::Standard(BufWriter::with_capacity(BUFFER_SIZE, io::stdout())),
+            Some(path) if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) => {
+                let place = File::options().write(true).open(path);
+                let place = place.with_context(|| format!("cannot write {}", path.display()))?;
+                Inner::Place(BufWriter::with_capacity(BUFFER_SIZE, place))
+            }
             Some(path) => {
+                let path = path.canonicalize().unwrap_or(path.to_owned());
                 let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let directory = directory.unwrap_or(Path::new("."));
-                let file = tempfile::NamedTempFile::new_in(directory)
+                let file = new_file(directory)
                     .with_context(|| format!("cannot write in {}", directory.display()))?;
-                Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path.to_owned())
+                Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path)
             }
         };
         Ok(Sink { inner })
@@ -40,6 +50,7 @@ impl Sink {
     pub fn finish(self) -> Result<()> {
         match self.inner {
             Inner::Standard(mut out) => out.flush()?,
+            Inner::Place(mut out) => out.flush()?,
             Inner::File(out, path) => {
                 let file = out.into_inner().map_err(|error| error.into_error())?;
                 file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -55,10 +66,23 @@ impl Sink {
     }
 }
 
+/// A temporary file that others may read as far as they may read new files.
+fn new_file(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(directory)
+    }
+    #[cfg(not(unix))]
+    builder.tempfile_in(directory)
+}
+
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.inner {
             Inner::Standard(out) => out.write(bytes),
+            Inner::Place(out) => out.write(bytes),
             Inner::File(out, _) => out.write(bytes),
         }
     }
@@ -66,6 +90,7 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.inner {
             Inner::Standard(out) => out.flush(),
+            Inner::Place(out) => out.flush(),
             Inner::File(out, _) => out.flush(),
         }
     }

@@ -214,3 +214,36 @@ fn archives_and_packed_files_are_opened() {
     let info = stackhound(&["info", "--format", "json", text(folder.path())]);
     assert!(info.status.success());
 }
+
+/// A file put in its place by renaming would take the place of a device such as `/dev/null`.
+#[cfg(unix)]
+#[test]
+fn output_goes_into_pipes_and_through_links() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let write_to = |name: &str| {
+        let output = stackhound(&["config", "show", "-o", text(&place(name))]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let made = Command::new("mkfifo").arg(place("pipe")).status().unwrap();
+    assert!(made.success());
+    let pipe = place("pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    write_to("pipe");
+    let read = reader.join().unwrap();
+    assert!(read.contains("kernel_symbols"));
+    assert!(std::fs::metadata(place("pipe")).unwrap().file_type().is_fifo());
+
+    std::fs::write(place("file"), "old").unwrap();
+    std::os::unix::fs::symlink(place("file"), place("link")).unwrap();
+    write_to("link");
+    assert!(place("link").is_symlink());
+    assert_eq!(std::fs::read_to_string(place("file")).unwrap(), read);
+
+    write_to("new");
+    std::fs::write(place("usual"), "").unwrap();
+    let mode = |name: &str| std::fs::metadata(place(name)).unwrap().permissions().mode();
+    assert_eq!(mode("new"), mode("usual"), "who may read it");
+}
