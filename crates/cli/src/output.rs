@@ -68,14 +68,14 @@ impl Sink {
 
 /// A temporary file that others may read as far as they may read new files.
 fn new_file(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(directory)
+        let everybody = std::fs::Permissions::from_mode(0o666);
+        tempfile::Builder::new().permissions(everybody).tempfile_in(directory)
     }
     #[cfg(not(unix))]
-    builder.tempfile_in(directory)
+    tempfile::NamedTempFile::new_in(directory)
 }
 
 impl Write for Sink {

@@ -218,8 +218,12 @@ impl<'c> Seen<'c> {
     /// The stack's frames, innermost first, with the modules that were loaded at the time of the event in the process of
     /// the stack's owner.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
-        let (system, enricher, level) = (self.known.system(), self.enricher, self.level());
-        let (user, kernel) = (enricher.depth(level, Mode::User), enricher.depth(level, Mode::Kernel));
+        let system = self.known.system();
+        // Most events have no stack; then nothing is asked of them.
+        let (user, kernel) = match self.stack() {
+            Some(_) => (self.depth(Mode::User), self.depth(Mode::Kernel)),
+            None => (Depth::Address, Depth::Address),
+        };
         self.facts().map(move |facts| {
             let depth = if facts.mode == Mode::User { user } else { kernel };
             Frame::new(facts, system, depth)
@@ -227,10 +231,11 @@ impl<'c> Seen<'c> {
     }
 
     fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
-        let frames = Frames::of(self.known.system(), &self.delivered);
-        let all: Arc<[enrich::Frame]> = match &self.enricher.frames {
-            Some(cache) => frames.all_in(&self.delivered, &mut cache.borrow_mut()),
-            None => frames.all(&self.delivered).collect(),
+        let frames = || Frames::of(self.known.system(), &self.delivered);
+        let all: Arc<[enrich::Frame]> = match (self.stack(), &self.enricher.frames) {
+            (None, _) => Arc::default(),
+            (Some(_), Some(cache)) => frames().all_in(&self.delivered, &mut cache.borrow_mut()),
+            (Some(_), None) => frames().all(&self.delivered).collect(),
         };
         (0..all.len()).map(move |index| all[index])
     }
