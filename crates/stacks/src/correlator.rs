@@ -8,13 +8,13 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
-use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use stackhound_etl::record::ExtendedItem;
-use stackhound_etl::{Address, Block, Entry, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_etl::{Entry, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_trace::{Event, TimeBase, TraceTime};
 
+use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions};
 use crate::loss::Losses;
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
@@ -115,77 +115,6 @@ pub struct Correlator {
     handed_out: Option<Slot>,
     ended: bool,
     stats: StackStats,
-}
-
-/// An event that leaves the correlator.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivered<'c> {
-    /// The event.
-    pub event: Event<'c>,
-    /// Its stack, if at least one part of it is known.
-    pub stack: Option<StackId>,
-    /// How much of the stack there is.
-    pub state: StackState,
-    stated: Option<StatedIds>,
-    table: &'c StackTable,
-}
-
-impl<'c> Delivered<'c> {
-    /// The frames of the stack, innermost first; none if there is no stack.
-    pub fn frames(&self) -> impl Iterator<Item = Address> + use<'c> {
-        let table = self.table;
-        self.stack.into_iter().flat_map(move |stack| table.frames(stack))
-    }
-
-    /// The process in whose address space the stack was taken: the one that a stack record states, else the header's.
-    ///
-    /// It is the one that acts, such as the creator of a process or of a thread in another process. The payload is not
-    /// asked: there stands who is acted upon.
-    pub fn stack_pid(&self) -> Option<Pid> {
-        self.stated.and_then(|ids| Pid::known(ids.pid)).or_else(|| self.event.header_pid())
-    }
-
-    /// The thread whose stack it is: the one that a stack record states, else as [`tid`](Delivered::tid).
-    pub fn stack_tid(&self) -> Option<Tid> {
-        self.stated.and_then(|ids| Tid::known(ids.tid)).or_else(|| self.tid())
-    }
-
-    /// The process: the header's, else the one that a stack record states.
-    pub fn pid(&self) -> Option<Pid> {
-        self.event.header_pid().or_else(|| Pid::known(self.stated?.pid))
-    }
-
-    /// The thread: the header's, else the one that a stack record or the payload states.
-    pub fn tid(&self) -> Option<Tid> {
-        self.event.header_tid().or_else(|| Tid::known(self.stated?.tid)).or_else(|| thread_of(&self.event))
-    }
-}
-
-impl Delivered<'_> {
-    /// Keeps the event beyond the next one, at the cost of one reference count.
-    pub fn keep(&self) -> Kept {
-        let (block, index, time) = (Arc::clone(self.event.block()), self.event.index(), self.event.time());
-        Kept { block, index, time, stack: self.stack, state: self.state, stated: self.stated }
-    }
-}
-
-/// An event that left the correlator and is kept, with its block.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    block: Arc<Block>,
-    index: u32,
-    time: TraceTime,
-    stack: Option<StackId>,
-    state: StackState,
-    stated: Option<StatedIds>,
-}
-
-impl Kept {
-    /// The event as it left; `table` is that of its correlator.
-    pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
-        let event = Event::new(&self.block, self.index, self.time);
-        Delivered { event, stack: self.stack, state: self.state, stated: self.stated, table }
-    }
 }
 
 impl Correlator {

@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod correlator;
+mod delivered;
 mod keys;
 mod loss;
 mod owner;
@@ -42,7 +43,8 @@ mod shelf;
 mod state;
 mod table;
 
-pub use correlator::{Correlator, Delivered, Kept, Window};
+pub use correlator::{Correlator, Window};
+pub use delivered::{Delivered, Kept};
 pub use keys::KeyDefinitions;
 pub use owner::OwnerKind;
 pub use part::{Frames, PartOwner, StackRecord};

@@ -22,7 +22,7 @@ use std::io::Cursor;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Recording, Selection};
+use stackhound_etl::{Address, Recording, Selection};
 use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
