@@ -1,21 +1,12 @@
 //! The program as people meet it: bad input, exit codes, forms of output.
 
+mod program;
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
-fn stackhound(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
-}
-
-#[track_caller]
-fn refused(arguments: &[&str], sentence: &str) {
-    let output = stackhound(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-    assert!(output.stdout.is_empty(), "{arguments:?} wrote to standard output");
-    assert_eq!(errors.trim_end(), format!("error: {sentence}"), "{arguments:?}");
-}
+use program::{refused, stackhound, text};
 
 /// A folder with one file of these bytes, and the file's path.
 fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -23,10 +14,6 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let path = folder.path().join("input.etl");
     std::fs::write(&path, bytes).unwrap();
     (folder, path)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 #[test]

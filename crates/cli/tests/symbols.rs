@@ -1,28 +1,17 @@
 //! `stackhound symbols` on images and PDBs of the corpus.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod program;
 
+use std::path::PathBuf;
+
+use program::{refused, stackhound, text};
 use serde_json::Value;
-
-fn stackhound(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
-}
 
 #[track_caller]
 fn json(arguments: &[&str]) -> Value {
     let output = stackhound(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-#[track_caller]
-fn refused(arguments: &[&str], sentence: &str) {
-    let output = stackhound(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-    assert!(output.stdout.is_empty(), "{arguments:?} wrote to standard output");
-    assert_eq!(errors.trim_end(), format!("error: {sentence}"), "{arguments:?}");
 }
 
 /// A folder with these files.
@@ -37,10 +26,6 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
 fn in_folder(folder: &tempfile::TempDir, name: &str) -> String {
     let path: PathBuf = folder.path().join(name);
     text(&path).to_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 fn corpus(name: &str) -> Option<Vec<u8>> {
