@@ -10,7 +10,7 @@ use stackhound::system::{self, ModuleRef};
 use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, enrich};
 use stackhound_export::{
     AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
-    ProcessId, ProfileBuilder, SourceLine, StackId, Uuid,
+    ProcessId, ProfileBuilder, SourceLine, StackId,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -182,19 +182,14 @@ impl Stacks {
         if let Some(&id) = self.modules.get(&module.id()) {
             return Ok(id);
         }
-        let size = u32::try_from(module.size()).ok();
+        let identity = stackhound::identity(module);
         let id = builder.module(Module {
-            name: module.file_name().to_owned(),
+            name: identity.name,
             path: module.path().to_owned(),
-            pdb: module.pdb().map(|pdb| Pdb {
-                guid: Uuid::from_bytes_le(pdb.guid.0),
-                age: pdb.age,
-                name: pdb.name.to_owned(),
-            }),
-            image: module
-                .time_date_stamp()
-                .zip(size)
-                .map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
+            pdb: identity.pdb.map(|pdb| Pdb { guid: pdb.guid, age: pdb.age, name: pdb.name }),
+            image: identity
+                .image
+                .map(|image| ImageIdentity { time_date_stamp: image.time_date_stamp, size: image.size }),
         })?;
         self.modules.insert(module.id(), id);
         Ok(id)
