@@ -139,6 +139,15 @@ pub struct Output {
     pub output: Option<PathBuf>,
 }
 
+/// Forms of what verbs of `symbols` and `config` write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// For people
+    Table,
+    /// A list with one object each
+    Json,
+}
+
 /// Which events.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Which events")]

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use stackhound::enrich::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
 
 use crate::Outcome;
-use crate::args::{Common, Output, SymbolArguments};
+use crate::args::{Common, ListFormat, Output, SymbolArguments};
 use crate::output::Sink;
 
 /// What a config file may state; all of it may be left out.
@@ -154,20 +154,11 @@ pub enum Verb {
 pub struct Show {
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    pub format: ListFormat,
     #[command(flatten)]
     pub symbols: SymbolArguments,
     #[command(flatten)]
     pub output: Output,
-}
-
-/// Forms of `config show`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    Table,
-    /// A list with one object for each setting
-    Json,
 }
 
 /// Runs a verb of `config`.
@@ -176,8 +167,8 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     let rows = Config::read(common, &arguments.symbols)?.rows();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        Format::Json => sink.json(&rows)?,
-        Format::Table => {
+        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Table => {
             let value = |row: &Row| match &row.value {
                 serde_json::Value::Null => "not set".to_owned(),
                 value => value.to_string(),

@@ -15,7 +15,6 @@ use stackhound::{Enrichment, Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::args::{Common, Demo, Mix};
-use crate::frame::mode_name;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
 use crate::{Outcome, naming, render};
@@ -129,7 +128,7 @@ fn lines(seen: &Seen<'_>) -> Vec<String> {
             std::cmp::Ordering::Less => {
                 let names = seen.names(&frame);
                 let text = Label { frame: &frame, names: names.as_deref() };
-                lines.push(format!("  {:<6} {text}", mode_name(frame.mode)));
+                lines.push(format!("  {:<6} {text}", frame.mode.name()));
             }
         }
     }

@@ -10,7 +10,6 @@ use stackhound::{Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
-use crate::frame::mode_name;
 use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
@@ -65,9 +64,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         return Err(error);
     }
     sink.finish()?;
-    let symbols = pipeline.symbol_stats();
-    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
-    naming::tell(symbols.as_ref(), common);
+    naming::finish(progress, &outcome, &pipeline, common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
 }
 
@@ -106,7 +103,7 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
         for frame in seen.frames() {
             let names = seen.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };
-            writeln!(out, "    {:<6} {:#018x} {text}", mode_name(frame.mode), frame.address.0)?;
+            writeln!(out, "    {:<6} {:#018x} {text}", frame.mode.name(), frame.address.0)?;
         }
     }
     Ok(())

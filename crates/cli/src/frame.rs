@@ -1,37 +1,11 @@
 //! Frames as JSON.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::enrich::{Backing, Region, RegionSource};
-use stackhound::symbols::{ResolvedCallSite, ResolvedInline, ResolvedLine, ResolvedName};
+use stackhound::enrich::Region;
+use stackhound::symbols::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
 use stackhound::{Depth, Label, Mode};
 
 use crate::record::{Digits, Hex, Shown};
-
-/// The spelling in output.
-pub fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Kernel => "kernel",
-        Mode::User => "user",
-    }
-}
-
-/// The spelling in output.
-pub fn backing_name(backing: Backing) -> &'static str {
-    match backing {
-        Backing::Backed => "backed",
-        Backing::Unbacked => "unbacked",
-        Backing::Unknown => "unknown",
-    }
-}
-
-fn source_name(source: RegionSource) -> &'static str {
-    match source {
-        RegionSource::Modules => "modules",
-        RegionSource::Views => "views",
-        RegionSource::Allocations => "allocations",
-        RegionSource::Methods => "methods",
-    }
-}
 
 /// A frame: `addr`, `mode`, `module`, `rva`; of user frames `backing` and `region`; where functions are named `symbol`,
 /// `offset` and `origin` of the name to show, all names side by side, `line`, `inlines` and `call_site`.
@@ -42,11 +16,11 @@ impl Serialize for Json<'_> {
         let Label { frame, names } = self.0;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("addr", &Hex(frame.address.0))?;
-        map.serialize_entry("mode", mode_name(frame.mode))?;
+        map.serialize_entry("mode", frame.mode.name())?;
         map.serialize_entry("module", &self.0.module())?;
         map.serialize_entry("rva", &frame.rva().map(Hex))?;
         if frame.mode == Mode::User && frame.depth() > Depth::Address {
-            map.serialize_entry("backing", backing_name(frame.backing))?;
+            map.serialize_entry("backing", frame.backing.name())?;
             map.serialize_entry("region", &Memory(&frame.region))?;
         }
         if frame.depth() == Depth::Function && (names.is_some() || frame.method().is_some()) {
@@ -60,17 +34,22 @@ impl Serialize for Json<'_> {
             map.serialize_entry("signature", method.signature())?;
         }
         if let Some(names) = names {
-            map.serialize_entry("pdb", &names.pdb.as_ref().map(Name))?;
-            map.serialize_entry("export", &names.export.as_ref().map(Name))?;
-            map.serialize_entry("nearest_export", &names.nearest_export.as_ref().map(Name))?;
-            map.serialize_entry("line", &names.line.as_ref().map(Line))?;
-            map.serialize_entry("inlines", &Inlines(&names.inlines))?;
+            names_into(&mut map, names)?;
             if let Some(site) = &names.call_site {
                 map.serialize_entry("call_site", &CallSite(site))?;
             }
         }
         map.end()
     }
+}
+
+/// All names of an address side by side, its place in the source, and the functions compiled into the one there.
+pub fn names_into<M: SerializeMap>(map: &mut M, names: &ResolvedFrame) -> Result<(), M::Error> {
+    map.serialize_entry("pdb", &names.pdb.as_ref().map(Name))?;
+    map.serialize_entry("export", &names.export.as_ref().map(Name))?;
+    map.serialize_entry("nearest_export", &names.nearest_export.as_ref().map(Name))?;
+    map.serialize_entry("line", &names.line.as_ref().map(Line))?;
+    map.serialize_entry("inlines", &Inlines(&names.inlines))
 }
 
 struct Memory<'r>(&'r Region);
@@ -83,7 +62,7 @@ impl Serialize for Memory<'_> {
         map.serialize_entry("base", &region.extent.map(|(base, _)| Hex(base.0)))?;
         map.serialize_entry("size", &region.extent.map(|(_, size)| size))?;
         map.serialize_entry("protection", &region.protection.map(Shown))?;
-        map.serialize_entry("source", &region.evidence.map(|(source, _)| source_name(source)))?;
+        map.serialize_entry("source", &region.evidence.map(|(source, _)| source.name()))?;
         map.end()
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
-use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
-use stackhound::{Depth, Enrichment};
+use stackhound::symbols::{Symbolizer, SymbolizerOptions, WorkOptions};
+use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
+use crate::progress::Progress;
+use crate::render;
 
 /// What names are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,9 +82,11 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     Ok(StoreOptions { path, online: config.online.value, limits, ..StoreOptions::default() })
 }
 
-/// Says once what was missing, by cause.
-pub fn tell(stats: Option<&SymbolStats>, common: &Common) {
-    let Some(stats) = stats.filter(|_| !common.quiet) else { return };
+/// The closing line of a verb that shows stacks; then, once, what was missing, by cause.
+pub fn finish(progress: Progress, outcome: &Outcome, pipeline: &Pipeline<'_>, common: &Common) {
+    let symbols = pipeline.symbol_stats();
+    progress.finish(&(render::losses(outcome) + &render::symbols(symbols.as_ref())));
+    let Some(stats) = symbols.filter(|_| !common.quiet) else { return };
     for ((file, cause), modules) in &stats.failures {
         eprintln!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint());
     }

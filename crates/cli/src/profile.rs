@@ -18,7 +18,7 @@ use crate::args::{Common, Profile, ProfileFormat};
 use crate::filter::EventFilter;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, naming, render};
+use crate::{Outcome, naming};
 use collect::{Collector, Counted, Limits};
 
 pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
@@ -72,9 +72,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
         write(&profile, format, &mut sink)?;
     }
     sink.finish()?;
-    let symbols = pipeline.symbol_stats();
-    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
-    naming::tell(symbols.as_ref(), common);
+    naming::finish(progress, &outcome, &pipeline, common);
     if !common.quiet {
         tell(&profile, &counted, shows_time(format));
     }

@@ -15,11 +15,10 @@ use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, s
 use crate::Outcome;
 use crate::args::{Common, StackFormat, Stacks};
 use crate::filter::EventFilter;
-use crate::frame::{self, mode_name};
+use crate::frame;
 use crate::naming;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::render;
 
 /// One stack of one process, as it is shown. Addresses mean different modules in different processes.
 #[derive(Clone, Debug)]
@@ -144,8 +143,7 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
         kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
     }
     name(&mut pipeline, &kinds, &mut frames);
-    let symbols = pipeline.symbol_stats();
-    progress.finish(&(render::losses(&outcome) + &render::symbols(symbols.as_ref())));
+    naming::finish(progress, &outcome, &pipeline, common);
     let (known, naming) = pipeline.parts();
     let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
@@ -158,7 +156,6 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    naming::tell(symbols.as_ref(), common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
 }
 
@@ -231,8 +228,7 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
             let process = row.process.as_deref().unwrap_or("-");
             writeln!(out, "  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state)?;
             for &index in &row.frames {
-                shown
-                    .frame(index, |label| writeln!(out, "    {:<6} {label}", mode_name(label.frame.mode)))?;
+                shown.frame(index, |label| writeln!(out, "    {:<6} {label}", label.frame.mode.name()))?;
             }
         }
     }

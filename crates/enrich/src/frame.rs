@@ -21,6 +21,16 @@ pub enum Mode {
     User,
 }
 
+impl Mode {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Kernel => "kernel",
+            Mode::User => "user",
+        }
+    }
+}
+
 /// Whether code at an address comes from an image.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
@@ -30,6 +40,17 @@ pub enum Backing {
     Unbacked,
     /// The recording does not tell of all modules.
     Unknown,
+}
+
+impl Backing {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backing::Backed => "backed",
+            Backing::Unbacked => "unbacked",
+            Backing::Unknown => "unknown",
+        }
+    }
 }
 
 /// One frame.

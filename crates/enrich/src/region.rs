@@ -51,6 +51,18 @@ pub enum RegionSource {
     Methods,
 }
 
+impl RegionSource {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            RegionSource::Modules => "modules",
+            RegionSource::Views => "views",
+            RegionSource::Allocations => "allocations",
+            RegionSource::Methods => "methods",
+        }
+    }
+}
+
 /// The memory around an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {

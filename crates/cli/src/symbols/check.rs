@@ -9,33 +9,18 @@ use serde::Serialize;
 use stackhound::symbols::store::{Store, StoreOptions};
 use stackhound::symbols::{Cause, Failure, FileKind};
 
-use super::Format;
-use super::modules::{self, Module};
+use super::modules::{self, Arguments, Module};
 use crate::Outcome;
-use crate::args::{Common, Inputs, Output, SymbolArguments};
+use crate::args::{Common, ListFormat};
 use crate::config::Config;
 use crate::naming;
 use crate::output::{Sink, grouped};
-
-/// Arguments of `symbols check`.
-#[derive(Args, Debug)]
-pub struct Check {
-    #[command(flatten)]
-    pub inputs: Inputs,
-    #[command(flatten)]
-    pub places: SymbolArguments,
-    /// Form of the output
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
-    #[command(flatten)]
-    pub output: Output,
-}
 
 /// Arguments of `symbols fetch`.
 #[derive(Args, Debug)]
 pub struct Fetch {
     #[command(flatten)]
-    pub check: Check,
+    pub check: Arguments,
     /// Ask servers again for files that they did not have before
     #[arg(long)]
     pub retry: bool,
@@ -133,7 +118,7 @@ impl Report {
 /// Modules that a group names, unless more is asked for.
 const NAMES: usize = 5;
 
-pub fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
+pub fn check(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let config = Config::read(common, &arguments.places)?;
     run(arguments, naming::store_options(&config, common)?, common)
 }
@@ -147,15 +132,15 @@ pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
     run(&arguments.check, options, common)
 }
 
-fn run(arguments: &Check, options: StoreOptions, common: &Common) -> Result<Outcome> {
+fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<Outcome> {
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let store = Store::new(options);
     let report = Report::new(&modules::look(modules, &store, online, common), &store);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        Format::Json => sink.json(&report)?,
-        Format::Table => report.table(&mut sink, common.verbose)?,
+        ListFormat::Json => sink.json(&report)?,
+        ListFormat::Table => report.table(&mut sink, common.verbose)?,
     }
     sink.finish()?;
     Ok(Outcome { damaged })

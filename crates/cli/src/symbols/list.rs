@@ -3,32 +3,16 @@
 use std::io::Write;
 
 use anyhow::Result;
-use clap::Args;
 use serde::Serialize;
 use stackhound::symbols::Failure;
 use stackhound::symbols::store::{Found, Store};
 
-use super::Format;
-use super::modules::{self, Module};
+use super::modules::{self, Arguments, Module};
 use crate::Outcome;
-use crate::args::{Common, Inputs, Output, SymbolArguments};
+use crate::args::{Common, ListFormat};
 use crate::config::Config;
 use crate::naming;
 use crate::output::Sink;
-
-/// Arguments of `symbols list`.
-#[derive(Args, Debug)]
-pub struct List {
-    #[command(flatten)]
-    pub inputs: Inputs,
-    #[command(flatten)]
-    pub places: SymbolArguments,
-    /// Form of the output
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
-    #[command(flatten)]
-    pub output: Output,
-}
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -74,7 +58,7 @@ impl Row {
     }
 }
 
-pub fn run(arguments: &List, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let config = Config::read(common, &arguments.places)?;
     let options = naming::store_options(&config, common)?;
     let online = options.online;
@@ -83,8 +67,8 @@ pub fn run(arguments: &List, common: &Common) -> Result<Outcome> {
     let rows: Vec<Row> = modules.iter().map(Row::new).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        Format::Json => sink.json(&rows)?,
-        Format::Table => table(&mut sink, &rows)?,
+        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Table => table(&mut sink, &rows)?,
     }
     sink.finish()?;
     Ok(Outcome { damaged })

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::image::Image;
 use stackhound::symbols::pdb::Pdb;
 use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound::symbols::{AddressKind, Line, Name, PdbIdentity, Rva, Symbols};
+use stackhound::symbols::{
+    AddressKind, PdbIdentity, ResolvedFrame, ResolvedLine, ResolvedName, Rva, Symbols,
+};
 
-use super::Format;
 use crate::Outcome;
-use crate::args::{Common, Output};
+use crate::args::{Common, ListFormat, Output};
+use crate::frame;
 use crate::output::Sink;
 
 /// Arguments of `symbols lookup`.
@@ -31,7 +33,7 @@ pub struct Lookup {
     pub rvas: Vec<Rva>,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    pub format: ListFormat,
     #[command(flatten)]
     pub output: Output,
 }
@@ -46,57 +48,25 @@ fn rva(text: &str) -> Result<Rva, String> {
     number.map(Rva).ok_or_else(|| "expected a number of at most 32 bits, such as 0x1a2b or 6699".to_owned())
 }
 
-#[derive(Debug, Serialize)]
+/// An address and what it is called.
 struct Row {
-    rva: String,
-    pdb: Option<NameAt>,
-    export: Option<NameAt>,
-    nearest_export: Option<NameAt>,
-    line: Option<Place>,
-    inlines: Vec<InlineAt>,
-}
-
-#[derive(Debug, Serialize)]
-struct NameAt {
-    name: String,
-    offset: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct Place {
-    file: String,
-    line: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct InlineAt {
-    function: String,
-    file: Option<String>,
-    line: Option<u32>,
+    rva: Rva,
+    names: ResolvedFrame,
 }
 
 impl Row {
     fn new(symbols: &dyn Symbols, rva: Rva) -> Row {
         // Looked up as they are given: whoever asks for a return address knows.
-        let kind = AddressKind::Instruction;
-        let names = symbols.names(rva, kind);
-        let name = |name: Option<Name<'_>>| {
-            name.map(|name| NameAt { name: name.text.into_owned(), offset: name.offset })
-        };
-        let place = |line: Line<'_>| Place { file: line.file.into_owned(), line: line.line };
-        let inlines = symbols.inlines(rva, kind).into_iter().map(|inline| {
-            let place = inline.line.map(place);
-            let line = place.as_ref().map(|place| place.line);
-            InlineAt { function: inline.function.into_owned(), file: place.map(|place| place.file), line }
-        });
-        Row {
-            rva: rva.to_string(),
-            pdb: name(names.pdb),
-            export: name(names.export),
-            nearest_export: name(names.nearest_export),
-            line: symbols.line(rva, kind).map(place),
-            inlines: inlines.collect(),
-        }
+        Row { rva, names: ResolvedFrame::look_up(symbols, rva, AddressKind::Instruction) }
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("rva", &self.rva.to_string())?;
+        frame::names_into(&mut map, &self.names)?;
+        map.end()
     }
 }
 
@@ -110,8 +80,8 @@ pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     let rows: Vec<Row> = arguments.rvas.iter().map(|rva| Row::new(&table, *rva)).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        Format::Json => sink.json(&rows)?,
-        Format::Table => rows.iter().try_for_each(|row| show(&mut sink, row))?,
+        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Table => rows.iter().try_for_each(|row| show(&mut sink, row))?,
     }
     sink.finish()?;
     Ok(Outcome::default())
@@ -184,25 +154,24 @@ fn beside(image: &Path, wanted: &PdbIdentity, note: &impl Fn(String)) -> Option<
 
 fn show(out: &mut impl Write, row: &Row) -> Result<()> {
     writeln!(out, "{}", row.rva)?;
+    let names = &row.names;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<15} {text}");
-    for (label, name) in [("pdb", &row.pdb), ("export", &row.export), ("nearest export", &row.nearest_export)]
-    {
+    let all = [("pdb", &names.pdb), ("export", &names.export), ("nearest export", &names.nearest_export)];
+    for (label, name) in all {
         let text = match name {
-            Some(NameAt { name, offset: 0 }) => name.clone(),
-            Some(NameAt { name, offset }) => format!("{name}+{offset:#x}"),
+            Some(ResolvedName { text, offset: 0 }) => text.to_string(),
+            Some(ResolvedName { text, offset }) => format!("{text}+{offset:#x}"),
             None => "-".to_owned(),
         };
         line(label, text)?;
     }
-    if let Some(place) = &row.line {
-        line("line", format!("{}:{}", place.file, place.line))?;
+    let place = |line: &ResolvedLine| format!("{}:{}", line.file, line.line);
+    if let Some(source) = &names.line {
+        line("line", place(source))?;
     }
-    for inline in &row.inlines {
-        let place = match (&inline.file, inline.line) {
-            (Some(file), Some(number)) => format!(" ({file}:{number})"),
-            _ => String::new(),
-        };
-        line("inlined", format!("{}{place}", inline.function))?;
+    for inline in &names.inlines {
+        let place = inline.line.as_ref().map(|line| format!(" ({})", place(line)));
+        line("inlined", format!("{}{}", inline.function, place.unwrap_or_default()))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use crate::Outcome;
 use crate::args::Common;
@@ -22,22 +22,13 @@ pub enum Verb {
     /// What stands at addresses of an image: names of its PDB and of its exports, source lines
     Lookup(lookup::Lookup),
     /// The modules of recordings, their identities, and which of their files are found
-    List(list::List),
+    List(modules::Arguments),
     /// Which files of modules are missing, by cause, with what helps
-    Check(check::Check),
+    Check(modules::Arguments),
     /// Download the files of modules; needs --online
     Fetch(check::Fetch),
     /// The system-call stubs of ntdll.dll or win32u.dll: numbers, return addresses, hooks
     Stubs(stubs::Stubs),
-}
-
-/// Forms of what these verbs write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    Table,
-    /// A list with one object each
-    Json,
 }
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {

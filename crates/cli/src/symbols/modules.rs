@@ -4,15 +4,30 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use clap::Args;
 use stackhound::symbols::ModuleIdentity;
 use stackhound::symbols::store::{ModuleFiles, Store};
 use stackhound::trace::Trace;
 use stackhound::{Passes, Pipeline};
 
-use crate::args::{Common, Inputs};
+use crate::args::{Common, Inputs, ListFormat, Output, SymbolArguments};
 
 /// Downloads at a time: they mostly wait.
 const DOWNLOADS: usize = 8;
+
+/// Arguments of verbs about the modules of recordings.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub places: SymbolArguments,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: ListFormat,
+    #[command(flatten)]
+    pub output: Output,
+}
 
 /// A module of recordings.
 #[derive(Debug)]

@@ -10,9 +10,8 @@ use stackhound::symbols::Rva;
 use stackhound::symbols::image::Image;
 use stackhound::symbols::stubs::{self, Stub, StubState};
 
-use super::Format;
 use crate::Outcome;
-use crate::args::{Common, Output};
+use crate::args::{Common, ListFormat, Output};
 use crate::output::{Sink, grouped};
 
 /// Arguments of `symbols stubs`.
@@ -23,7 +22,7 @@ pub struct Stubs {
     pub image: PathBuf,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
-    pub format: Format,
+    pub format: ListFormat,
     #[command(flatten)]
     pub output: Output,
 }
@@ -72,8 +71,8 @@ pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
     let rows: Vec<Row> = stubs.into_iter().map(Row::new).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        Format::Json => sink.json(&rows)?,
-        Format::Table => table(&mut sink, &rows)?,
+        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Table => table(&mut sink, &rows)?,
     }
     sink.finish()?;
     if !common.quiet {

@@ -79,6 +79,11 @@ pub struct ResolvedFrame {
 }
 
 impl ResolvedFrame {
+    /// All that `symbols` know of an address, without a symbolizer.
+    pub fn look_up(symbols: &dyn Symbols, rva: Rva, kind: AddressKind) -> ResolvedFrame {
+        resolve(symbols, rva, kind, &std::sync::Mutex::default())
+    }
+
     /// The name to show if only one is shown: the first of PDB, export, nearest export.
     pub fn best(&self) -> Option<(Origin, &ResolvedName)> {
         let all = [
