@@ -1,0 +1,4 @@
+//! The stack model.
+pub mod change;
+pub mod id;
+pub mod kind;
