@@ -60,6 +60,13 @@ pub enum Change {
         /// The first context at which it is active: `context_after` of the transition that switched.
         first: ContextId,
     },
+    /// After context `last`, it is not known which stack of `cpu` is active, or none is.
+    Leave {
+        /// The processor.
+        cpu: Cpu,
+        /// The last context at which the stack entered last was active.
+        last: ContextId,
+    },
     /// A frame is put on top of `stack`.
     Open {
         /// The stack.
