@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stackhound_calltree::id::{Cpu, LocationId};
+use stackhound_calltree::{Cpu, LocationId};
 
 /// An event as far as it tells of stacks. The `n`th one is transition `n` of the trace, and context `n` is the state
 /// just before it.
@@ -108,4 +108,6 @@ pub struct SeenFrame {
     /// What tells this function from others: its start where that is known. Where it is not, the module alone, so that
     /// all its unknown functions count as one: two places in one function must never look like two functions.
     pub function: Option<LocationId>,
+    /// What to show: the function's start, or this place where that is not known.
+    pub location: Option<LocationId>,
 }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use stackhound_calltree::id::LocationId;
+use stackhound_calltree::LocationId;
 
 use crate::happening::{Happening, Interruption, What};
 

@@ -40,7 +40,7 @@ mod step;
 mod thread;
 mod tracker;
 
-use stackhound_calltree::id::Cpu;
+use stackhound_calltree::Cpu;
 
 pub use counts::Counts;
 pub use happening::{Happening, Interruption, Part, SeenFrame, Snapshot, Tid, What};

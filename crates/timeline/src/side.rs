@@ -1,8 +1,6 @@
 //! One stack and the frames that are open on it: those with exact ends, and those that recorded stacks show.
 
-use stackhound_calltree::change::Change;
-use stackhound_calltree::id::{ContextId, LocationId, StackId};
-use stackhound_calltree::kind::{EndType, Evidence, StartType};
+use stackhound_calltree::{Change, ContextId, EndType, Evidence, LocationId, StackId, StartType};
 
 use crate::happening::SeenFrame;
 use crate::step::{NOT_KNOWN, Step};
@@ -241,7 +239,7 @@ impl Side {
             let (address, function) = (Some(frame.address), frame.function);
             self.frames.push(Live { kind: Kind::Seen, function, address });
             let (stack, lo, hi) = (self.id, ContextId(lo), ContextId(during.first));
-            let (start, location) = (StartType::Unknown, function);
+            let (start, location) = (StartType::Unknown, frame.location);
             steps.push(Step::Open { stack, lo, hi, start, location, evidence });
         }
         self.certain = Some(during.last);

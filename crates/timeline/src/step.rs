@@ -1,8 +1,8 @@
 //! What comes out: stacks as they are met, and changes of the stack model.
 
-use stackhound_calltree::change::Change;
-use stackhound_calltree::id::{ContextId, Cpu, LocationId, StackId};
-use stackhound_calltree::kind::{EndType, Evidence, StackKind, StartType};
+use stackhound_calltree::{
+    Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
+};
 
 use crate::happening::Tid;
 
@@ -24,6 +24,17 @@ pub enum Step {
     },
     /// An exact change.
     Change(Change),
+    /// A stack became active at some context from `lo` to `hi`, and surely was at `hi`.
+    Enter {
+        /// The processor whose active stack it is.
+        cpu: Cpu,
+        /// The stack.
+        stack: StackId,
+        /// It was not active before this context.
+        lo: ContextId,
+        /// The first context at which it counts as active.
+        hi: ContextId,
+    },
     /// A frame is put on top of a stack. It was first there at some context from `lo` to `hi`, and surely at `hi`.
     Open {
         /// The stack.

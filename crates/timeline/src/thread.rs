@@ -1,6 +1,6 @@
 //! What is known of a thread.
 
-use stackhound_calltree::id::Cpu;
+use stackhound_calltree::Cpu;
 
 use crate::happening::Tid;
 use crate::side::Side;

@@ -2,12 +2,12 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use stackhound_calltree::change::Change;
-use stackhound_calltree::id::{ContextId, Cpu, LocationId, StackId};
-use stackhound_calltree::kind::{EndType, Evidence, StackKind, StartType};
+use stackhound_calltree::{
+    Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
+};
 
 use crate::counts::Counts;
-use crate::happening::{Happening, Interruption, Snapshot, Tid, What};
+use crate::happening::{Happening, Interruption, Part, SeenFrame, Snapshot, Tid, What};
 use crate::hold::{Item, Start};
 use crate::side::{Interval, Side};
 use crate::step::{NOT_KNOWN, Step};
@@ -20,6 +20,8 @@ struct Processor {
     idle: Option<usize>,
     /// What was entered last.
     active: Option<StackId>,
+    /// What is entered next was not active before this context.
+    floor: u64,
     /// The running thread's stack is to be entered from this context on; which one, the next event there tells.
     pending: Option<u64>,
     service: Option<Side>,
@@ -209,13 +211,15 @@ impl Tracker {
 
     // What is active.
 
-    fn enter(&mut self, cpu: usize, stack: StackId, first: u64) {
-        if self.processors[cpu].active == Some(stack) {
+    /// A stack became active at some context from `lo` to `hi`.
+    fn enter(&mut self, cpu: usize, stack: StackId, (lo, hi): (u64, u64)) {
+        let processor = &mut self.processors[cpu];
+        if processor.active == Some(stack) {
             return;
         }
-        self.processors[cpu].active = Some(stack);
-        let (cpu, first) = (Cpu(cpu as u16), ContextId(first));
-        self.steps.push(Step::Change(Change::Enter { cpu, stack, first }));
+        processor.active = Some(stack);
+        let (lo, hi) = (ContextId(lo.min(hi)), ContextId(hi));
+        self.steps.push(Step::Enter { cpu: Cpu(cpu as u16), stack, lo, hi });
     }
 
     fn leave(&mut self, cpu: usize, last: u64) {
@@ -226,45 +230,50 @@ impl Tracker {
         }
     }
 
-    /// Enters the running thread's stack, by what is known of it.
-    fn enter_mode(&mut self, cpu: usize, thread: usize, mode: Mode, first: u64) {
-        // The stack's definition comes first, what is opened on it last.
+    /// Enters one of the running thread's stacks.
+    fn enter_mode(&mut self, cpu: usize, thread: usize, mode: Mode, (lo, hi): (u64, u64)) {
         let side = match mode {
             Mode::User => &self.threads[thread].user,
             Mode::Kernel => &self.threads[thread].kernel,
         };
         match side.as_ref().map(|side| side.id) {
             Some(stack) => {
-                self.enter(cpu, stack, first);
-                self.ensure(thread, mode, first);
+                self.enter(cpu, stack, (lo, hi));
+                self.ensure(thread, mode, hi);
             }
             None => {
+                // The stack's definition comes first, what is opened on it last.
                 let at = self.steps.len();
-                let stack = self.ensure(thread, mode, first);
-                let base = self.steps.split_off(at + 1);
-                self.enter(cpu, stack, first);
+                let stack = self.ensure(thread, mode, hi);
+                let base = self.steps.pop().filter(|_| self.steps.len() > at);
+                self.enter(cpu, stack, (lo, hi));
                 self.steps.extend(base);
             }
         }
     }
 
-    /// Enters what is to be entered before context `until`.
+    /// Enters what is to be entered before context `until`. Which stack that is rests on what was known before.
     fn settle(&mut self, cpu: usize, until: u64) {
         let Processor { running, pending, .. } = self.processors[cpu];
         let (Some(thread), Some(first)) = (running, pending) else { return };
         if first < until {
             self.processors[cpu].pending = None;
+            self.processors[cpu].floor = first;
             let mode = self.threads[thread].mode.unwrap_or(Mode::Kernel);
-            self.enter_mode(cpu, thread, mode, first);
+            self.enter_mode(cpu, thread, mode, (first, first));
         }
     }
 
     /// At context `at`, the running thread of a processor is in this mode.
     fn evidence(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
         self.settle(cpu, at);
-        self.processors[cpu].pending = None;
+        let lo = match self.processors[cpu].pending.take() {
+            Some(_) => at,
+            None => self.processors[cpu].floor,
+        };
+        self.processors[cpu].floor = at + 1;
         self.mode_is(thread, mode, at);
-        self.enter_mode(cpu, thread, mode, at);
+        self.enter_mode(cpu, thread, mode, (lo, at));
     }
 
     /// At context `at`, a thread is in this mode.
@@ -400,7 +409,8 @@ impl Tracker {
             self.counts.snapshots_used += u64::from(is_seen);
             self.counts.of_the_logging += u64::from(stack.kernel.frames().is_some());
         }
-        self.enter_mode(cpu, thread, Mode::Kernel, id + 1);
+        self.enter_mode(cpu, thread, Mode::Kernel, (id + 1, id + 1));
+        self.processors[cpu].floor = id + 2;
         let of = &mut self.threads[thread];
         (of.entered, of.user_is_seen) = (Some(id), is_seen);
         (of.mode, of.alive) = (Some(Mode::Kernel), id + 1);
@@ -480,8 +490,9 @@ impl Tracker {
         }
         match (stack.kernel.frames(), stack.user.frames()) {
             (Some(_), _) => self.evidence(cpu, thread, Mode::Kernel, id),
-            (None, Some(_)) if stack.kernel == crate::Part::Absent => {
+            (None, Some(frames)) if stack.kernel == Part::Absent && self.left_kernel(thread, frames) => {
                 self.evidence(cpu, thread, Mode::User, id);
+                self.threads[thread].entered = None;
             }
             _ => {}
         }
@@ -506,7 +517,7 @@ impl Tracker {
             *self.side_of(cpu, start.by) = Some(Side::new(id, 0));
         }
         let Some(stack) = self.side_of(cpu, start.by).as_ref().map(|side| side.id) else { return };
-        self.enter(cpu, stack, start.hi);
+        self.enter(cpu, stack, (start.lo, start.hi));
         self.processors[cpu].interruptions.push((start.by, start.end));
         let kind = match start.by {
             _ if start.is_older => StartType::Unknown,
@@ -559,7 +570,7 @@ impl Tracker {
         }
         let outer = self.processors[cpu].interruptions.last().copied();
         match outer.and_then(|(by, _)| self.side_of(cpu, by).as_ref().map(|side| side.id)) {
-            Some(stack) => self.enter(cpu, stack, id + 1),
+            Some(stack) => self.enter(cpu, stack, (id + 1, id + 1)),
             None if self.processors[cpu].running.is_some() => self.processors[cpu].pending = Some(id + 1),
             None => self.leave(cpu, id),
         }
@@ -610,10 +621,23 @@ impl Tracker {
         }
     }
 
+    /// Whether a thread with a user part but no kernel part is in user mode: not if a system call is open, in which it
+    /// logs an event of its own, unless the kernel has called it back.
+    fn left_kernel(&self, thread: usize, frames: &[SeenFrame]) -> bool {
+        let thread = &self.threads[thread];
+        let is_callback = || {
+            let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
+            user.is_some_and(|user| user.is_extended_by(frames) && !user.shows(frames))
+        };
+        thread.calls() == 0 || is_callback()
+    }
+
     /// Merges the user part of a stack that holds for some contexts.
     fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
         let Some(frames) = stack.user.frames() else { return false };
-        let entered = self.threads[thread].entered;
+        // A user part alone may be that of a callback.
+        let is_frozen = stack.kernel != Part::Absent || self.threads[thread].user_is_seen;
+        let entered = self.threads[thread].entered.filter(|_| is_frozen);
         let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
         self.ensure(thread, Mode::User, during.first);
         let of = &mut self.threads[thread];
@@ -623,7 +647,7 @@ impl Tracker {
             self.counts.unaligned += 1;
             user.forget_seen(&mut self.steps);
         }
-        let is_stitched = stack.kernel != crate::Part::Absent;
+        let is_stitched = stack.kernel != Part::Absent;
         let evidence = if is_stitched { Evidence::Stitched } else { Evidence::Snapshot };
         let is_merged = user.merge((None, frames), during, evidence, &mut self.steps);
         self.counts.contradicting += u64::from(!is_merged);
