@@ -46,9 +46,6 @@ struct Transitions {
     numbers: HashMap<String, LabelId>,
 }
 
-/// A trace can have no more transitions. All contexts of all processors and stacks must have numbers of their own.
-const TRANSITIONS_MAX: u64 = 1 << 44;
-
 /// What transitions of a kind are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LabelId(pub u32);

@@ -1,10 +1,12 @@
 //! Lays a finished trace out as an index.
 
+use super::Builder;
 use super::log::Finished;
-use super::{Builder, TRANSITIONS_MAX};
 use crate::class::Class;
 use crate::id::ContextId;
-use crate::index::{Header, Kind, SAMPLED, StackRow, Strings, Tables, Writer};
+use crate::index::{
+    Header, Kind, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
+};
 use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS};
 use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_bytes, width_of};
 use crate::{Error, change};
@@ -136,7 +138,7 @@ fn write_frames(
         bounds += log.parentheses.len();
         let contexts = (transitions + 1).saturating_sub(log.first) + 1;
         stretch = u64::checked_add(stretch, contexts)
-            .filter(|stretch| *stretch < 1 << 62)
+            .filter(|stretch| *stretch < STRETCHES_MAX)
             .ok_or(Error::TooMany { what: "contexts of all stacks together", limit: 1 << 62 })?;
         let before = locations.len() as u64;
         locations.extend_from_slice(&log.locations);
