@@ -114,6 +114,21 @@ impl Trace {
         Frame::numbered(self, id.0).ok_or(Error::NoSuchFrame { asked: id.0, count: self.frame_count() })
     }
 
+    /// The frames whose first context this is, on whatever stack, outer before inner. Looks at each stack.
+    ///
+    /// # Errors
+    /// There is no such context.
+    pub fn frames_from(&self, first: ContextId) -> Result<Vec<Frame<'_>>, Error> {
+        let mut found = Vec::new();
+        for stack in self.stacks(first)? {
+            let begins = |frame: &Frame<'_>| frame.first_context().id() == first;
+            let top = stack.frame().filter(begins);
+            found.extend(std::iter::successors(top, |frame| frame.parent().filter(begins)));
+        }
+        found.sort_by_key(Frame::id);
+        Ok(found)
+    }
+
     /// A stack, as it is at a context, whether it is active there or not.
     ///
     /// # Errors

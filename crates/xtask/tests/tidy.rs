@@ -32,10 +32,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-trace",
         ],
     ),
-    ("stackhound-export", &[]),
+    ("stackhound-export", &["stackhound-calltree"]),
     (
         "stackhound",
         &[
+            "stackhound-calltree",
             "stackhound-enrich",
             "stackhound-etl",
             "stackhound-schema",
