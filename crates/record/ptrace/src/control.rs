@@ -88,6 +88,29 @@ pub(crate) fn step(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SINGLESTEP, tid, 0, signal as usize)
 }
 
+/// Lets a stopped thread run until it is about to execute the instruction at `target`. Whatever else stops it, the
+/// breakpoint must be taken away by [`clear_breakpoint`] before it runs again.
+///
+/// # Errors
+/// Also where the system has no breakpoints to give; then the thread is as it was.
+pub(crate) fn run_to(tid: Tid, target: u64) -> io::Result<()> {
+    request(libc::PTRACE_POKEUSER, tid, debug_register(0), target as usize)?;
+    request(libc::PTRACE_POKEUSER, tid, debug_register(7), ENABLE_FIRST)?;
+    request(libc::PTRACE_CONT, tid, 0, 0).inspect_err(|_| clear_breakpoint(tid))
+}
+
+/// Takes the breakpoint of [`run_to`] away. If this fails, the thread is gone.
+pub(crate) fn clear_breakpoint(tid: Tid) {
+    let _ = request(libc::PTRACE_POKEUSER, tid, debug_register(7), 0);
+}
+
+/// In the control register: the first breakpoint counts, at execution.
+const ENABLE_FIRST: usize = 1;
+
+fn debug_register(number: usize) -> usize {
+    std::mem::offset_of!(libc::user, u_debugreg) + number * 8
+}
+
 /// Leaves a thread suspended together with its process; [`wait`] tells when it goes on.
 pub(crate) fn listen(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0, 0)
@@ -138,7 +161,7 @@ pub(crate) fn trap_cause(tid: Tid) -> io::Result<TrapCause> {
     // SAFETY: the request succeeded, so the system has filled it; it consists of integers.
     let information = unsafe { information.assume_init() };
     Ok(match information.si_code {
-        libc::TRAP_TRACE => TrapCause::Step,
+        libc::TRAP_TRACE | libc::TRAP_HWBKPT => TrapCause::Step,
         libc::TRAP_BRKPT => TrapCause::SystemCall,
         // What the kernel gives for stops that it makes for tracers only.
         libc::SIGTRAP => TrapCause::Delivery,

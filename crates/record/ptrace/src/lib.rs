@@ -10,14 +10,17 @@
 // Calls of the system stand in `control` and `launch`: each block says what makes it sound.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
+mod affinity;
 mod code;
 mod control;
 
+mod elf;
 mod error;
 mod instruction;
 mod launch;
 mod machine;
 mod maps;
+mod names;
 
 pub use error::Error;
 pub use machine::Ending;

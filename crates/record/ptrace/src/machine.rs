@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::affinity::{Affinity, is_about_affinity};
 use crate::code::CodeCache;
 use crate::control::{self, Registers, Stop, Tid, TrapCause};
 use crate::error::Error;
@@ -18,6 +19,9 @@ const SLICE: u32 = 5_000;
 const LOOKS: u32 = 16;
 /// How often a thread that does not sleep is looked after before others may run.
 const LOOKS_MAX: u32 = 100_000;
+/// From how many iterations on a repeated instruction is run through, as its iterations are one transition. Making a
+/// breakpoint costs as much as a few steps.
+const ITERATIONS_STEPPED: u64 = 4;
 
 /// What the program did.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +99,7 @@ pub(crate) struct Machine {
     early: Vec<(Tid, Stop)>,
     events: VecDeque<Event>,
     code: CodeCache,
+    affinity: Affinity,
     ending: Ending,
 }
 
@@ -110,6 +115,8 @@ struct Thread {
     signal: i32,
     /// Delivered with the last step.
     delivering: i32,
+    /// Runs to a breakpoint.
+    breakpoint: bool,
     /// The program has just been replaced.
     replaced: bool,
 }
@@ -133,6 +140,7 @@ impl Thread {
             instruction: Instruction::UNKNOWN,
             signal: 0,
             delivering: 0,
+            breakpoint: false,
             replaced: false,
         }
     }
@@ -152,8 +160,10 @@ impl Machine {
             early: Vec::new(),
             events: VecDeque::new(),
             code,
+            affinity: Affinity::new(),
             ending: Ending::Running,
         };
+        machine.affinity.keep(process);
         machine.step(0)?;
         while machine.threads.first().is_some_and(|thread| thread.replaced) && machine.advance(&AtomicBool::new(false))? {}
         for event in &mut machine.events {
@@ -210,8 +220,13 @@ impl Machine {
             thread.instruction = self.code.instruction(thread.registers.pc);
         }
         thread.delivering = std::mem::take(&mut thread.signal);
-        if thread.instruction.class == Class::SystemCall && thread.registers.rax == libc::SYS_sched_yield as u64 {
-            self.slice = 0;
+        if thread.instruction.class == Class::SystemCall {
+            if thread.registers.rax == libc::SYS_sched_yield as u64 {
+                self.slice = 0;
+            }
+            if is_about_affinity(thread.registers.rax) {
+                self.affinity.release();
+            }
         }
         self.resume(index)
     }
@@ -220,7 +235,11 @@ impl Machine {
     fn resume(&mut self, index: usize) -> Result<(), Error> {
         let thread = &mut self.threads[index];
         thread.state = State::Running;
-        match control::step(thread.tid, thread.delivering) {
+        let long = thread.instruction.repeated && thread.registers.rcx > ITERATIONS_STEPPED && thread.delivering == 0;
+        let behind = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
+        thread.breakpoint = long && control::run_to(thread.tid, behind).is_ok();
+        let result = if thread.breakpoint { Ok(()) } else { control::step(thread.tid, thread.delivering) };
+        match result {
             // It was killed; its end will be told.
             Err(error) if control::is_gone(&error) => return Ok(()),
             result => result.map_err(Error::control("step"))?,
@@ -327,6 +346,9 @@ impl Machine {
     fn stepped(&mut self, index: usize, stop: Stop) -> std::io::Result<()> {
         let thread = &mut self.threads[index];
         let tid = thread.tid;
+        if std::mem::take(&mut thread.breakpoint) {
+            control::clear_breakpoint(tid);
+        }
         let now = control::registers(tid)?;
         let before = std::mem::replace(&mut thread.registers, now);
         let instruction = thread.instruction;
@@ -370,6 +392,9 @@ impl Machine {
         }
         if instruction.class == Class::SystemCall {
             self.note_mappings(before, now);
+            if is_about_affinity(before.rax) {
+                self.threads.iter().for_each(|thread| self.affinity.keep(thread.tid));
+            }
         }
         self.events.push_back(Event::Executed { thread: tid, instruction, before, after: now });
         Ok(())
@@ -441,6 +466,7 @@ impl Machine {
 
     /// Lets the program run on by itself.
     pub(crate) fn release(mut self) -> Result<Ending, Error> {
+        self.affinity.release();
         let wait = || Error::control("let it go");
         for thread in std::mem::take(&mut self.threads) {
             let stop = match thread.state {
