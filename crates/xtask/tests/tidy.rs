@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-etl", &[]),
     ("stackhound-expr", &[]),
     ("stackhound-corpus", &[]),
+    ("stackhound-calltree", &[]),
     ("stackhound-windows", &[]),
     ("stackhound-symbols", &["stackhound-windows"]),
     ("stackhound-schema", &["stackhound-etl"]),
