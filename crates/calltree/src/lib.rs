@@ -27,6 +27,7 @@ mod range;
 mod stack;
 mod succinct;
 mod trace;
+pub mod tracker;
 
 pub use builder::{Builder, LabelId};
 pub use change::{Change, LocationInfo, ModuleInfo, StackInfo};
