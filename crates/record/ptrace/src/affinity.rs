@@ -47,6 +47,11 @@ impl Affinity {
         }
     }
 
+    /// A thread is gone; another one may get its number.
+    pub(crate) fn forget(&mut self, thread: Tid) {
+        self.threads.remove(&thread);
+    }
+
     /// Lets all threads of the program run where they may.
     pub(crate) fn release(&mut self) {
         for (thread, own) in self.threads.drain() {

@@ -29,6 +29,9 @@ pub enum Error {
     /// The system does not let it be traced.
     #[error("the system does not let the program be traced: {0}")]
     NotTraceable(io::Error),
+    /// What was recorded could not be kept.
+    #[error("the recording cannot be written: {0}")]
+    Keep(#[source] io::Error),
     /// A step of the traced program failed.
     #[error("the traced program cannot be controlled any more ({what}): {cause}")]
     Control {

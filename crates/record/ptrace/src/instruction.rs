@@ -1,6 +1,6 @@
 //! What an instruction does to the stack, as far as the model asks.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,7 @@ pub(crate) enum Class {
     Jump,
     /// Asks the system.
     SystemCall,
-    /// Gives the stack pointer a value that does not follow from the old one: `mov rsp, …`, `leave`, `pop rsp`, and what
-    /// adds a register to it.
+    /// Gives the stack pointer a value that is not relative to the old one: `mov rsp, …`, `leave`, `pop rsp`.
     LoadsStackPointer,
     /// Stops the program for a debugger.
     Breakpoint,
@@ -67,18 +66,16 @@ impl Instruction {
     }
 }
 
-/// Whether the stack pointer gets a value that is not the old one plus a constant. `and rsp, …` is not counted: it aligns
-/// the stack that is there.
+/// Whether the stack pointer gets a value that is not relative to the old one. Adding, subtracting and aligning stay on
+/// the stack that is there, however far they go.
 fn loads_stack_pointer(decoded: &iced_x86::Instruction) -> bool {
     match decoded.mnemonic() {
         Mnemonic::Leave => true,
-        Mnemonic::Push | Mnemonic::Pushfq | Mnemonic::Popfq | Mnemonic::Enter | Mnemonic::And => false,
+        Mnemonic::Push | Mnemonic::Pushfq | Mnemonic::Popfq | Mnemonic::Enter => false,
+        Mnemonic::And | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => false,
         Mnemonic::Pop => decoded.op0_register() == Register::RSP,
-        Mnemonic::Add | Mnemonic::Sub if decoded.op0_register() == Register::RSP => {
-            !matches!(decoded.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64)
-        }
-        Mnemonic::Lea if decoded.op0_register() == Register::RSP => {
-            decoded.memory_base() != Register::RSP || decoded.memory_index() != Register::None
+        Mnemonic::Lea => {
+            decoded.op0_register().full_register() == Register::RSP && decoded.memory_base() != Register::RSP
         }
         _ => {
             let mut factory = InstructionInfoFactory::new();
@@ -123,8 +120,10 @@ mod tests {
             ("pop rsp", &[0x5c], LoadsStackPointer),
             ("xchg rsp, rax", &[0x48, 0x94], LoadsStackPointer),
             ("lea rsp, [rbp-0x28]", &[0x48, 0x8d, 0x65, 0xd8], LoadsStackPointer),
-            ("sub rsp, rax", &[0x48, 0x29, 0xc4], LoadsStackPointer),
             ("cmovne rsp, rax", &[0x48, 0x0f, 0x45, 0xe0], LoadsStackPointer),
+            ("sub rsp, rax", &[0x48, 0x29, 0xc4], Other),
+            ("lea rsp, [rsp+rax]", &[0x48, 0x8d, 0x24, 0x04], Other),
+            ("lea rax, [rbp+8]", &[0x48, 0x8d, 0x45, 0x08], Other),
             ("lea rsp, [rsp+8]", &[0x48, 0x8d, 0x64, 0x24, 0x08], Other),
             ("sub rsp, 0x28", &[0x48, 0x83, 0xec, 0x28], Other),
             ("add rsp, 0x1000", &[0x48, 0x81, 0xc4, 0, 0x10, 0, 0], Other),

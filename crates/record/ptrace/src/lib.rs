@@ -13,7 +13,6 @@
 mod affinity;
 mod code;
 mod control;
-
 mod elf;
 mod error;
 mod instruction;
@@ -21,30 +20,9 @@ mod launch;
 mod machine;
 mod maps;
 mod names;
+mod recorder;
+mod stacks;
 
 pub use error::Error;
 pub use machine::Ending;
-
-/// probe
-pub fn probe(arguments: &[std::ffi::OsString], limit: u64) {
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let tid = launch::launch(arguments).unwrap_or_else(|e| panic!("{e}"));
-    let mut machine = machine::Machine::new(tid).unwrap();
-    let start = std::time::Instant::now();
-    let (mut n, mut calls, mut rets, mut sw, mut sig, mut th) = (0u64, 0u64, 0u64, 0, 0, 0);
-    while n < limit && let Some(event) = machine.next(&stop).unwrap() {
-        match event {
-            machine::Event::Executed { instruction, .. } => {
-                n += 1;
-                match instruction.class { instruction::Class::Call => calls += 1, instruction::Class::Return => rets += 1, _ => {} }
-            }
-            machine::Event::Switched { .. } => sw += 1,
-            machine::Event::Delivered { .. } => sig += 1,
-            machine::Event::Started { .. } => th += 1,
-            event => eprintln!("{event:?}"),
-        }
-    }
-    let t = start.elapsed().as_secs_f64();
-    let end = machine.release().unwrap();
-    eprintln!("{n} calls {calls} rets {rets} switches {sw} signals {sig} threads {th} {end:?} {:.0}/s", n as f64 / t);
-}
+pub use recorder::{Item, Recorder, Totals, wait_for_end};

@@ -4,6 +4,7 @@
 //! order. Knows processes and threads; must not know stacks and names.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const LOOKS_MAX: u32 = 100_000;
 const ITERATIONS_STEPPED: u64 = 4;
 
 /// What the program did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A thread is there from now on.
     Started {
@@ -32,11 +33,15 @@ pub(crate) enum Event {
         thread: Tid,
         /// Before its first instruction.
         at: Registers,
+        /// The memory that was given to it as its stack, as far as the system was told.
+        stack: Option<Range<u64>>,
     },
     /// Another thread runs from now on.
     Switched {
         /// The thread.
         to: Tid,
+        /// Where it goes on.
+        at: Registers,
     },
     /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
     Executed {
@@ -167,8 +172,9 @@ impl Machine {
         machine.step(0)?;
         while machine.threads.first().is_some_and(|thread| thread.replaced) && machine.advance(&AtomicBool::new(false))? {}
         for event in &mut machine.events {
-            if let Event::Replaced { thread, after } = *event {
-                *event = Event::Started { thread, at: after };
+            if let Event::Replaced { thread, after } = &*event {
+                let (thread, after) = (*thread, *after);
+                *event = Event::Started { thread, at: after, stack: None };
             }
         }
         Ok(machine)
@@ -184,9 +190,10 @@ impl Machine {
         &mut self.code
     }
 
-    /// How the program ended.
-    pub(crate) fn ending(&self) -> Ending {
-        self.ending
+    /// What the file of the program that runs is called.
+    pub(crate) fn program_name(&self) -> Option<String> {
+        let path = std::fs::read_link(format!("/proc/{}/exe", self.process.0)).ok()?;
+        Some(path.file_name()?.to_string_lossy().into_owned())
     }
 
     /// What happens next; `None` when the program has ended or `stop` was set.
@@ -270,11 +277,11 @@ impl Machine {
                 .map(|distance| (after + distance) % count)
                 .find(|&index| self.threads[index].state != State::Running);
             if let Some(index) = ready {
-                let to = self.threads[index].tid;
+                let Thread { tid: to, registers: at, .. } = self.threads[index];
                 self.slice = SLICE;
                 if self.current != Some(to) {
                     self.current = Some(to);
-                    self.events.push_back(Event::Switched { to });
+                    self.events.push_back(Event::Switched { to, at });
                 }
                 return Ok(true);
             }
@@ -333,6 +340,7 @@ impl Machine {
                     Stop::Killed(signal) if thread.tid == self.process => self.ending = Ending::Killed(signal),
                     _ => {}
                 }
+                self.affinity.forget(thread.tid);
                 let executing = thread.instruction.class == Class::SystemCall
                     && Some(thread.tid) == self.current
                     && matches!(stop, Stop::Exited(_));
@@ -425,6 +433,7 @@ impl Machine {
 
     /// A thread is inside the system call that made another one.
     fn cloned(&mut self, index: usize) -> Result<(), Error> {
+        let stack = self.stack_of_clone(self.threads[index].registers);
         let made = control::event_thread(self.threads[index].tid).map_err(Error::control("ask for its new thread"))?;
         let known = self.early.iter().position(|(tid, _)| *tid == made);
         let stop = match known {
@@ -440,7 +449,7 @@ impl Machine {
             match control::registers(made) {
                 Ok(registers) => {
                     self.threads.push(Thread::new(made, registers));
-                    self.events.push_back(Event::Started { thread: made, at: registers });
+                    self.events.push_back(Event::Started { thread: made, at: registers, stack });
                 }
                 Err(error) if control::is_gone(&error) => {}
                 Err(error) => return Err(Error::control("look at its registers")(error)),
@@ -448,6 +457,16 @@ impl Machine {
         }
         self.threads[index].delivering = 0;
         self.resume(index)
+    }
+
+    /// The stack that a call of `clone3` gives to the new thread. Older calls do not tell its size.
+    fn stack_of_clone(&self, call: Registers) -> Option<Range<u64>> {
+        const STACK: u64 = std::mem::offset_of!(libc::clone_args, stack) as u64;
+        const STACK_SIZE: u64 = std::mem::offset_of!(libc::clone_args, stack_size) as u64;
+        let arguments = (call.rax as i64 == libc::SYS_clone3).then_some(call.arguments[0])?;
+        let start = self.code.read_word(arguments.checked_add(STACK)?)?;
+        let size = self.code.read_word(arguments.checked_add(STACK_SIZE)?)?;
+        Some(start..start.checked_add(size)?)
     }
 
     /// The leading thread is inside the system call that replaced the program; whichever thread called it is the leading
@@ -503,6 +522,15 @@ impl Machine {
         }
         Ok(self.ending)
     }
+}
+
+/// Waits for the end of a program that was let go.
+pub(crate) fn wait_for_end(process: Tid) -> std::io::Result<Ending> {
+    Ok(match control::wait_for_end(process)? {
+        Stop::Exited(code) => Ending::Exited(code),
+        Stop::Killed(signal) => Ending::Killed(signal),
+        _ => Ending::Running,
+    })
 }
 
 /// Waits for the end of a step; `None` if the thread sleeps in the system.

@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use object::ReadCache;
 use rustc_hash::FxHashMap;
-use stackhound_calltree::change::{LocationInfo, ModuleInfo};
-use stackhound_calltree::id::{Address, LocationId, ModuleId};
+use stackhound_calltree::{Address, LocationId, LocationInfo, ModuleId, ModuleInfo};
 
 use crate::code::CodeCache;
 use crate::elf::Image;
 use crate::maps::Mapping;
+use crate::recorder::Item;
 
 /// Which file, by device and number, or which mapping without a file, by address.
 type FileKey = (u64, u64);
@@ -30,15 +30,10 @@ pub(crate) struct Names {
     n_locations: u32,
     /// Of addresses, as long as the map stays as it is.
     locations: FxHashMap<u64, LocationId>,
+    /// Whether functions start at addresses, as long as the map stays as it is.
+    starts: FxHashMap<u64, bool>,
     known: FxHashMap<LocationInfo, LocationId>,
     generation: u64,
-}
-
-/// A definition that comes before the first use of its number.
-#[derive(Clone, Debug)]
-pub(crate) enum Definition {
-    Module(ModuleId, ModuleInfo),
-    Location(LocationId, LocationInfo),
 }
 
 impl Names {
@@ -46,6 +41,39 @@ impl Names {
     pub(crate) fn start_anew(&mut self) {
         self.modules.clear();
         self.locations.clear();
+        self.starts.clear();
+        self.generation = 0;
+    }
+
+    /// Whether a function is known to start at an address.
+    pub(crate) fn is_start(&mut self, code: &mut CodeCache, pc: u64) -> bool {
+        self.look_at_map(code);
+        if let Some(&known) = self.starts.get(&pc) {
+            return known;
+        }
+        let found = self.find(code, pc).is_some_and(|(mapping, _, image)| {
+            let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
+            address.and_then(|address| image.function_at(address)).is_some_and(|(_, offset)| offset == 0)
+        });
+        self.starts.insert(pc, found);
+        found
+    }
+
+    /// Forgets what was found for another map than that of now.
+    fn look_at_map(&mut self, code: &mut CodeCache) {
+        let generation = code.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.locations.clear();
+            self.starts.clear();
+        }
+    }
+
+    /// What is mapped at an address, if it has a name.
+    fn find(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Mapping, FileKey, Rc<Image>)> {
+        let mapping = code.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
+        let (key, image) = self.image(code, &mapping);
+        Some((mapping, key, image))
     }
 
     /// The location of an address. What is defined for it goes to `define` first.
@@ -53,13 +81,9 @@ impl Names {
         &mut self,
         code: &mut CodeCache,
         pc: u64,
-        mut define: impl FnMut(Definition),
+        mut define: impl FnMut(Item),
     ) -> LocationId {
-        let generation = code.generation();
-        if generation != self.generation {
-            self.generation = generation;
-            self.locations.clear();
-        }
+        self.look_at_map(code);
         if let Some(&known) = self.locations.get(&pc) {
             return known;
         }
@@ -69,7 +93,7 @@ impl Names {
             Entry::Vacant(new) => {
                 let id = LocationId(self.n_locations);
                 self.n_locations += 1;
-                define(Definition::Location(id, new.key().clone()));
+                define(Item::Location(new.key().clone()));
                 *new.insert(id)
             }
         };
@@ -81,7 +105,7 @@ impl Names {
         &mut self,
         code: &mut CodeCache,
         pc: u64,
-        define: &mut impl FnMut(Definition),
+        define: &mut impl FnMut(Item),
     ) -> LocationInfo {
         let unnamed = LocationInfo {
             address: Some(Address(pc)),
@@ -90,11 +114,7 @@ impl Names {
             symbol: None,
             symbol_offset: 0,
         };
-        let Some(mapping) = code.map().at(pc).cloned() else { return unnamed };
-        if mapping.name.as_os_str().is_empty() {
-            return unnamed;
-        }
-        let (key, image) = self.image(code, &mapping);
+        let Some((mapping, key, image)) = self.find(code, pc) else { return unnamed };
         let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
         // Where the file says nothing, its first mapped byte stands for its base.
         let base = match address {
@@ -106,7 +126,7 @@ impl Names {
             Entry::Vacant(new) => {
                 let id = ModuleId(self.n_modules);
                 self.n_modules += 1;
-                define(Definition::Module(id, module_info(&mapping.name, base)));
+                define(Item::Module(module_info(&mapping.name, base)));
                 *new.insert(id)
             }
         };
