@@ -27,7 +27,9 @@ __attribute__((noinline)) static void attempt(int depth, int leave) {
         skipped += depth + 1;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count > 1 && !freopen(arguments[1], "w", stdout))
+        return 1;
     for (int round = 0; round < 30; round++)
         attempt(round % 12, round % 3 != 0);
     printf("unwound descend %d\nreturned descend %d\nreturned attempt 30\n", skipped, returned);

@@ -35,7 +35,9 @@ __attribute__((noinline)) static void *work(void *argument) {
     return argument;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count > 1 && !freopen(arguments[1], "w", stdout))
+        return 1;
     pthread_t threads[THREADS];
     for (long which = 0; which < THREADS; which++)
         pthread_create(&threads[which], NULL, work, (void *)which);
