@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-export", &["stackhound-calltree"]),
+    ("stackhound-timeline", &["stackhound-calltree", "stackhound-enrich"]),
     (
         "stackhound",
         &[
@@ -43,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-stacks",
             "stackhound-symbols",
             "stackhound-system",
+            "stackhound-timeline",
             "stackhound-trace",
         ],
     ),
