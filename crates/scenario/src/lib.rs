@@ -22,6 +22,7 @@
 mod attack;
 mod calls;
 mod event;
+pub mod exact;
 mod frames;
 mod image;
 mod machine;
