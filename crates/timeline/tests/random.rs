@@ -9,8 +9,8 @@ use std::sync::Arc;
 use execution::{Execution, Func, Owner, Recorded, TrueFrame, function_of};
 use proptest::prelude::*;
 use stackhound_calltree::{
-    Bound, Builder, ContextId, Cpu, Evidence, Frame, FrameId, LocationId,
-    LocationInfo, StackInfo, StackKind, Trace,
+    Bound, Builder, ContextId, Cpu, Evidence, Frame, FrameId, LocationId, LocationInfo, StackInfo, StackKind,
+    Trace,
 };
 use stackhound_timeline::{
     Happening, Interruption, Options, Part, SeenFrame, Snapshot, Step, Tid, Timeline, What,
@@ -211,10 +211,11 @@ proptest! {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    let frame = (0u64..6, prop::option::of(0u32..4), any::<bool>()).prop_map(|(address, function, calls_back)| {
-        let function = function.map(LocationId);
-        SeenFrame { address, function, calls_back, location: function }
-    });
+    let frame =
+        (0u64..6, prop::option::of(0u32..4), any::<bool>()).prop_map(|(address, function, calls_back)| {
+            let function = function.map(LocationId);
+            SeenFrame { address, function, calls_back, location: function }
+        });
     prop_oneof![
         Just(Part::Absent),
         Just(Part::Unknown),
@@ -264,8 +265,10 @@ proptest! {
 fn much_is_claimed() {
     let mut seen = 0;
     for seed in 0..100u32 {
-        let byte = |at: u32| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b9).rotate_left(at % 32) >> 11) as u8;
-        let script: Vec<(u8, u8, u8)> = (0..300).map(|at| (byte(3 * at), byte(3 * at + 1), byte(3 * at + 2))).collect();
+        let byte =
+            |at: u32| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b9).rotate_left(at % 32) >> 11) as u8;
+        let script: Vec<(u8, u8, u8)> =
+            (0..300).map(|at| (byte(3 * at), byte(3 * at + 1), byte(3 * at + 2))).collect();
         let recording =
             execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: true };
         seen += check(&Execution::run(&script, recording), 1 << 40);

@@ -244,7 +244,9 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
             let mut bounds: Vec<_> = boundaries(trace)
                 .filter(|frame| frame.function_location().is_some())
                 .map(|frame| (found(&frame), frame.start(), frame.end()))
-                .map(|(found, start, end)| (found.kind, found.of, found.first, found.last, format!("{start:?} {end:?}")))
+                .map(|(found, start, end)| {
+                    (found.kind, found.of, found.first, found.last, format!("{start:?} {end:?}"))
+                })
                 .collect();
             bounds.sort();
             bounds
@@ -256,8 +258,11 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
         Pipeline::new(&case.trace, Passes::Two).run(|seen| {
             let owner = seen.stack_owner();
             if let (StackState::Complete, Some(tid), true) = (seen.state(), owner.tid, n < lost_from) {
-                let user: Vec<u64> =
-                    seen.frames().filter(|frame| frame.mode == Mode::User).map(|frame| frame.address.0).collect();
+                let user: Vec<u64> = seen
+                    .frames()
+                    .filter(|frame| frame.mode == Mode::User)
+                    .map(|frame| frame.address.0)
+                    .collect();
                 let context = trace.context(ContextId(n)).unwrap();
                 let modules = |address: u64| {
                     let frame = seen.frames().find(|frame| frame.address.0 == address).unwrap();
