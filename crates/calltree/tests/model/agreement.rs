@@ -47,6 +47,9 @@ proptest! {
             let mut ancestors = numbers(found.ancestors());
             ancestors.reverse();
             prop_assert_eq!(&ancestors, &expected.ancestors);
+            let mut ids = Vec::new();
+            found.ancestor_ids(&mut ids);
+            prop_assert_eq!(ids, found.ancestors().map(|frame| frame.id()).collect::<Vec<_>>());
             prop_assert_eq!(found.depth() as usize, expected.ancestors.len());
             let children: Vec<usize> =
                 (0..model.frames.len()).filter(|child| model.frames[*child].ancestors.last() == Some(&index)).collect();
