@@ -1,0 +1,233 @@
+//! What is known of one stack while a trace is built: its beginnings and ends in order, about six bytes a frame.
+
+use crate::id::{ContextId, LocationId, StackId};
+use crate::kind::{EndType, Evidence, StartType};
+use crate::succinct::BitBuilder;
+use crate::{Error, class::Class};
+
+/// A frame that is still open.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    frame: Place,
+    start: StartType,
+    evidence: Evidence,
+    /// The boundary number of its start.
+    from: u64,
+}
+
+/// Which frame: those found below all others come before the rest, the one found last first.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Below(u32),
+    Above(u32),
+}
+
+/// What is open above.
+#[derive(Debug)]
+pub(super) struct Log {
+    stack: StackId,
+    /// The least context at which anything is known of the stack.
+    first: Option<u64>,
+    /// One bit for each beginning (1) or end (0).
+    parentheses: BitBuilder,
+    /// How far each is behind the one before, as variable-length numbers. The first one counts from 0.
+    steps: Vec<u8>,
+    /// The boundary of the last one: the first context at which it holds.
+    last: u64,
+    /// Location + 1 of every frame in order of beginning.
+    locations: Vec<u32>,
+    below: Vec<u32>,
+    classes: Vec<(Place, Class)>,
+    slack: Vec<(Place, Slack)>,
+    open: Vec<Open>,
+}
+
+/// How far the ends of a frame may be from where they stand, plus one; 0 where they are known by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slack {
+    /// The start may be so many contexts earlier.
+    pub(super) start: u64,
+    /// The end may be so many contexts later.
+    pub(super) end: u64,
+}
+
+/// A stack whose frames are all closed, ready to be laid out. Frames are numbered from 0.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// The least boundary.
+    pub(super) first: u64,
+    /// Boundaries: the first context at which each beginning or end holds.
+    pub(super) below: u64,
+    pub(super) parentheses: BitBuilder,
+    pub(super) locations: Vec<u32>,
+    /// The classes of those frames that are not of the usual one, in order.
+    pub(super) classes: Vec<(u64, Class)>,
+    pub(super) slack: Vec<(u64, Slack)>,
+    steps: Vec<u8>,
+    /// Of the ends at the end of the trace.
+    left_open: u64,
+    end: u64,
+}
+
+impl Log {
+    pub(super) fn new(stack: StackId) -> Self {
+        Self {
+            stack,
+            first: None,
+            parentheses: BitBuilder::default(),
+            steps: Vec::new(),
+            last: 0,
+            locations: Vec::new(),
+            below: Vec::new(),
+            classes: Vec::new(),
+            slack: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
+    /// Something is known of the stack from `first` on.
+    pub(super) fn seen(&mut self, first: u64) {
+        self.first = Some(self.first.map_or(first, |known| known.min(first)));
+    }
+
+    /// The boundary of what came last.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        first: ContextId,
+        earlier: Option<u64>,
+        start: StartType,
+        location: Option<LocationId>,
+        evidence: Evidence,
+    ) -> Result<(), Error> {
+        self.step(first.0)?;
+        let number = u32::try_from(self.locations.len())
+            .map_err(|_| Error::TooMany { what: "frames of one stack", limit: u64::from(u32::MAX) })?;
+        let frame = Place::Above(number);
+        self.seen(first.0);
+        self.parentheses.push(true);
+        self.locations.push(location.map_or(0, |location| location.0 + 1));
+        self.open.push(Open { frame, start, evidence, from: first.0 });
+        if let Some(earlier) = earlier {
+            self.slack.push((frame, Slack { start: earlier + 1, end: 0 }));
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, last: ContextId, later: Option<u64>, end: EndType) -> Result<(), Error> {
+        let missing = Error::NothingOpen { stack: self.stack, at: last };
+        let boundary = last.0 + 1;
+        match self.open.last() {
+            Some(open) if open.from < boundary => {}
+            _ => return Err(missing),
+        }
+        self.step(boundary)?;
+        let Some(open) = self.open.pop() else { return Err(missing) };
+        self.parentheses.push(false);
+        self.classify(open, end);
+        if let Some(later) = later {
+            self.slack.push((open.frame, Slack { start: 0, end: later + 1 }));
+        }
+        Ok(())
+    }
+
+    /// A frame lies below all others.
+    pub(super) fn below(&mut self, location: Option<LocationId>) -> Result<(), Error> {
+        if !self.open.is_empty() {
+            return Err(Error::Order { at: ContextId(self.last), last: ContextId(self.last) });
+        }
+        let frame = Place::Below(self.below.len() as u32);
+        self.below.push(location.map_or(0, |location| location.0 + 1));
+        let from = self.first.unwrap_or(self.last);
+        self.open.push(Open { frame, start: StartType::Unknown, evidence: Evidence::Exact, from });
+        Ok(())
+    }
+
+    /// Closes what is open at the end of a trace of so many transitions.
+    pub(super) fn finish(mut self, transitions: u64) -> Finished {
+        let left_open = self.open.len() as u64;
+        while let Some(open) = self.open.pop() {
+            self.parentheses.push(false);
+            self.classify(open, EndType::TraceEnd);
+        }
+        let below = self.below.len() as u64;
+        let number = |place| match place {
+            Place::Below(number) => below - 1 - u64::from(number),
+            Place::Above(number) => below + u64::from(number),
+        };
+        let mut parentheses = BitBuilder::default();
+        (0..below).for_each(|_| parentheses.push(true));
+        (0..self.parentheses.len()).for_each(|at| parentheses.push(self.parentheses.get(at)));
+        let mut classes: Vec<(u64, Class)> =
+            self.classes.into_iter().map(|(place, class)| (number(place), class)).collect();
+        classes.sort_unstable_by_key(|(frame, _)| *frame);
+        let mut slack: Vec<(u64, Slack)> =
+            self.slack.into_iter().map(|(place, slack)| (number(place), slack)).collect();
+        slack.sort_by_key(|(frame, _)| *frame);
+        slack.dedup_by(|(frame, this), (kept, into)| {
+            let same = frame == kept;
+            if same {
+                *into = Slack { start: into.start.max(this.start), end: into.end.max(this.end) };
+            }
+            same
+        });
+        Finished {
+            first: self.first.unwrap_or(0),
+            below,
+            parentheses,
+            locations: self.below.into_iter().rev().chain(self.locations).collect(),
+            classes,
+            slack,
+            steps: self.steps,
+            left_open,
+            end: transitions + 1,
+        }
+    }
+
+    fn classify(&mut self, open: Open, end: EndType) {
+        let class = Class { start: open.start, end, evidence: open.evidence };
+        if class != Class::USUAL {
+            self.classes.push((open.frame, class));
+        }
+    }
+
+    fn step(&mut self, boundary: u64) -> Result<(), Error> {
+        let Some(mut step) = boundary.checked_sub(self.last) else {
+            return Err(Error::Order { at: ContextId(boundary), last: ContextId(self.last) });
+        };
+        self.last = boundary;
+        while step >= 0x80 {
+            self.steps.push(step as u8 | 0x80);
+            step >>= 7;
+        }
+        self.steps.push(step as u8);
+        Ok(())
+    }
+}
+
+impl Finished {
+    /// The boundaries of all beginnings and ends.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = u64> + Clone + '_ {
+        let below = std::iter::repeat_n(self.first, self.below as usize);
+        let mut at = 0;
+        let mut boundary = 0;
+        let seen = std::iter::from_fn(move || {
+            let (mut step, mut shift) = (0_u64, 0);
+            loop {
+                let byte = *self.steps.get(at)?;
+                at += 1;
+                step |= u64::from(byte & 0x7F) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    break;
+                }
+            }
+            boundary += step;
+            Some(boundary)
+        });
+        below.chain(seen).chain(std::iter::repeat_n(self.end, self.left_open as usize))
+    }
+}

@@ -1,0 +1,209 @@
+//! Lays a finished trace out as an index.
+
+use super::Builder;
+use super::log::Finished;
+use crate::class::Class;
+use crate::id::ContextId;
+use crate::index::{
+    Header, Kind, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
+};
+use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS};
+use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_bytes, width_of};
+use crate::{Error, change};
+
+impl Builder {
+    /// The bytes of the index.
+    pub(super) fn write(mut self, transitions: u64) -> Result<Vec<u8>, Error> {
+        self.check(transitions)?;
+        let mut writer = Writer::default();
+        let mut strings = Strings::default();
+        let (stacks, logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
+        let logs: Vec<Finished> = logs.into_iter().map(|log| log.finish(transitions)).collect();
+        let by_stack = self.write_periods(&mut writer, stacks.len(), transitions);
+        let rows = write_frames(&mut writer, &logs, &by_stack, transitions)?;
+        drop(logs);
+        write_tables(&mut writer, &mut strings, &self.modules, &self.locations);
+        let words: Vec<u64> = stacks
+            .iter()
+            .zip(&rows)
+            .flat_map(|(info, row)| Tables::stack_words(info, *row, &mut strings))
+            .collect();
+        writer.add(Kind::Stacks, 64, words.len() as u64 / STACK_WORDS, 0, to_bytes(&words));
+        self.write_transitions(&mut writer, &mut strings);
+        let (bytes, starts) = strings.finish();
+        writer.add(Kind::Strings, 8, bytes.len() as u64, 0, bytes);
+        packed(&mut writer, Kind::StringStarts, &starts);
+        Ok(writer.finish(Header {
+            transitions,
+            origin: self.transitions.origin,
+            source: self.source,
+            cpus: self.cpus.len() as u32,
+            flags: if self.sampled { SAMPLED } else { 0 },
+        }))
+    }
+
+    fn check(&self, transitions: u64) -> Result<(), Error> {
+        if transitions > TRANSITIONS_MAX {
+            return Err(Error::TooMany { what: "transitions", limit: TRANSITIONS_MAX });
+        }
+        let described = self.transitions.times.len() as u64;
+        if described != 0 && described != transitions {
+            return Err(Error::TransitionOutside {
+                asked: crate::TransitionId(described.max(transitions) - 1),
+                count: described.min(transitions),
+            });
+        }
+        let ends = self.stacks.iter().map(|(_, log)| log.last());
+        let starts = self.cpus.iter().flatten().map(|period| period.first);
+        match ends.chain(starts).max() {
+            Some(last) if last > transitions + 1 => {
+                Err(Error::ContextOutside { asked: ContextId(last - 1), last: ContextId(transitions) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the numbers of periods by stack.
+    fn write_periods(&self, writer: &mut Writer, stacks: usize, transitions: u64) -> Vec<(u64, u64)> {
+        let stretch = transitions + 2;
+        let all = || {
+            let cpus = self.cpus.iter().enumerate();
+            cpus.flat_map(move |(cpu, periods)| {
+                periods.iter().map(move |period| (cpu as u64 * stretch, period))
+            })
+        };
+        let starts: Vec<u64> = all().map(|(base, period)| base + period.first).collect();
+        rising(writer, Kind::PeriodStarts, &starts, self.cpus.len() as u64 * stretch);
+        let active: Vec<u64> =
+            all().map(|(_, period)| period.stack.map_or(0, |stack| u64::from(stack.0) + 1)).collect();
+        packed(writer, Kind::PeriodStacks, &active);
+        let slack: Vec<(u64, u64)> = all()
+            .enumerate()
+            .filter(|(_, (_, period))| period.earlier > 0)
+            .map(|(number, (_, period))| (number as u64, period.earlier))
+            .collect();
+        let numbers: Vec<u64> = slack.iter().map(|(number, _)| *number).collect();
+        rising(writer, Kind::InferredPeriods, &numbers, active.len() as u64);
+        packed(writer, Kind::PeriodSlack, &slack.iter().map(|(_, earlier)| *earlier).collect::<Vec<_>>());
+
+        // Of one stack in order of time, whichever the processor.
+        let mut order: Vec<(u64, u64, u64)> = all()
+            .zip(&active)
+            .enumerate()
+            .filter(|(_, (_, stack))| **stack > 0)
+            .map(|(number, ((_, period), stack))| (stack - 1, period.first, number as u64))
+            .collect();
+        order.sort_unstable();
+        packed(writer, Kind::PeriodsByStack, &order.iter().map(|(_, _, number)| *number).collect::<Vec<_>>());
+        let mut ranges = Vec::with_capacity(stacks);
+        let mut from = 0;
+        for stack in 0..stacks as u64 {
+            let to = from + order[from..].partition_point(|(of, _, _)| *of == stack);
+            ranges.push((from as u64, to as u64));
+            from = to;
+        }
+        ranges
+    }
+
+    fn write_transitions(&self, writer: &mut Writer, strings: &mut Strings) {
+        let transitions = &self.transitions;
+        if transitions.times.is_empty() {
+            return;
+        }
+        rising(writer, Kind::Times, &transitions.times, transitions.times.last().copied().unwrap_or(0));
+        packed(writer, Kind::Cpus, &transitions.cpus.iter().map(|cpu| u64::from(*cpu)).collect::<Vec<_>>());
+        packed(
+            writer,
+            Kind::Labels,
+            &transitions.labels.iter().map(|label| u64::from(*label)).collect::<Vec<_>>(),
+        );
+        let names: Vec<u64> = transitions.names.iter().map(|name| strings.number(name)).collect();
+        writer.add(Kind::LabelNames, 64, names.len() as u64, 0, to_bytes(&names));
+    }
+}
+
+/// Frames of all stacks, one behind the other. Returns the rows of the stacks.
+fn write_frames(
+    writer: &mut Writer,
+    logs: &[Finished],
+    periods: &[(u64, u64)],
+    transitions: u64,
+) -> Result<Vec<StackRow>, Error> {
+    let mut rows = Vec::with_capacity(logs.len());
+    let mut parentheses = BitBuilder::default();
+    let (mut bounds, mut stretch) = (0, 0);
+    let (mut locations, mut classes, mut slack) = (Vec::new(), Vec::new(), Vec::new());
+    for (log, periods) in logs.iter().zip(periods) {
+        rows.push(StackRow { first: log.first, stretch, bounds, periods: *periods });
+        bounds += log.parentheses.len();
+        let contexts = (transitions + 1).saturating_sub(log.first) + 1;
+        stretch = u64::checked_add(stretch, contexts)
+            .filter(|stretch| *stretch < STRETCHES_MAX)
+            .ok_or(Error::TooMany { what: "contexts of all stacks together", limit: 1 << 62 })?;
+        let before = locations.len() as u64;
+        locations.extend_from_slice(&log.locations);
+        (0..log.parentheses.len()).for_each(|at| parentheses.push(log.parentheses.get(at)));
+        classes.extend(log.classes.iter().map(|(frame, class)| (before + frame, class.number())));
+        slack.extend(log.slack.iter().map(|(frame, slack)| (before + frame, *slack)));
+    }
+    let frames = locations.len() as u64;
+    writer.add(Kind::Parentheses, 1, parentheses.len(), 0, Parentheses::build(&parentheses));
+    drop(parentheses);
+    let keys = logs
+        .iter()
+        .zip(&rows)
+        .flat_map(|(log, row)| log.bounds().map(|boundary| row.stretch + boundary.saturating_sub(row.first)));
+    writer.add(Kind::Bounds, 0, bounds, stretch, EliasFano::build(keys, bounds, stretch));
+    let width = width_of(locations.iter().copied().max().unwrap_or(0).into());
+    writer.add(Kind::FrameLocations, width, frames, 0, Wavelet::build(locations, width));
+    rising(writer, Kind::Classed, &classes.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), frames);
+    let codes = classes.iter().map(|(_, class)| *class);
+    let words = to_bytes(&Packed::build(codes, Class::WIDTH));
+    writer.add(Kind::Classes, Class::WIDTH, classes.len() as u64, 0, words);
+    rising(writer, Kind::Inferred, &slack.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), frames);
+    packed(writer, Kind::StartSlack, &slack.iter().map(|(_, slack)| slack.start).collect::<Vec<_>>());
+    packed(writer, Kind::EndSlack, &slack.iter().map(|(_, slack)| slack.end).collect::<Vec<_>>());
+    Ok(rows)
+}
+
+fn write_tables(
+    writer: &mut Writer,
+    strings: &mut Strings,
+    modules: &[change::ModuleInfo],
+    locations: &[change::LocationInfo],
+) {
+    let mut words = Vec::with_capacity(modules.len() * MODULE_WORDS as usize);
+    for module in modules {
+        let path = module.path.as_ref().map_or(0, |path| strings.number(path) + 1);
+        let base = module.base.map_or(0, |base| base.0);
+        words.extend([strings.number(&module.name), path, u64::from(module.base.is_some()), base]);
+    }
+    writer.add(Kind::Modules, 64, modules.len() as u64, 0, to_bytes(&words));
+    let mut words = Vec::with_capacity(locations.len() * LOCATION_WORDS as usize);
+    for location in locations {
+        let known = [
+            location.address.is_some(),
+            location.module.is_some(),
+            location.rva.is_some(),
+            location.symbol.is_some(),
+        ];
+        words.push(known.iter().enumerate().fold(0, |flags, (bit, known)| flags | u64::from(*known) << bit));
+        words.push(location.address.map_or(0, |address| address.0));
+        words.push(location.module.map_or(0, |module| u64::from(module.0)));
+        words.push(location.rva.unwrap_or(0));
+        words.push(location.symbol.as_ref().map_or(0, |symbol| strings.number(symbol)));
+        words.push(location.symbol_offset);
+    }
+    writer.add(Kind::Locations, 64, locations.len() as u64, 0, to_bytes(&words));
+}
+
+fn rising(writer: &mut Writer, kind: Kind, numbers: &[u64], greatest: u64) {
+    let count = numbers.len() as u64;
+    writer.add(kind, 0, count, greatest, EliasFano::build(numbers.iter().copied(), count, greatest));
+}
+
+fn packed(writer: &mut Writer, kind: Kind, numbers: &[u64]) {
+    let width = width_of(numbers.iter().copied().max().unwrap_or(0));
+    let words = Packed::build(numbers.iter().copied(), width);
+    writer.add(kind, width, numbers.len() as u64, 0, to_bytes(&words));
+}

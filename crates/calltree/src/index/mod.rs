@@ -1,0 +1,153 @@
+//! The index: everything that is known of a trace's stacks, in one file that is read where it lies.
+//!
+//! All stacks stand one behind the other. The beginnings and ends of frames are one sequence of parentheses, the
+//! contexts at which they stand one rising sequence, for which every stack has a stretch of numbers of its own. So a
+//! frame has one number, and a stack a range of them.
+
+mod layout;
+mod tables;
+
+pub(crate) use layout::{Header, Kind, MAGIC, Reader, Writer};
+pub(crate) use tables::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS, StackRow, Strings, Tables};
+
+use bytes::Bytes;
+
+use crate::Error;
+use crate::succinct::{EliasFano, Packed, Parentheses, Wavelet, Words};
+
+/// The least number that stands for "sampled" among a header's flags.
+pub(crate) const SAMPLED: u32 = 1;
+
+/// A trace can have no more transitions: all contexts of all processors must have numbers of their own.
+pub(crate) const TRANSITIONS_MAX: u64 = 1 << 44;
+/// All stacks together can have no more contexts.
+pub(crate) const STRETCHES_MAX: u64 = 1 << 62;
+
+/// An index whose sections have been found and are consistent in their lengths.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) file: Bytes,
+    pub(crate) header: Header,
+    pub(crate) tables: Tables,
+    /// Of every beginning and end, the context, counted from its stack's stretch.
+    pub(crate) bounds: EliasFano,
+    pub(crate) frames: Parentheses,
+    /// Location number + 1 of every frame, 0 where none is known.
+    pub(crate) locations: Wavelet,
+    /// The frames that are not of the usual class, and the classes of these.
+    pub(crate) classed: EliasFano,
+    pub(crate) classes: Packed,
+    /// The frames with an end that is inferred, and by how much.
+    pub(crate) inferred: EliasFano,
+    pub(crate) start_slack: Packed,
+    pub(crate) end_slack: Packed,
+    /// First contexts of periods of activity; every processor has a stretch of `transitions + 2` numbers.
+    pub(crate) periods: EliasFano,
+    /// Stack number + 1 of every period, 0 where none is known.
+    pub(crate) period_stacks: Packed,
+    /// Numbers of periods, by stack.
+    pub(crate) periods_by_stack: Packed,
+    pub(crate) inferred_periods: EliasFano,
+    pub(crate) period_slack: Packed,
+    /// Of every transition, where known: time since the origin, processor, label + 1.
+    pub(crate) times: Option<EliasFano>,
+    pub(crate) cpus: Option<Packed>,
+    pub(crate) labels: Option<Packed>,
+}
+
+impl Index {
+    /// Reads the whole file once, for its checksums, and builds nothing.
+    pub(crate) fn new(file: Bytes) -> Result<Self, Error> {
+        let reader = Reader::new(&file)?;
+        let header = reader.header;
+        let frames = reader.section(Kind::Parentheses);
+        let at = frames.offset;
+        let frames = Parentheses::new(frames.bytes)
+            .ok_or(Error::IndexDamaged { offset: at, expected: "parentheses of the lengths they state" })?;
+        let locations = reader.section(Kind::FrameLocations);
+        let at = locations.offset;
+        let locations = Wavelet::new(locations.bytes, locations.count, locations.width)
+            .ok_or(Error::IndexDamaged { offset: at, expected: "levels of the lengths they state" })?;
+        let rising = |kind| {
+            let section = reader.section(kind);
+            EliasFano::new(section.bytes, section.count, section.greatest).ok_or(Error::IndexDamaged {
+                offset: section.offset,
+                expected: "rising numbers as many as stated",
+            })
+        };
+        let packed = |kind, count: Option<u64>| {
+            let section = reader.section(kind);
+            let fits = count.is_none_or(|count| count == section.count)
+                && section.width <= 64
+                && Packed::words_for(section.count, section.width) == Some(section.bytes.len() as u64 / 8);
+            match fits {
+                true => Ok(Packed::new(Words::new(section.bytes), section.width)),
+                false => {
+                    Err(Error::IndexDamaged { offset: section.offset, expected: "numbers as many as stated" })
+                }
+            }
+        };
+        let given = |kind| reader.section(kind).count > 0 || header.transitions == 0;
+        let bounds = rising(Kind::Bounds)?;
+        if bounds.len() != frames.len() {
+            let offset = reader.section(Kind::Bounds).offset;
+            return Err(Error::IndexDamaged { offset, expected: "a context for every beginning and end" });
+        }
+        let tables = Tables::new(&reader)?;
+        check_rows(&reader, &tables, bounds.len())?;
+        let (classed, inferred) = (rising(Kind::Classed)?, rising(Kind::Inferred)?);
+        let (periods, inferred_periods) = (rising(Kind::PeriodStarts)?, rising(Kind::InferredPeriods)?);
+        Ok(Self {
+            tables,
+            classes: packed(Kind::Classes, Some(classed.len()))?,
+            start_slack: packed(Kind::StartSlack, Some(inferred.len()))?,
+            end_slack: packed(Kind::EndSlack, Some(inferred.len()))?,
+            period_stacks: packed(Kind::PeriodStacks, Some(periods.len()))?,
+            periods_by_stack: packed(Kind::PeriodsByStack, None)?,
+            period_slack: packed(Kind::PeriodSlack, Some(inferred_periods.len()))?,
+            times: if given(Kind::Times) { Some(rising(Kind::Times)?) } else { None },
+            cpus: if given(Kind::Cpus) { Some(packed(Kind::Cpus, Some(header.transitions))?) } else { None },
+            labels: if given(Kind::Labels) {
+                Some(packed(Kind::Labels, Some(header.transitions))?)
+            } else {
+                None
+            },
+            file,
+            header,
+            bounds,
+            frames,
+            locations,
+            classed,
+            inferred,
+            periods,
+            inferred_periods,
+        })
+    }
+}
+
+/// Stacks stand one behind the other, and their contexts and periods where there are some.
+fn check_rows(reader: &Reader, tables: &Tables, bounds: u64) -> Result<(), Error> {
+    let offset = reader.section(Kind::Stacks).offset;
+    let stretches = reader.section(Kind::Bounds).greatest;
+    let periods = reader.section(Kind::PeriodsByStack).count;
+    if reader.header.transitions > TRANSITIONS_MAX || stretches > STRETCHES_MAX {
+        return Err(Error::IndexDamaged { offset: 16, expected: "fewer transitions" });
+    }
+    let mut before = StackRow::default();
+    for number in 0..tables.stack_count {
+        let row = tables.stack_row(number);
+        let in_order = before.bounds <= row.bounds
+            && before.stretch <= row.stretch
+            && before.periods.1 <= row.periods.0
+            && row.periods.0 <= row.periods.1;
+        let inside = row.bounds <= bounds
+            && row.stretch <= stretches
+            && row.periods.1 <= periods
+            && row.first <= reader.header.transitions + 1;
+        if !in_order || !inside {
+            return Err(Error::IndexDamaged { offset, expected: "stacks one behind the other" });
+        }
+        before = row;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Rising numbers in about `2 + log2(range / count)` bits each (Elias 1974, Fano 1971): the low bits of each stand in
+//! an array, the high bits as a sequence of ones, one for each number, with a zero wherever the high bits step up.
+
+use super::{BitBuilder, Bits, Packed, Words, to_bytes};
+
+/// What a reader must know beside the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// How many numbers.
+    pub(crate) count: u64,
+    /// No number is greater.
+    pub(crate) greatest: u64,
+}
+
+impl Shape {
+    fn low_width(self) -> u32 {
+        (self.greatest / self.count.max(1)).checked_ilog2().unwrap_or(0)
+    }
+
+    fn high_bits(self) -> Option<u64> {
+        self.count.checked_add((self.greatest >> self.low_width()).checked_add(1)?)
+    }
+
+    fn low_words(self) -> Option<u64> {
+        Packed::words_for(self.count, self.low_width())
+    }
+}
+
+/// Reads rising numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EliasFano {
+    low: Packed,
+    high: Bits,
+    shape: Shape,
+}
+
+impl EliasFano {
+    /// Lays out `numbers`, which never fall, of which there are `count` and none is above `greatest`.
+    pub(crate) fn build(numbers: impl Iterator<Item = u64> + Clone, count: u64, greatest: u64) -> Vec<u8> {
+        let shape = Shape { count, greatest };
+        let width = shape.low_width();
+        let mask = (1_u64 << width) - 1;
+        let mut bytes = to_bytes(&Packed::build(numbers.clone().map(|number| number & mask), width));
+        let mut high = BitBuilder::zeros(count + (greatest >> width) + 1);
+        for (index, number) in numbers.enumerate() {
+            high.set((number >> width) + index as u64);
+        }
+        bytes.extend(to_bytes(&high.build()));
+        bytes
+    }
+
+    /// `None` if the bytes are too few or too many for the shape.
+    pub(crate) fn new(bytes: bytes::Bytes, count: u64, greatest: u64) -> Option<Self> {
+        let shape = Shape { count, greatest };
+        let low = usize::try_from(shape.low_words()?.checked_mul(8)?).ok()?;
+        if low > bytes.len() {
+            return None;
+        }
+        let high = Bits::new(Words::new(bytes.slice(low..)), shape.high_bits()?, count)?;
+        Some(Self { low: Packed::new(Words::new(bytes.slice(..low)), shape.low_width()), high, shape })
+    }
+
+    /// How many numbers there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.shape.count
+    }
+
+    /// The number at `index`; the greatest one possible behind the last.
+    #[inline]
+    pub(crate) fn get(&self, index: u64) -> u64 {
+        if index >= self.shape.count {
+            return self.shape.greatest;
+        }
+        let high = self.high.select1(index).saturating_sub(index);
+        (high << self.shape.low_width()) | self.low.get(index)
+    }
+
+    /// How many numbers are at most `number`.
+    #[inline]
+    pub(crate) fn rank(&self, number: u64) -> u64 {
+        if number >= self.shape.greatest {
+            return self.shape.count;
+        }
+        let width = self.shape.low_width();
+        let (high, low) = (number >> width, number & ((1 << width) - 1));
+        let start = if high == 0 { 0 } else { self.high.select0(high - 1) + 1 };
+        // Those with the same high bits are the ones from here to the next zero.
+        let mut first = start.saturating_sub(high);
+        let mut end = first + self.ones_from(start);
+        if end - first <= 8 {
+            while first < end && self.low.get(first) <= low {
+                first += 1;
+            }
+            return first;
+        }
+        while first < end {
+            let middle = first.midpoint(end);
+            if self.low.get(middle) <= low { first = middle + 1 } else { end = middle }
+        }
+        first
+    }
+
+    /// How many ones stand at `place` before the next zero.
+    #[inline]
+    fn ones_from(&self, place: u64) -> u64 {
+        let mut at = place;
+        while at < self.high.len() {
+            let word = self.high.word(at / 64) >> (at % 64);
+            let ones = u64::from(word.trailing_ones());
+            at += ones;
+            if ones < 64 - (at - ones) % 64 {
+                break;
+            }
+        }
+        at.min(self.high.len()).saturating_sub(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn agrees(numbers: &[u64], greatest: u64, probes: &[u64]) {
+        let bytes = EliasFano::build(numbers.iter().copied(), numbers.len() as u64, greatest);
+        let read = EliasFano::new(bytes.into(), numbers.len() as u64, greatest).unwrap();
+        for (index, number) in numbers.iter().enumerate() {
+            assert_eq!(read.get(index as u64), *number);
+        }
+        let near = numbers.iter().flat_map(|n| [n.saturating_sub(1), *n, n.saturating_add(1)]);
+        for probe in near.chain(probes.iter().copied()) {
+            assert_eq!(read.rank(probe), numbers.partition_point(|n| *n <= probe) as u64, "{probe}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back_and_are_found(
+            mut numbers in prop::collection::vec(0_u64..5_000, 0..500),
+            slack in 0_u64..100_000,
+            probes in prop::collection::vec(any::<u64>(), 0..20),
+        ) {
+            numbers.sort_unstable();
+            let greatest = numbers.last().copied().unwrap_or(0) + slack;
+            agrees(&numbers, greatest, &probes);
+        }
+    }
+
+    #[test]
+    fn equal_numbers_may_be_many() {
+        let numbers: Vec<u64> = (0..3_000).map(|n| if n < 1_000 { 7 } else { 9_000 + n / 500 }).collect();
+        agrees(&numbers, 1 << 40, &[0, 6, 8, 1 << 40, u64::MAX]);
+    }
+}

@@ -1,0 +1,88 @@
+//! Numbers of a fixed width, one behind the other.
+
+use super::Words;
+
+/// How many bits it takes to tell the numbers from 0 to `greatest` apart.
+pub(crate) fn width_of(greatest: u64) -> u32 {
+    64 - greatest.leading_zeros()
+}
+
+/// Reads numbers of `width` bits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed {
+    words: Words,
+    width: u32,
+}
+
+impl Packed {
+    /// Numbers of `width` bits, at most 64, in `words`.
+    pub(crate) fn new(words: Words, width: u32) -> Self {
+        Self { words, width: width.min(64) }
+    }
+
+    /// Lays `numbers` out, each below `2^width`.
+    pub(crate) fn build(numbers: impl Iterator<Item = u64>, width: u32) -> Vec<u64> {
+        debug_assert!(width <= 64);
+        let mut words = Vec::new();
+        let (mut word, mut used) = (0_u64, 0);
+        for number in numbers {
+            debug_assert!(width == 64 || number >> width == 0);
+            if width == 0 {
+                continue;
+            }
+            word |= number << used;
+            used += width;
+            if used >= 64 {
+                words.push(word);
+                used -= 64;
+                word = if used == 0 { 0 } else { number >> (width - used) };
+            }
+        }
+        if used > 0 {
+            words.push(word);
+        }
+        words
+    }
+
+    /// The words that `count` numbers of `width` bits take.
+    pub(crate) fn words_for(count: u64, width: u32) -> Option<u64> {
+        Some(count.checked_mul(u64::from(width))?.div_ceil(64))
+    }
+
+    /// The number at `index`; zero outside.
+    #[inline]
+    pub(crate) fn get(&self, index: u64) -> u64 {
+        if self.width == 0 {
+            return 0;
+        }
+        let Some(bit) = index.checked_mul(u64::from(self.width)) else { return 0 };
+        let (word, shift) = ((bit / 64) as usize, (bit % 64) as u32);
+        let mut number = self.words.get(word) >> shift;
+        if shift + self.width > 64 {
+            number |= self.words.get(word + 1) << (64 - shift);
+        }
+        if self.width == 64 { number } else { number & ((1 << self.width) - 1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::succinct::to_bytes;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(width in 0_u32..=64, numbers in prop::collection::vec(any::<u64>(), 0..200)) {
+            let numbers: Vec<u64> =
+                numbers.iter().map(|n| if width == 0 { 0 } else { n >> (64 - width) }).collect();
+            let words = Packed::build(numbers.iter().copied(), width);
+            prop_assert_eq!(Some(words.len() as u64), Packed::words_for(numbers.len() as u64, width));
+            let packed = Packed::new(Words::new(to_bytes(&words).into()), width);
+            for (index, number) in numbers.iter().enumerate() {
+                prop_assert_eq!(packed.get(index as u64), *number);
+            }
+            prop_assert_eq!(packed.get(u64::MAX), 0);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A sequence of numbers that can be asked both for the number at a place and for the places of a number (Claude,
+//! Navarro, Ordóñez, "The wavelet matrix", 2015): one level of bits for each bit of the numbers, highest first. Each
+//! level is sorted by the bit of the one before, zeros first.
+
+use super::{BitBuilder, Bits, Words, to_bytes};
+
+/// Reads the sequence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wavelet {
+    levels: Vec<Level>,
+    length: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    bits: Bits,
+    zeros: u64,
+}
+
+impl Wavelet {
+    /// Lays out `numbers`, all below `2^width`: for each level its number of ones, then its words.
+    pub(crate) fn build(mut numbers: Vec<u32>, width: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut ones = Vec::with_capacity(numbers.len());
+        for level in (0..width).rev() {
+            let mut bits = BitBuilder::default();
+            ones.clear();
+            let mut zeros = 0;
+            for index in 0..numbers.len() {
+                let number = numbers[index];
+                let bit = number >> level & 1 == 1;
+                bits.push(bit);
+                if bit {
+                    ones.push(number);
+                } else {
+                    numbers[zeros] = number;
+                    zeros += 1;
+                }
+            }
+            numbers[zeros..].copy_from_slice(&ones);
+            let words = bits.build();
+            bytes.extend(to_bytes(&[ones.len() as u64, words.len() as u64]));
+            bytes.extend(to_bytes(&words));
+        }
+        bytes
+    }
+
+    /// `None` if the bytes do not hold `width` levels of `length` bits.
+    pub(crate) fn new(bytes: bytes::Bytes, length: u64, width: u32) -> Option<Self> {
+        let mut levels = Vec::with_capacity(width.min(32) as usize);
+        let mut at = 0_usize;
+        for _ in 0..width {
+            let head = Words::new(bytes.get(at..at.checked_add(16)?).map(|head| bytes.slice_ref(head))?);
+            let (ones, words) = (head.get(0), head.get(1));
+            let end = at.checked_add(16)?.checked_add(usize::try_from(words).ok()?.checked_mul(8)?)?;
+            let bits = bytes.get(at + 16..end).map(|bits| bytes.slice_ref(bits))?;
+            levels.push(Level { bits: Bits::new(Words::new(bits), length, ones)?, zeros: length - ones });
+            at = end;
+        }
+        (at == bytes.len()).then_some(Self { levels, length })
+    }
+
+    /// The number at `place`.
+    pub(crate) fn get(&self, place: u64) -> u32 {
+        let mut place = place;
+        let mut number = 0;
+        for level in &self.levels {
+            let bit = level.bits.get(place);
+            number = number << 1 | u32::from(bit);
+            place = level.follow(place, bit);
+        }
+        number
+    }
+
+    /// How often `number` stands in the sequence.
+    pub(crate) fn count(&self, number: u32) -> u64 {
+        let (start, end) = self.range(number);
+        end - start
+    }
+
+    /// The place where `number` stands for the nth time, from 0.
+    pub(crate) fn select(&self, number: u32, nth: u64) -> u64 {
+        let mut place = self.range(number).0 + nth;
+        for (shift, level) in self.levels.iter().rev().enumerate() {
+            place = match number >> shift & 1 {
+                1 => level.bits.select1(place.saturating_sub(level.zeros)),
+                _ => level.bits.select0(place),
+            };
+        }
+        place
+    }
+
+    /// Where the occurrences of `number` stand on the last level.
+    fn range(&self, number: u32) -> (u64, u64) {
+        if u64::from(number) >= 1 << self.levels.len().min(32) {
+            return (0, 0);
+        }
+        let (mut start, mut end) = (0, self.length);
+        for (index, level) in self.levels.iter().enumerate() {
+            let bit = number >> (self.levels.len() - 1 - index) & 1 == 1;
+            (start, end) = (level.follow(start, bit), level.follow(end, bit));
+        }
+        (start, end.max(start))
+    }
+}
+
+impl Level {
+    fn follow(&self, place: u64, bit: bool) -> u64 {
+        let ones = self.bits.rank(place);
+        if bit { self.zeros + ones } else { place.saturating_sub(ones) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_and_their_places_are_found(
+            width in 0_u32..12,
+            numbers in prop::collection::vec(any::<u32>(), 0..600),
+        ) {
+            let numbers: Vec<u32> = numbers.iter().map(|n| n & ((1 << width) - 1)).collect();
+            let bytes = Wavelet::build(numbers.clone(), width);
+            let read = Wavelet::new(bytes.into(), numbers.len() as u64, width).unwrap();
+            for (place, number) in numbers.iter().enumerate() {
+                prop_assert_eq!(read.get(place as u64), *number);
+            }
+            for number in 0..1 << width {
+                let places: Vec<u64> = (0..numbers.len()).filter(|p| numbers[*p] == number).map(|p| p as u64).collect();
+                prop_assert_eq!(read.count(number), places.len() as u64);
+                for (nth, place) in places.iter().enumerate() {
+                    prop_assert_eq!(read.select(number, nth as u64), *place);
+                }
+            }
+            prop_assert_eq!(read.count(1 << width), 0);
+        }
+    }
+}
