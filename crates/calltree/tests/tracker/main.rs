@@ -3,6 +3,7 @@
 
 mod arbitrary;
 mod found;
+mod literal;
 mod notation;
 mod stories;
 mod truth;

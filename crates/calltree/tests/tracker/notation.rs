@@ -12,9 +12,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use stackhound_calltree::id::{Address, ContextId, TransitionId};
-use stackhound_calltree::kind::StackKind;
+use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tracked, Tracker};
+use stackhound_calltree::{Address, ContextId, TransitionId};
 use stackhound_scenario::exact::Event;
 
 use super::found::{Found, tell};
