@@ -486,23 +486,18 @@ impl Machine {
     /// Lets the program run on by itself.
     pub(crate) fn release(mut self) -> Result<Ending, Error> {
         self.affinity.release();
-        let wait = || Error::control("let it go");
         for thread in std::mem::take(&mut self.threads) {
             let stop = match thread.state {
                 State::Ready => None,
                 State::Stopped(stop) => Some(stop),
-                State::Running => {
-                    // Fails if the thread is gone, which its end will tell.
-                    let _ = control::interrupt(thread.tid);
-                    control::wait(Some(thread.tid), true).map_err(wait())?.map(|(_, stop)| stop)
-                }
+                State::Running => self.halt(thread.tid)?,
             };
             let signal = match stop {
                 None => thread.signal,
                 Some(Stop::Signal(signal)) => signal,
                 Some(Stop::Clone) => {
                     if let Ok(made) = control::event_thread(thread.tid) {
-                        control::wait(Some(made), true).map_err(wait())?;
+                        control::wait(Some(made), true).map_err(Error::control("let it go"))?;
                         let _ = control::detach(made, 0);
                     }
                     0
@@ -521,6 +516,26 @@ impl Machine {
             let _ = control::detach(thread.tid, signal);
         }
         Ok(self.ending)
+    }
+
+    /// Stops a thread that is in a system call.
+    fn halt(&self, thread: Tid) -> Result<Option<Stop>, Error> {
+        // Fails if the thread is gone, which its end will tell.
+        let _ = control::interrupt(thread);
+        let mut stop = control::wait(Some(thread), true).map_err(Error::control("stop it"))?;
+        if matches!(stop, Some((_, Stop::Pause))) {
+            // The step it is in ends with a SIGTRAP, which would kill it once it is not traced. It comes with the next
+            // step, before anything is executed.
+            let _ = control::step(thread, 0);
+            stop = match wait_unless_asleep(self.process, thread)? {
+                Some(stop) => Some((thread, stop)),
+                None => {
+                    let _ = control::interrupt(thread);
+                    control::wait(Some(thread), true).map_err(Error::control("stop it"))?
+                }
+            };
+        }
+        Ok(stop.map(|(_, stop)| stop))
     }
 }
 
