@@ -20,6 +20,7 @@ mod event;
 mod frame;
 mod id;
 mod index;
+pub mod journal;
 mod kind;
 mod location;
 mod pattern;

@@ -40,9 +40,6 @@ mod open;
 mod regions;
 mod step;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 
 pub use self::regions::MERGE_DISTANCE;
@@ -284,8 +281,9 @@ impl Tracker {
             self.started = true;
             self.sp = step.before.sp.0;
             let index = self.locate(step.space, self.sp, StackKind::User, false);
-            self.arrive(transition.context_before(), index, sink);
-            self.ensure_frame(transition.context_before(), step.before.pc, sink);
+            // Steps that were skipped were on the same stack.
+            self.arrive(ContextId(0), index, sink);
+            self.ensure_frame(ContextId(0), step.before.pc, sink);
             self.remember_own();
         }
         let now =
@@ -323,14 +321,15 @@ impl Tracker {
         if self.active.is_none() {
             return;
         }
-        let distance = now.after.pc.0.wrapping_sub(return_address.0);
-        if distance > NEAR || self.doubted.len() >= DOUBTED_MAX {
+        let near = now.after.pc.0.wrapping_sub(return_address.0) <= NEAR;
+        if !near || self.doubted.len() >= DOUBTED_MAX {
             self.announce(sink);
         }
         let slot = now.after.sp.0;
         self.overwrite(now, slot, sink);
         let frame = Frame { slot, return_address: Some(return_address), start: StartType::Call };
-        if distance > NEAR {
+        // Without another frame, this one would leave its stack empty until it is announced.
+        if !near || self.stack().is_some_and(|stack| stack.is_empty()) {
             self.open(now, frame, Some(now.after.pc), sink);
         } else if self.push(frame) {
             self.doubted.push(Doubted { first: now.first(), function: now.after.pc });
