@@ -9,12 +9,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use stackhound_calltree::journal::{Record, Writer};
 use stackhound_calltree::{EndType, StackInfo};
-use stackhound_record_ptrace::{Ending, Item, Recorder};
+use stackhound_record_ptrace::{Ending, Recorder};
 use support::{compile, record, tool, words};
 
 fn refused(program: &Path, expected: &str) {
-    let error = Recorder::start(&[program]).map(|recorder| recorder.process()).expect_err("nothing to record");
+    let error =
+        Recorder::start(&[program]).map(|recorder| recorder.process()).expect_err("nothing to record");
     assert_eq!(error.to_string(), format!("{}: {expected}", program.display()));
 }
 
@@ -33,7 +35,8 @@ fn what_cannot_be_recorded_gets_one_sentence() {
     refused(&path, "not a program for 64-bit x86, the only kind that can be recorded");
     std::fs::write(&path, b"#!/no/such/interpreter\n").unwrap();
     refused(&path, "cannot be started: No such file or directory (os error 2)");
-    let other_user = "would run as another user or group (set-user-ID or set-group-ID), which cannot be recorded";
+    let other_user =
+        "would run as another user or group (set-user-ID or set-group-ID), which cannot be recorded";
     // Whoever may give files away can make such a program; others find one.
     if chown(&path, Some(65_534), None).is_ok() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -44,12 +47,12 @@ fn what_cannot_be_recorded_gets_one_sentence() {
 }
 
 /// All that is recorded but the numbers of processes.
-fn comparable(items: Vec<Item>) -> Vec<Item> {
-    items
+fn comparable(records: Vec<Record>) -> Vec<Record> {
+    records
         .into_iter()
-        .map(|item| match item {
-            Item::Stack(stack) => Item::Stack(StackInfo { process: None, thread: None, ..stack }),
-            item => item,
+        .map(|record| match record {
+            Record::Stack(stack) => Record::Stack(StackInfo { process: None, thread: None, ..stack }),
+            record => record,
         })
         .collect()
 }
@@ -62,8 +65,8 @@ fn the_same_program_gives_the_same_recording() {
     let first = record(&command, u64::MAX);
     let second = record(&command, u64::MAX);
     assert_eq!((first.ending, first.totals), (Ending::Exited(3), second.totals));
-    assert!(first.items.len() > 1_000, "{}", first.items.len());
-    let (first, second) = (comparable(first.items), comparable(second.items));
+    assert!(first.records.len() > 1_000, "{}", first.records.len());
+    let (first, second) = (comparable(first.records), comparable(second.records));
     let different = first.iter().zip(&second).position(|(first, second)| first != second);
     assert_eq!((different, first.len()), (None, second.len()));
 }
@@ -90,19 +93,19 @@ fn a_recording_can_be_cut_short_and_the_program_goes_on() {
 fn a_program_that_waits_can_be_left_alone() {
     let Some(sleep) = tool("sleep") else { return };
     let stop = AtomicBool::new(false);
-    let mut recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
+    let recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
     let process = recorder.process();
     let started = Instant::now();
-    std::thread::scope(|scope| {
+    let recorded = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_secs(3));
             stop.store(true, Ordering::Relaxed);
         });
-        recorder.record(u64::MAX, &stop, |_| Ok(())).unwrap();
+        recorder.record(u64::MAX, &stop, Writer::new(Vec::new()).unwrap()).unwrap()
     });
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
-    assert!(recorder.totals().transitions > 10_000, "{:?}", recorder.totals());
-    assert_eq!(recorder.release().unwrap(), Ending::Running);
+    assert!(recorded.totals.transitions > 10_000, "{:?}", recorded.totals);
+    assert_eq!(recorded.ending, Ending::Running);
     // It sleeps on, and nobody traces it.
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     assert!(status.contains("TracerPid:\t0\n"), "{status}");
@@ -126,10 +129,10 @@ fn a_program_that_is_replaced_has_new_stacks() {
     assert_eq!(recording.ending, Ending::Exited(0));
     assert_eq!((recording.totals.programs_replaced, recording.totals.stacks), (1, 2));
     let stacks: Vec<StackInfo> = recording
-        .items
+        .records
         .iter()
-        .filter_map(|item| match item {
-            Item::Stack(stack) => Some(stack.clone()),
+        .filter_map(|record| match record {
+            Record::Stack(stack) => Some(stack.clone()),
             _ => None,
         })
         .collect();

@@ -48,7 +48,9 @@ fn commands(folder: &Path) -> Vec<Vec<OsString>> {
     let numbers: String = (0..20_000).map(|number| format!("{number} {}\n", number * number)).collect();
     let text = file("numbers.txt", &numbers);
     let function = |number: usize| {
-        format!("int f{number}(int n) {{ int s = {number}; for (int i = 0; i < n; i++) s += i * s; return s; }}\n")
+        format!(
+            "int f{number}(int n) {{ int s = {number}; for (int i = 0; i < n; i++) s += i * s; return s; }}\n"
+        )
     };
     let source = file("source.c", &(0..40).map(function).collect::<String>());
     let assembly = folder.join("source.s").to_str().unwrap().to_owned();
@@ -72,7 +74,16 @@ fn all_returns_are_matched() {
     let folder = tempfile::tempdir().unwrap();
     println!(
         "{:<10} {:>12} {:>11} {:>11} {:>11} {:>6} {:>9} {:>9} {:>10} {:>7}",
-        "program", "transitions", "calls", "returns", "matched", "below", "as jumps", "elsewhere", "tail calls", "steps/s"
+        "program",
+        "transitions",
+        "calls",
+        "returns",
+        "matched",
+        "below",
+        "as jumps",
+        "elsewhere",
+        "tail calls",
+        "steps/s"
     );
     for command in commands(folder.path()) {
         let name = Path::new(&command[0]).file_name().unwrap().to_string_lossy().into_owned();
