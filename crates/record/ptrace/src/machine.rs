@@ -13,6 +13,7 @@ use crate::code::CodeCache;
 use crate::control::{self, Registers, Stop, Tid, TrapCause};
 use crate::error::Error;
 use crate::instruction::{Class, Instruction};
+use crate::launch;
 
 /// How many steps a thread makes before others have their turn.
 const SLICE: u32 = 5_000;
@@ -480,6 +481,13 @@ impl Machine {
     fn replaced(&mut self, index: usize) -> Result<(), Error> {
         let mut leading = Thread::new(self.threads[index].tid, Registers::default());
         leading.replaced = true;
+        if !launch::is_for_this_machine(self.process) {
+            // Nothing of it can be understood: it runs on by itself.
+            self.affinity.release();
+            self.threads.clear();
+            let _ = control::detach(leading.tid, 0);
+            return Ok(());
+        }
         for thread in self.threads.drain(..).filter(|thread| thread.tid != leading.tid) {
             self.events.push_back(Event::Ended { thread: thread.tid, executing: false });
         }

@@ -18,7 +18,7 @@ use crate::names::Names;
 use crate::stacks::{self, Notice};
 
 /// After so many transitions, what is recorded so far is written, so that it is there if this program is killed.
-const FLUSH: u64 = 500_000;
+const FLUSH: u64 = 100_000;
 
 /// What was recorded, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Recorder {
     }
 
     /// Records until the program ends, there are so many transitions, or `stop` is set; then lets the program run on by
-    /// itself. The journal is whole up to half a million transitions ago at any time.
+    /// itself. The journal is whole up to a hundred thousand transitions ago at any time.
     ///
     /// # Errors
     /// If the program cannot be controlled any more, or the journal cannot be written.

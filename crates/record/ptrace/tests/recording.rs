@@ -115,6 +115,33 @@ fn a_program_that_waits_can_be_left_alone() {
 }
 
 #[test]
+fn a_recorder_that_is_dropped_leaves_no_program_behind() {
+    let Some(sleep) = tool("sleep") else { return };
+    let recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
+    let process = recorder.process();
+    assert!(Path::new(&format!("/proc/{process}")).exists());
+    drop(recorder);
+    assert!(!Path::new(&format!("/proc/{process}")).exists());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_recording_but_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
+    let printed = folder.path().join("printed");
+    let recorder = Recorder::start(&words(&program, &[printed.to_str().unwrap()])).unwrap();
+    let process = recorder.process();
+    // A device that is always full, behind the few bytes of the header.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let journal = Writer::new(std::io::BufWriter::new(full)).unwrap();
+    let error = recorder.record(u64::MAX, &AtomicBool::new(false), journal).unwrap_err();
+    assert_eq!(error.to_string(), "the recording cannot be written: No space left on device (os error 28)");
+    // Already ended, and waited for, when the last page could not be written.
+    let _ = stackhound_record_ptrace::wait_for_end(process);
+    assert!(!std::fs::read_to_string(printed).unwrap().is_empty());
+}
+
+#[test]
 fn a_program_that_is_killed_ends_the_recording() {
     let Some(bash) = tool("bash") else { return };
     let recording = record(&words(&bash, &["-c", "kill -KILL $$; sleep 60"]), u64::MAX);
