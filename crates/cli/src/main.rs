@@ -15,6 +15,8 @@ mod output;
 mod profile;
 mod progress;
 mod record;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recording;
 mod render;
 mod stacks;
 mod symbols;
@@ -90,6 +92,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Verb::Record(arguments) => recording::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

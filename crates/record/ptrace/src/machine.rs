@@ -13,6 +13,7 @@ use crate::code::CodeCache;
 use crate::control::{self, Registers, Stop, Tid, TrapCause};
 use crate::error::Error;
 use crate::instruction::{Class, Instruction};
+use crate::launch;
 
 /// How many steps a thread makes before others have their turn.
 const SLICE: u32 = 5_000;
@@ -29,8 +30,6 @@ const ITERATIONS_STEPPED: u64 = 4;
 pub(crate) enum Event {
     /// A thread is there from now on.
     Started {
-        /// The thread.
-        thread: Tid,
         /// Before its first instruction.
         at: Registers,
         /// The memory that was given to it as its stack, as far as the system was told.
@@ -45,8 +44,6 @@ pub(crate) enum Event {
     },
     /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
     Executed {
-        /// By this thread.
-        thread: Tid,
         /// The instruction.
         instruction: Instruction,
         /// Before it.
@@ -56,8 +53,6 @@ pub(crate) enum Event {
     },
     /// The system set up a signal handler.
     Delivered {
-        /// In this thread.
-        thread: Tid,
         /// Before that.
         before: Registers,
         /// At the handler's first instruction.
@@ -65,8 +60,6 @@ pub(crate) enum Event {
     },
     /// The program was replaced by another. All other threads are gone.
     Replaced {
-        /// The thread that goes on, whatever number it had before.
-        thread: Tid,
         /// Before the first instruction of the new program.
         after: Registers,
     },
@@ -174,9 +167,8 @@ impl Machine {
             && machine.advance(&AtomicBool::new(false))?
         {}
         for event in &mut machine.events {
-            if let Event::Replaced { thread, after } = &*event {
-                let (thread, after) = (*thread, *after);
-                *event = Event::Started { thread, at: after, stack: None };
+            if let Event::Replaced { after } = *event {
+                *event = Event::Started { at: after, stack: None };
             }
         }
         Ok(machine)
@@ -318,12 +310,10 @@ impl Machine {
         let mut index = 0;
         while index < self.threads.len() {
             let count = self.threads.len();
-            match self.threads[index].state {
-                State::Stopped(
-                    stop
-                    @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished | Stop::Suspended | Stop::Exec),
-                ) => self.resolve(index, stop)?,
-                _ => {}
+            if let State::Stopped(stop) = self.threads[index].state
+                && !matches!(stop, Stop::Trap | Stop::Signal(_) | Stop::Pause | Stop::Clone)
+            {
+                self.resolve(index, stop)?;
             }
             index = if self.threads.len() < count { 0 } else { index + 1 };
         }
@@ -378,7 +368,7 @@ impl Machine {
         let instruction = thread.instruction;
         thread.state = State::Ready;
         if std::mem::take(&mut thread.replaced) {
-            self.events.push_back(Event::Replaced { thread: tid, after: now });
+            self.events.push_back(Event::Replaced { after: now });
             return Ok(());
         }
         let moved = now.pc != before.pc;
@@ -392,7 +382,7 @@ impl Machine {
         };
         let executed = match cause {
             TrapCause::Delivery => {
-                self.events.push_back(Event::Delivered { thread: tid, before, after: now });
+                self.events.push_back(Event::Delivered { before, after: now });
                 return Ok(());
             }
             TrapCause::Step => moved || !instruction.repeated,
@@ -420,7 +410,7 @@ impl Machine {
                 self.threads.iter().for_each(|thread| self.affinity.keep(thread.tid));
             }
         }
-        self.events.push_back(Event::Executed { thread: tid, instruction, before, after: now });
+        self.events.push_back(Event::Executed { instruction, before, after: now });
         Ok(())
     }
 
@@ -466,7 +456,7 @@ impl Machine {
             match control::registers(made) {
                 Ok(registers) => {
                     self.threads.push(Thread::new(made, registers));
-                    self.events.push_back(Event::Started { thread: made, at: registers, stack });
+                    self.events.push_back(Event::Started { at: registers, stack });
                 }
                 Err(error) if control::is_gone(&error) => {}
                 Err(error) => return Err(Error::control("look at its registers")(error)),
@@ -491,6 +481,13 @@ impl Machine {
     fn replaced(&mut self, index: usize) -> Result<(), Error> {
         let mut leading = Thread::new(self.threads[index].tid, Registers::default());
         leading.replaced = true;
+        if !launch::is_for_this_machine(self.process) {
+            // Nothing of it can be understood: it runs on by itself.
+            self.affinity.release();
+            self.threads.clear();
+            let _ = control::detach(leading.tid, 0);
+            return Ok(());
+        }
         for thread in self.threads.drain(..).filter(|thread| thread.tid != leading.tid) {
             self.events.push_back(Event::Ended { thread: thread.tid, executing: false });
         }
@@ -501,25 +498,20 @@ impl Machine {
     }
 
     /// Lets the program run on by itself.
-    pub(crate) fn release(mut self) -> Result<Ending, Error> {
+    pub(crate) fn release(&mut self) -> Result<Ending, Error> {
         self.affinity.release();
-        let wait = || Error::control("let it go");
         for thread in std::mem::take(&mut self.threads) {
             let stop = match thread.state {
                 State::Ready => None,
                 State::Stopped(stop) => Some(stop),
-                State::Running => {
-                    // Fails if the thread is gone, which its end will tell.
-                    let _ = control::interrupt(thread.tid);
-                    control::wait(Some(thread.tid), true).map_err(wait())?.map(|(_, stop)| stop)
-                }
+                State::Running => self.halt(thread.tid)?,
             };
             let signal = match stop {
                 None => thread.signal,
                 Some(Stop::Signal(signal)) => signal,
                 Some(Stop::Clone) => {
                     if let Ok(made) = control::event_thread(thread.tid) {
-                        control::wait(Some(made), true).map_err(wait())?;
+                        control::wait(Some(made), true).map_err(Error::control("let it go"))?;
                         let _ = control::detach(made, 0);
                     }
                     0
@@ -538,6 +530,35 @@ impl Machine {
             let _ = control::detach(thread.tid, signal);
         }
         Ok(self.ending)
+    }
+
+    /// Stops a thread that is in a system call.
+    fn halt(&self, thread: Tid) -> Result<Option<Stop>, Error> {
+        // Fails if the thread is gone, which its end will tell.
+        let _ = control::interrupt(thread);
+        let mut stop = control::wait(Some(thread), true).map_err(Error::control("stop it"))?;
+        if matches!(stop, Some((_, Stop::Pause))) {
+            // The step it is in ends with a SIGTRAP, which would kill it once it is not traced. It comes with the next
+            // step, before anything is executed.
+            let _ = control::step(thread, 0);
+            stop = match wait_unless_asleep(self.process, thread)? {
+                Some(stop) => Some((thread, stop)),
+                None => {
+                    let _ = control::interrupt(thread);
+                    control::wait(Some(thread), true).map_err(Error::control("stop it"))?
+                }
+            };
+        }
+        Ok(stop.map(|(_, stop)| stop))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.affinity.release();
+            control::kill(self.process);
+        }
     }
 }
 
