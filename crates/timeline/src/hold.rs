@@ -16,6 +16,9 @@ use crate::happening::{Happening, Interruption, What};
 /// So many happenings are held back at most.
 const HELD_MAX: usize = 1 << 15;
 
+/// Of events with the very time of a start, so many are looked at.
+const AT_ONCE_MAX: usize = 64;
+
 /// Something in the order in which it is to be understood.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -33,6 +36,12 @@ struct Held {
     /// The latest time up to here: never falls.
     time: i64,
     item: Item,
+}
+
+impl Held {
+    fn is_of(&self, cpu: u16) -> bool {
+        matches!(&self.item, Item::Event(happening) if happening.cpu.is_some_and(|own| own.0 == cpu))
+    }
 }
 
 /// The start of an interruption.
@@ -156,9 +165,11 @@ impl Hold {
         let place = self.queue.partition_point(|held| held.time < since);
         let stated = self.queue.get(place).map_or(end, |held| held.id);
         let Processor { thread, interruption, interruption_first, regained } = *self.processor(cpu);
-        // What was logged at the very time of the start came before it.
+        // What its processor logged at the very time of the start came before it.
+        let at_once = self.queue.iter().skip(place).take_while(|held| held.time == since).take(AT_ONCE_MAX);
+        let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
         let logged = [thread, interruption].into_iter().flatten().filter(|&(_, at)| at <= since);
-        let exact = logged.map(|(behind, _)| behind).fold(stated, u64::max);
+        let exact = logged.map(|(behind, _)| behind).chain(own).fold(stated, u64::max);
         // A thread does nothing during an interruption, and of two interruptions one is inside the other or behind it.
         // Otherwise the stated time cannot be right.
         let mut hi = exact.max(regained);

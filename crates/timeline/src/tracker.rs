@@ -267,12 +267,17 @@ impl Tracker {
     /// At context `at`, the running thread of a processor is in this mode.
     fn evidence(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
         self.settle(cpu, at);
+        self.mode_is(thread, mode, at);
+        self.enters_mode(cpu, thread, mode, at);
+    }
+
+    fn enters_mode(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
+        self.settle(cpu, at);
         let lo = match self.processors[cpu].pending.take() {
             Some(_) => at,
             None => self.processors[cpu].floor,
         };
         self.processors[cpu].floor = at + 1;
-        self.mode_is(thread, mode, at);
         self.enter_mode(cpu, thread, mode, (lo, at));
     }
 
@@ -493,6 +498,11 @@ impl Tracker {
             (None, Some(frames)) if stack.kernel == Part::Absent && self.left_kernel(thread, frames) => {
                 self.evidence(cpu, thread, Mode::User, id);
                 self.threads[thread].entered = None;
+            }
+            // It came from there at least, by a system call that logs the event.
+            (None, Some(_)) if self.threads[thread].calls() == 0 => {
+                self.threads[thread].mode = Some(Mode::User);
+                self.enters_mode(cpu, thread, Mode::User, id);
             }
             _ => {}
         }
