@@ -21,8 +21,11 @@
 //!
 //! A [`Pipeline`] joins the stages: [`trace`] reads and orders, [`stacks`] attributes, [`system`] knows what was loaded
 //! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
+//!
+//! [`open_stacks`] opens a file for its call trees: see [`calltree`].
 #![forbid(unsafe_code)]
 
+mod calls;
 mod enrichment;
 mod frame;
 mod knowledge;
@@ -31,6 +34,7 @@ mod naming;
 mod pipeline;
 mod seen;
 
+pub use calls::{OpenStacksError, open_stacks};
 pub use enrichment::{Depth, Enrichment};
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
@@ -38,6 +42,7 @@ pub use label::{Label, NameOrigin, ShownName};
 pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
 pub use seen::Seen;
+pub use stackhound_calltree as calltree;
 pub use stackhound_enrich as enrich;
 pub use stackhound_enrich::Mode;
 pub use stackhound_etl as etl;

@@ -8,7 +8,7 @@ use stackhound_calltree::{Bound, Continuity, Frame};
 
 use super::plain::Escaped;
 use super::selection::{Relation, Shown, Tree};
-use super::text::remarks;
+use super::text::{frames, remarks};
 
 /// A frame, as in `<span class="stackhound-frame" title="…">#199862 - usbhub!UsbhDecHubBusy</span>`.
 pub fn frame(frame: Frame<'_>) -> String {
@@ -96,7 +96,7 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
                 }
             }
             Shown::Cut(count) => {
-                writeln!(html, r#"<li class="leaf cut">|- ... {} frames left out</li>"#, Escaped(count))?;
+                writeln!(html, r#"<li class="leaf cut">|- ... {} left out</li>"#, Escaped(frames(count)))?;
             }
             Shown::Away { left, back } => {
                 write!(html, r#"<li class="leaf away">stack left at {left}"#)?;
