@@ -6,7 +6,7 @@ use stackhound_calltree as model;
 
 use super::{FrameEnd, FrameStart, Location, Stack, StackEventIterator};
 use crate::convert::Failure;
-use crate::html;
+use crate::html::{self, Limits};
 use crate::items::{Items, items};
 use crate::kind::{Count, Member, bound, continuity, end_type, evidence, start_type};
 use crate::owner::Owner;
@@ -240,7 +240,7 @@ impl StackFrame {
         Ok(html::frame(&self.view()?))
     }
 
-    /// An HTML page fragment with its ancestors, itself in ``<strong>``, and what is below it.
+    /// HTML with its ancestors, itself in ``<strong>``, and what is below it.
     ///
     /// ``max_ancestors`` and ``max_depth`` are levels up and down; of each frame ``max_children`` children are shown, and
     /// ``|- ...`` stands for more.
@@ -252,7 +252,8 @@ impl StackFrame {
         max_depth: usize,
         max_children: usize,
     ) -> Result<String, Failure> {
-        py.detach(|| Ok(html::tree(&self.view()?, max_ancestors, max_depth, max_children)))
+        let limits = Limits { ancestors: max_ancestors, depth: max_depth, children: max_children };
+        py.detach(|| Ok(html::tree(&self.view()?, &limits)))
     }
 
     /// Its tree, for notebooks.
