@@ -11,8 +11,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 def written(example: str, path: Path) -> Path:
     """The index that an example of `calltree` writes."""
-    command = ["cargo", "run", "--quiet", "--locked", "-p", "stackhound-calltree", "--example", example, "--", path]
-    subprocess.run(command, cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL)
+    command = "cargo run --quiet --locked -p stackhound-calltree --example".split()
+    subprocess.run([*command, example, "--", path], cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL)
     return path
 
 

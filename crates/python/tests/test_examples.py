@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import stackhound
 import stackhound as reven2
+from stackhound.stack import StackFrame
 
 EXAMPLES = Path(__file__).with_name("examples.py")
 
@@ -71,3 +72,30 @@ def test_ranges(names: dict[str, Any]) -> None:
     assert repr(next(names["ranges"](outer))) == (
         "ContextRange(begin=Context before #198206, last=Context before #209497)"
     )
+
+
+def page(frame: StackFrame, active: StackFrame, depth: int = 0, max_depth: int = 2, max_children: int = 5) -> str:
+    """What the third example leaves to the reader."""
+    line = frame.format_as_html()
+    lines = ["&nbsp;" * 2 * depth + "|- " + (f"<strong>{line}</strong>" if frame == active else line)]
+    for number, child in enumerate(frame.children()):
+        if depth == max_depth:
+            break
+        if number == max_children:
+            lines.append("&nbsp;" * 2 * (depth + 1) + "|- ...")
+            break
+        lines.append(page(child, active, depth + 1, max_depth, max_children))
+    return "<br/>".join(lines)
+
+
+def test_a_tree_of_ones_own(server: stackhound.Recording) -> None:
+    stack = server.trace.context_before(200_000).stack
+    assert stack is not None
+    active = stack.frame()
+    assert active is not None
+    # One level up and, from the active one, one level down.
+    tree = page(next(active.ancestors()), active, max_children=3).split("<br/>")
+    assert len(tree) == 6
+    assert ["<strong>" in line for line in tree] == [False, True, False, False, False, False]
+    assert CHILDREN[0] in tree[2]
+    assert tree[-1].endswith("|- ...")

@@ -303,8 +303,9 @@ def test_counts_of_a_recording_are_lower_bounds(sampled: Trace, trace: Trace) ->
     assert (str(count), repr(count)) == ("at least 1", "Count(at least 1)")
     assert count != 1
     exact = at(trace, 200_000).child_count()
-    assert (str(exact), exact.is_lower_bound, exact) == ("4", False, 4)
-    assert hash(exact) == hash(4)
+    assert (str(exact), exact.is_lower_bound) == ("4", False)
+    assert {exact: "four"}[4] == "four"  # type: ignore[index]
+    assert exact == at(trace, 200_000).child_count()
     assert exact != count
     assert not at(trace, 199_900).child_count()
     with pytest.raises(TypeError):
