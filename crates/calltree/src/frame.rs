@@ -210,6 +210,25 @@ impl<'t> Frame<'t> {
         })
     }
 
+    /// The next frame that its parent called; for one without a parent, the next one of the stack.
+    pub fn next_sibling(&self) -> Option<Self> {
+        let place = self.end_place() + 1;
+        let end = self.trace.row(self.stack).1;
+        let frames = &self.trace.index.frames;
+        (place < end && frames.begins(place))
+            .then(|| Self { node: Node { number: frames.rank(place), place }, ..*self })
+    }
+
+    /// The frame that its parent called before; for one without a parent, the one of the stack before.
+    pub fn previous_sibling(&self) -> Option<Self> {
+        let row = self.trace.row(self.stack).0;
+        let before = self.node.place.checked_sub(1).filter(|before| *before > row.bounds)?;
+        let frames = &self.trace.index.frames;
+        // The frame that ends just before is the top one before its end.
+        let node = frames.top(before - 1).filter(|_| !frames.begins(before))?;
+        Some(Self { node, ..*self })
+    }
+
     /// How many frames it called. Takes as long as going through them.
     pub fn child_count(&self) -> Count {
         self.count(self.children().count() as u64)
@@ -227,8 +246,17 @@ impl<'t> Frame<'t> {
 
     /// Where it was on an active stack: its range without what other stacks did meanwhile.
     pub fn execution_ranges(&self) -> impl Iterator<Item = ContextRange> + use<'t> {
+        self.execution_ranges_within(self.range())
+    }
+
+    /// As [`Frame::execution_ranges`], as far as they lie in a range. Finds the first one without going through those
+    /// before.
+    pub fn execution_ranges_within(
+        &self,
+        range: ContextRange,
+    ) -> impl Iterator<Item = ContextRange> + use<'t> {
         let frame = *self;
-        let (first, last) = (frame.first(), frame.last());
+        let (first, last) = (frame.first().max(range.begin().0), frame.last().min(range.last().0));
         let periods = frame.trace.row(frame.stack).0.periods;
         let from = stack::partition(periods, |nth| frame.own(nth).is_some_and(|period| period.last < first));
         (from..periods.1)

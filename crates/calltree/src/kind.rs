@@ -1,5 +1,7 @@
 //! What frames and stacks can be, and how well something is known.
 
+use std::fmt;
+
 use crate::id::ContextId;
 
 /// How a frame started.
@@ -16,6 +18,12 @@ pub enum StartType {
     Damaged = 3,
     /// It is there, but its start was not seen.
     Unknown = 4,
+}
+
+impl StartType {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Call, Self::Interrupt, Self::Manual, Self::Damaged, Self::Unknown];
 }
 
 /// How a frame ended. These names are this project's own.
@@ -40,6 +48,20 @@ pub enum EndType {
     Gone = 7,
 }
 
+impl EndType {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Return,
+        Self::ReturnElsewhere,
+        Self::InterruptReturn,
+        Self::Unwound,
+        Self::Replaced,
+        Self::Abandoned,
+        Self::TraceEnd,
+        Self::Gone,
+    ];
+}
+
 /// What a stack is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -54,6 +76,12 @@ pub enum StackKind {
     Deferred = 3,
     /// A stack for signal handlers, or one a program switches to by itself.
     Alternate = 4,
+}
+
+impl StackKind {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate];
 }
 
 /// When something happened.
@@ -89,6 +117,12 @@ pub enum Evidence {
     Stitched = 4,
 }
 
+impl Evidence {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Exact, Self::Boundary, Self::Snapshot, Self::Walked, Self::Stitched];
+}
+
 /// Whether a frame is known to be the same one all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Continuity {
@@ -105,4 +139,104 @@ pub enum Count {
     Exactly(u64),
     /// So many were seen; there may have been more.
     AtLeast(u64),
+}
+
+impl StartType {
+    /// As it is written in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Interrupt => "interrupt",
+            Self::Manual => "manual",
+            Self::Damaged => "damaged",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl EndType {
+    /// As it is written in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Return => "return",
+            Self::ReturnElsewhere => "return-elsewhere",
+            Self::InterruptReturn => "interrupt-return",
+            Self::Unwound => "unwound",
+            Self::Replaced => "replaced",
+            Self::Abandoned => "abandoned",
+            Self::TraceEnd => "trace-end",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl StackKind {
+    /// As it is written in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Kernel => "kernel",
+            Self::Interrupt => "interrupt",
+            Self::Deferred => "deferred",
+            Self::Alternate => "alternate",
+        }
+    }
+}
+
+impl Evidence {
+    /// As it is written in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Boundary => "boundary",
+            Self::Snapshot => "snapshot",
+            Self::Walked => "walked",
+            Self::Stitched => "stitched",
+        }
+    }
+}
+
+impl Continuity {
+    /// As it is written in all output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Observed => "observed",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+impl Count {
+    /// The number, whatever it means.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Exactly(number) | Self::AtLeast(number) => number,
+        }
+    }
+
+    /// Whether there may have been more.
+    pub fn is_lower_bound(self) -> bool {
+        matches!(self, Self::AtLeast(_))
+    }
+}
+
+/// As in `12`, or `>=12` where there may have been more.
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(number) => write!(f, "{number}"),
+            Self::AtLeast(number) => write!(f, ">={number}"),
+        }
+    }
+}
+
+/// As in `#5`, `#5..#9` where it was inferred, and `???`.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Observed(context) => write!(f, "#{}", context.0),
+            Self::Inferred { lo, hi } => write!(f, "#{}..#{}", lo.0, hi.0),
+            Self::Open => f.write_str("???"),
+        }
+    }
 }

@@ -114,6 +114,21 @@ impl Trace {
         Frame::numbered(self, id.0).ok_or(Error::NoSuchFrame { asked: id.0, count: self.frame_count() })
     }
 
+    /// The frames whose first context this is, on whatever stack, outer before inner. Looks at each stack.
+    ///
+    /// # Errors
+    /// There is no such context.
+    pub fn frames_from(&self, first: ContextId) -> Result<Vec<Frame<'_>>, Error> {
+        let mut found = Vec::new();
+        for stack in self.stacks(first)? {
+            let begins = |frame: &Frame<'_>| frame.first_context().id() == first;
+            let top = stack.frame().filter(begins);
+            found.extend(std::iter::successors(top, |frame| frame.parent().filter(begins)));
+        }
+        found.sort_by_key(Frame::id);
+        Ok(found)
+    }
+
     /// A stack, as it is at a context, whether it is active there or not.
     ///
     /// # Errors
@@ -174,11 +189,20 @@ impl Trace {
         self.index.cpus.as_ref().map_or(Cpu(0), |cpus| Cpu(cpus.get(context.0.min(last)) as u16))
     }
 
-    /// The period of a processor at a context.
-    pub(crate) fn period_at(&self, cpu: Cpu, at: u64) -> Option<Period> {
+    /// The active stack of a processor at a context.
+    pub(crate) fn active(&self, cpu: Cpu, at: u64) -> Option<StackId> {
         let base = u64::from(cpu.0) * self.stretch();
         let number = self.index.periods.rank(base + at).checked_sub(1)?;
-        self.period(number).filter(|period| period.cpu == cpu)
+        // Those of the processors before stand before.
+        if base > 0 && self.index.periods.get(number) < base {
+            return None;
+        }
+        self.period_stack(number)
+    }
+
+    fn period_stack(&self, number: u64) -> Option<StackId> {
+        let stack = StackId(self.index.period_stacks.get(number).checked_sub(1)? as u32);
+        (stack.0 < self.stack_count()).then_some(stack)
     }
 
     /// The period with this number.
@@ -193,9 +217,7 @@ impl Trace {
             if number + 1 < self.index.periods.len() { self.index.periods.get(number + 1) } else { u64::MAX };
         let last =
             if next / stretch == cpu { (next % stretch).saturating_sub(1) } else { self.transition_count() };
-        let stack = self.index.period_stacks.get(number).checked_sub(1).map(|stack| StackId(stack as u32));
-        let stack = stack.filter(|stack| stack.0 < self.stack_count());
-        Some(Period { number, cpu: Cpu(cpu as u16), first, last, stack })
+        Some(Period { number, cpu: Cpu(cpu as u16), first, last, stack: self.period_stack(number) })
     }
 
     /// The nth period of a stack, counted over all stacks.

@@ -2,7 +2,9 @@
 
 mod fixtures;
 
-use stackhound_calltree::{Axis, ContextId, EndType, Pattern, StackEvent, StartType, Trace, TransitionId};
+use stackhound_calltree::{
+    Axis, ContextId, ContextRange, EndType, Pattern, StackEvent, StackId, StartType, Trace, TransitionId,
+};
 
 fn context(trace: &Trace, id: u64) -> stackhound_calltree::Context<'_> {
     trace.context(ContextId(id)).unwrap()
@@ -37,6 +39,35 @@ fn a_frame_is_found_at_a_context() {
     reversed.reverse();
     assert_eq!(lines(frame.reversed_children()), reversed);
     assert_eq!((frame.start_type(), frame.end_type()), (StartType::Call, EndType::Return));
+}
+
+#[test]
+fn siblings() {
+    let trace = fixtures::trace();
+    let frame = context(&trace, 200_000).stack().unwrap().frame().unwrap();
+    let children: Vec<_> = frame.children().collect();
+    for pair in children.windows(2) {
+        assert_eq!(pair[0].next_sibling(), Some(pair[1]));
+        assert_eq!(pair[1].previous_sibling(), Some(pair[0]));
+    }
+    assert_eq!((children[0].previous_sibling(), children[3].next_sibling()), (None, None));
+    // Frames of another stack are no siblings.
+    for number in 0..trace.stack_count() {
+        let stack = trace.stack(StackId(number), trace.last_context().id()).unwrap();
+        let base = stack.frames().last().unwrap();
+        assert_eq!((base.previous_sibling(), base.next_sibling()), (None, None), "{base}");
+    }
+}
+
+#[test]
+fn frames_are_found_by_their_first_context() {
+    let trace = fixtures::trace();
+    let first = |id| lines(trace.frames_from(ContextId(id)).unwrap());
+    assert_eq!(first(199_863), ["#199862 - usbhub!UsbhDecHubBusy"]);
+    assert_eq!(first(199_864), [""; 0]);
+    // The stack of the second thread does not stand there yet.
+    assert_eq!(first(0), ["??? - ???"]);
+    assert!(trace.frames_from(ContextId(fixtures::TRANSITIONS + 1)).is_err());
 }
 
 #[test]
@@ -89,6 +120,18 @@ fn a_stack_that_is_left_and_entered() {
             "[Context before #211889, Context before #212379]",
         ]
     );
+    let within = |begin, last| {
+        let range = ContextRange::new(ContextId(begin), ContextId(last)).unwrap();
+        lines(outer.execution_ranges_within(range))
+    };
+    assert_eq!(
+        within(209_000, 211_889),
+        [
+            "[Context before #209000, Context before #209497]",
+            "[Context before #211889, Context before #211889]",
+        ]
+    );
+    assert_eq!(within(209_498, 211_888), [""; 0]);
     let between = context(&trace, 210_000).stack().unwrap();
     assert_eq!(between.prev_stack(Axis::Cpu).unwrap().context().id(), ContextId(209_497));
     assert_eq!(between.next_stack(Axis::Cpu).unwrap().context().id(), ContextId(211_889));

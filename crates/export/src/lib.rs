@@ -1,4 +1,4 @@
-//! Profiles in the formats of the tools that people look at them with.
+//! Profiles in the formats of the tools that people look at them with, and call trees.
 //!
 //! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers; the [`Profile`] that
 //! it becomes is written by one function a format:
@@ -10,6 +10,8 @@
 //! | [`folded`] | scripts, and everything that draws flame graphs |
 //! | [`perfetto`] | ui.perfetto.dev and its trace processor |
 //! | [`speedscope`] | speedscope.app |
+//!
+//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`].
 //!
 //! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
 //!
@@ -25,6 +27,7 @@ mod model;
 pub mod perfetto;
 mod profile;
 pub mod speedscope;
+pub mod tree;
 
 pub use builder::{Full, ProfileBuilder};
 pub use model::{

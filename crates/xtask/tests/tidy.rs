@@ -11,6 +11,7 @@ fn root() -> PathBuf {
 const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-etl", &[]),
     ("stackhound-expr", &[]),
+    ("stackhound-calltree", &[]),
     ("stackhound-corpus", &[]),
     ("stackhound-calltree", &[]),
     ("stackhound-windows", &[]),
@@ -19,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-trace", &["stackhound-etl"]),
     ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
-    ("stackhound-scenario", &["stackhound-etl", "stackhound-schema"]),
+    ("stackhound-scenario", &["stackhound-calltree", "stackhound-etl", "stackhound-schema"]),
     (
         "stackhound-enrich",
         &[
@@ -31,16 +32,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-trace",
         ],
     ),
-    ("stackhound-export", &[]),
+    ("stackhound-export", &["stackhound-calltree"]),
+    ("stackhound-timeline", &["stackhound-calltree", "stackhound-enrich"]),
     (
         "stackhound",
         &[
+            "stackhound-calltree",
             "stackhound-enrich",
             "stackhound-etl",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",
             "stackhound-system",
+            "stackhound-timeline",
             "stackhound-trace",
         ],
     ),

@@ -1,6 +1,6 @@
 //! A forest as balanced parentheses: one bit for every beginning (1) and end (0) of a node, in order (Jacobson 1989).
 //!
-//! For every block of 1024 bits there stand beside them
+//! For every block of 512 bits there stand beside them
 //! - the number of beginnings before the block,
 //! - the least depth within it, with the minima of pairs of blocks above, to find ends that lie far away,
 //! - the nodes open at its beginning, innermost first, at most [`PATH_MAX`] of them.
@@ -10,7 +10,7 @@
 
 use super::{BitBuilder, Packed, Words, to_bytes, width_of};
 
-const BLOCK_WORDS: u64 = 16;
+const BLOCK_WORDS: u64 = 8;
 const BLOCK_BITS: u64 = 64 * BLOCK_WORDS;
 /// How many open nodes a block lists. Ancestors further out are found through the last one listed.
 const PATH_MAX: u64 = 64;
@@ -24,9 +24,9 @@ pub(crate) struct Node {
     pub(crate) place: u64,
 }
 
-/// A node that is open somewhere: known by its place, or by its number from a list.
+/// A node that is open somewhere: found by its place, or by its number in a list.
 enum Open {
-    Here(u64),
+    Here(Node),
     Listed(u64),
 }
 
@@ -203,7 +203,7 @@ impl Parentheses {
             false
         });
         match found? {
-            Open::Here(place) => Some(Node { number: self.rank(place), place }),
+            Open::Here(node) => Some(node),
             Open::Listed(number) => self.node(number),
         }
     }
@@ -212,7 +212,7 @@ impl Parentheses {
     pub(crate) fn line(&self, place: u64, mut each: impl FnMut(u64)) {
         self.open(place, |node| {
             each(match node {
-                Open::Here(place) => self.rank(place),
+                Open::Here(node) => node.number,
                 Open::Listed(number) => number,
             });
             true
@@ -274,7 +274,7 @@ impl Parentheses {
             if place.is_multiple_of(8) && place + 8 <= to {
                 let byte = usize::from(word as u8);
                 if *depth > target + 8 || i64::from(LEAST[byte]) + *depth as i64 > target as i64 {
-                    *depth = depth.checked_add_signed(i64::from(CHANGE[byte]))?;
+                    *depth = depth.checked_add_signed(2 * i64::from(BEGUN[byte]) - 8)?;
                     place += 8;
                     continue;
                 }
@@ -307,35 +307,39 @@ impl Parentheses {
         None
     }
 
-    /// Calls `found` with the beginnings in the block of `place`, up to it, of nodes that are open behind it, innermost
-    /// first, until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those
-    /// that were open before the block have ended by then or are left out.
+    /// Calls `found` with the nodes that begin in the block of `place`, up to it, and are open behind it, innermost first,
+    /// until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those that were
+    /// open before the block have ended by then or are left out.
     #[inline]
-    fn open_in_block(&self, place: u64, mut ended: u64, mut found: impl FnMut(u64) -> bool) -> Option<u64> {
-        let place = place.min(self.length.checked_sub(1)?);
-        let first = place / BLOCK_BITS * BLOCK_WORDS;
-        let mut index = place / 64;
-        let mut left = place % 64 + 1;
+    fn open_in_block(&self, place: u64, mut ended: u64, mut found: impl FnMut(Node) -> bool) -> Option<u64> {
+        let last = place.min(self.length.checked_sub(1)?);
+        let first = last / BLOCK_BITS * BLOCK_WORDS;
+        let mut index = last / 64;
+        let mut left = last % 64 + 1;
+        let mut number = self.rank(last + 1);
         loop {
-            let word = self.bits.get(index as usize);
+            // Bits behind the place are shifted out; the zeros that come in below are not looked at.
+            let mut word = self.bits.get(index as usize) << (64 - left);
+            let mut place = index * 64 + left;
             while left > 0 {
-                if left.is_multiple_of(8) {
-                    let byte = usize::from((word >> (left - 8)) as u8);
-                    // None of its beginnings is left over when the ends behind are taken away.
-                    if RISE[byte] as u64 <= ended {
-                        ended = ended.saturating_add_signed(-i64::from(CHANGE[byte]));
-                        left -= 8;
-                        continue;
+                let bits = left.min(8);
+                let byte = usize::from((word >> 56) as u8);
+                let (mut open, left_over) = OPEN[ended.min(8) as usize][byte];
+                while open != 0 {
+                    let above = open.leading_zeros();
+                    let begun = u64::from(BEGUN[byte >> (7 - above)]);
+                    let node =
+                        Node { number: number.saturating_sub(begun), place: place - 1 - u64::from(above) };
+                    if !found(node) {
+                        return None;
                     }
+                    open &= !(0x80 >> above);
                 }
-                left -= 1;
-                if word >> left & 1 == 0 {
-                    ended += 1;
-                } else if ended > 0 {
-                    ended -= 1;
-                } else if !found(index * 64 + left) {
-                    return None;
-                }
+                ended = ended.saturating_add_signed(i64::from(left_over) - (8 - bits) as i64);
+                number = number.saturating_sub(u64::from(BEGUN[byte]));
+                word <<= 8;
+                place -= bits;
+                left -= bits;
             }
             if index == first {
                 return Some(ended);
@@ -354,12 +358,12 @@ impl Parentheses {
     }
 }
 
-/// Beginnings less ends in a byte.
-const CHANGE: [i8; 256] = {
+/// Beginnings in a byte.
+const BEGUN: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = (byte as u8).count_ones() as i8 * 2 - 8;
+        table[byte] = (byte as u8).count_ones() as u8;
         byte += 1;
     }
     table
@@ -382,21 +386,29 @@ const LEAST: [i8; 256] = {
     }
     table
 };
-/// The greatest sum of a byte's last bits, from the highest; none at all counts as 0.
-const RISE: [i8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut sum, mut greatest, mut bit) = (0, 0, 8);
-        while bit > 0 {
-            bit -= 1;
-            sum += if byte >> bit & 1 == 1 { 1 } else { -1 };
-            if sum > greatest {
-                greatest = sum;
+/// For so many ends behind a byte, more than eight counting as eight: the beginnings in the byte that are left over when
+/// each end takes the nearest beginning before it away, and by how many the ends left over become more.
+const OPEN: [[(u8, i8); 256]; 9] = {
+    let mut table = [[(0, 0); 256]; 9];
+    let mut behind = 0;
+    while behind < 9 {
+        let mut byte = 0;
+        while byte < 256 {
+            let (mut open, mut ended, mut bit) = (0, behind as i8, 8);
+            while bit > 0 {
+                bit -= 1;
+                if byte >> bit & 1 == 0 {
+                    ended += 1;
+                } else if ended > 0 {
+                    ended -= 1;
+                } else {
+                    open |= 1 << bit;
+                }
             }
+            table[behind][byte] = (open, ended - behind as i8);
+            byte += 1;
         }
-        table[byte] = greatest;
-        byte += 1;
+        behind += 1;
     }
     table
 };

@@ -1,0 +1,750 @@
+//! The exact tracker: from every transition's class and stack pointer to frames and stacks.
+//!
+//! It knows registers and, where it asks for them, words of memory. It does no input or output, knows no machine but what
+//! its [`Step`]s say, and no names: functions are addresses.
+//!
+//! # Rules
+//!
+//! - **Slot.** A call leaves its return address in a slot; the frame is over once the stack pointer is above the slot,
+//!   for whatever reason. A return that took the address from the slot makes it [`EndType::Return`], or
+//!   [`EndType::ReturnElsewhere`] if it led elsewhere; the return from an interrupt, [`EndType::InterruptReturn`]; all
+//!   else [`EndType::Unwound`]. So `longjmp`, exceptions and lost returns need no rule of their own.
+//! - **Switch.** Only classes that give the stack pointer a value from elsewhere can change the stack, and do so if it
+//!   then lies in another region. Regions are declared ([`Tracker::declare`]) or grow with what is seen; a pointer less
+//!   than [`MERGE_DISTANCE`] from what was seen belongs to the same stack. Stacks closer to each other than that must be
+//!   declared to be told apart.
+//! - **Entering.** Where the pointer is higher than the stack was left with, frames below it are `Unwound`; where it is
+//!   lower, somebody else has put a frame there: [`StartType::Manual`], up to where the stack was left. Otherwise the
+//!   slots are read from the top on until one holds what it should; those that do not are [`EndType::Replaced`] and one
+//!   [`StartType::Damaged`] frame stands for them. Frames further down are read when they become the top.
+//! - **Interrupts and signals.** An interrupt opens a frame. A signal opens a frame, and in it one for its handler, which
+//!   the system called: [`StartType::Manual`]. They explain a lower pointer by themselves.
+//! - **Base.** An active stack has an open frame at any time. If nothing else is known, that is one of start
+//!   [`StartType::Unknown`]. A return from it shows that there was a frame below ([`Tracked::Below`]). Its slot cannot be
+//!   lower than the highest stack pointer seen in it: a return from below that used an address pushed for it.
+//! - **Jumps by return.** A return whose slot is no frame's is a jump (`push …; ret`).
+//! - **Doubtful calls.** A call to at most [`NEAR`] bytes behind itself may be none: a retpoline (`call; mov [rsp], …;
+//!   ret`), a question for the own address (`call; pop`) or a filling of the return predictor (`call; call; add rsp,
+//!   16`). Its frame is announced only when something else is done with it, at most [`DOUBT_MAX`] transitions later. If
+//!   before that a return leads elsewhere or the pointer rises without a return, there was no frame at all: the retpoline
+//!   was a jump, and the frame that jumped goes on.
+//!
+//! # Bounds
+//!
+//! [`FRAMES_MAX`] open frames, [`STACKS_MAX`] regions, [`THREADS_MAX`] threads. What is beyond them is counted and not
+//! tracked; a stack that is refused leaves the trace without an active stack. A step that changes nothing costs a few
+//! comparisons, others a constant number of operations besides the frames they end; only changes of stacks look regions
+//! up, in a tree.
+
+mod open;
+mod regions;
+mod step;
+
+use std::collections::HashMap;
+
+pub use self::regions::MERGE_DISTANCE;
+pub use self::step::{Class, Counts, Point, Space, Step, Thread, Tracked};
+
+use self::open::{Frame, OpenStack};
+use self::regions::{RegionIndex, Regions};
+use crate::id::{Address, ContextId, StackId, TransitionId};
+use crate::kind::{EndType, StackKind, StartType};
+
+/// How many frames can be open at a time, on all stacks together.
+pub const FRAMES_MAX: usize = 1 << 22;
+/// How many regions can be known at a time.
+pub const STACKS_MAX: usize = 1 << 16;
+/// How many threads can be known at a time.
+pub const THREADS_MAX: usize = 1 << 16;
+/// How far behind a call the target lies, in bytes, for it to be doubted. A retpoline's is aligned to 16.
+pub const NEAR: u64 = 32;
+/// For how many transitions a call is doubted.
+pub const DOUBT_MAX: u64 = 8;
+
+/// So many doubted calls one above the other. A retpoline is one, code that fills the return predictor does two at once.
+const DOUBTED_MAX: usize = 4;
+/// So many frames one Damaged frame can stand for.
+const DAMAGED_MAX: usize = 64;
+
+/// Reads the word at an address, as it is after the transition, in the space of the step.
+type Read<'a> = &'a mut dyn FnMut(Address) -> Option<Address>;
+type Sink<'a> = &'a mut dyn FnMut(Tracked);
+
+/// Follows one sequence of transitions. See the [module](self) for the rules.
+#[derive(Debug)]
+pub struct Tracker {
+    /// The number of the next transition.
+    next: u64,
+    started: bool,
+    thread: Thread,
+    threads: HashMap<Thread, Position>,
+    regions: Regions,
+    /// Where the stack pointer is; there is an open stack in that region. `None` if it is not known.
+    active: Option<RegionIndex>,
+    /// The active stack's limit: see [`OpenStack::limit`].
+    limit: u64,
+    /// A stack pointer of that space, above the first address and up to the second, is on the active stack.
+    window: (Space, u64, u64),
+    /// After the last step.
+    sp: u64,
+    /// The top frames of the active stack that are not announced yet, the outermost first.
+    doubted: Vec<Doubted>,
+    /// The transition that announces them.
+    doubted_until: u64,
+    frames: usize,
+    stacks: u32,
+    counts: Counts,
+}
+
+/// Where a thread is, or was when another one went on.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    /// The stack it was first seen on.
+    own: Option<(RegionIndex, StackId)>,
+    last: Option<(RegionIndex, StackId)>,
+    space: Space,
+    sp: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Doubted {
+    first: ContextId,
+    function: Address,
+}
+
+impl Tracker {
+    /// Starts with a thread that runs. The stack it is on and a frame for what it does are opened by the first step.
+    pub fn new(thread: Thread) -> Tracker {
+        Tracker {
+            next: 0,
+            started: false,
+            thread,
+            threads: HashMap::new(),
+            regions: Regions::default(),
+            active: None,
+            limit: 0,
+            window: (Space::default(), 0, 0),
+            sp: 0,
+            doubted: Vec::new(),
+            doubted_until: 0,
+            frames: 0,
+            stacks: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The transition that the next step will be: as many as were told.
+    pub fn transition(&self) -> TransitionId {
+        TransitionId(self.next)
+    }
+
+    /// What was seen and refused so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// So many transitions change nothing that concerns stacks and are not told one by one. They may have moved the
+    /// stack pointer by `Static` steps; frames that ended by this are closed at the next step.
+    pub fn skip(&mut self, transitions: u32) {
+        self.next += u64::from(transitions);
+    }
+
+    /// The next transition. `read` gives the word at an address of the step's space, as it is after the step; `None`
+    /// means that it cannot be read, and then nothing is concluded. It is called where stacks are entered, for signals,
+    /// and once for each older frame that becomes the top of a stack that was entered again.
+    #[inline]
+    pub fn step(
+        &mut self,
+        step: &Step,
+        mut read: impl FnMut(Address) -> Option<Address>,
+        mut sink: impl FnMut(Tracked),
+    ) {
+        let sp = step.after.sp.0;
+        let same_stack = match step.class {
+            Class::Static | Class::Other => true,
+            Class::Dynamic | Class::System => {
+                let (space, low, high) = self.window;
+                step.space == space && low < sp && sp <= high
+            }
+            _ => false,
+        };
+        if same_stack && sp <= self.limit && step.before.sp.0 <= self.limit && self.doubted.is_empty() {
+            self.sp = sp;
+            self.next += 1;
+        } else {
+            self.change(step, &mut read, &mut sink);
+        }
+    }
+
+    /// Announces the last frames. Those still open stay so.
+    pub fn finish(mut self, mut sink: impl FnMut(Tracked)) -> Counts {
+        self.announce(&mut sink);
+        self.counts
+    }
+
+    /// Memory was set up as a stack, by the next transition: a thread's, an alternate one for signals, a coroutine's.
+    /// What was known of other stacks that lie in it is given up, but a region that only grew from what was seen, or
+    /// ends at the same address, goes on with these bounds. Memory of a region that is larger is cut out of it.
+    pub fn declare(
+        &mut self,
+        space: Space,
+        low: Address,
+        high: Address,
+        kind: StackKind,
+        mut sink: impl FnMut(Tracked),
+    ) {
+        let (low, high) = (low.0, high.0);
+        if low >= high {
+            return;
+        }
+        let known = self.regions.within(space, low, high);
+        let inside = |tracker: &Tracker, index: RegionIndex| {
+            tracker.regions.get(index).is_some_and(|region| low <= region.low && region.high <= high)
+        };
+        let grown = known.iter().copied().find(|&index| {
+            let region = self.regions.get(index);
+            inside(self, index)
+                && region.is_some_and(|region| region.high == high || (known.len() == 1 && !region.declared))
+        });
+        if let Some(index) = grown {
+            self.regions.adopt(index, low, high, kind);
+            self.look_around();
+            return;
+        }
+        for &index in &known {
+            if inside(self, index) {
+                self.discard(index, &mut sink);
+            }
+        }
+        if self.regions.len() >= STACKS_MAX {
+            self.counts.stacks_refused += 1;
+            return;
+        }
+        self.regions.declare(space, low, high, kind);
+        for index in known {
+            if self.regions.is_covered(index) {
+                self.discard(index, &mut sink);
+            }
+        }
+        self.look_around();
+    }
+
+    /// Memory is given back by the next transition. A stack all of whose frames lie above it only loses free memory;
+    /// others are abandoned.
+    pub fn release(&mut self, space: Space, low: Address, high: Address, mut sink: impl FnMut(Tracked)) {
+        let (low, high) = (low.0, high.0);
+        for index in self.regions.within(space, low, high) {
+            let Some(region) = self.regions.get(index) else { continue };
+            let sp = match &region.stack {
+                Some(_) if self.active == Some(index) => Some(self.sp),
+                Some(stack) => Some(stack.left),
+                None => None,
+            };
+            if high < region.high && sp.is_none_or(|sp| high <= sp) {
+                self.regions.trim(index, high);
+                if self.regions.is_covered(index) {
+                    self.discard(index, &mut sink);
+                }
+            } else {
+                self.discard(index, &mut sink);
+            }
+        }
+        self.look_around();
+    }
+
+    /// A thread ends by the next transition. The stack it is on and the one it began with are abandoned. Declared memory
+    /// stays declared, for the stack of another thread.
+    pub fn exit(&mut self, thread: Thread, mut sink: impl FnMut(Tracked)) {
+        let active = self.active.filter(|_| thread == self.thread);
+        let mut ended: Vec<RegionIndex> = active.into_iter().collect();
+        if let Some(position) = self.threads.remove(&thread) {
+            let last = position.last.filter(|_| thread != self.thread);
+            let stacks = [position.own, last].into_iter().flatten().filter(|&(index, id)| {
+                self.stack_id(index) == Some(id) && (self.active != Some(index) || active.is_some())
+            });
+            ended.extend(stacks.map(|(index, _)| index));
+        }
+        for index in ended {
+            if self.regions.get(index).is_some_and(|region| region.declared) {
+                self.abandon(index, &mut sink);
+            } else {
+                self.discard(index, &mut sink);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, step: &Step, read: Read, sink: Sink) {
+        let transition = TransitionId(self.next);
+        self.next += 1;
+        if !self.started {
+            self.started = true;
+            self.sp = step.before.sp.0;
+            let index = self.locate(step.space, self.sp, StackKind::User, false);
+            // Steps that were skipped were on the same stack.
+            self.arrive(ContextId(0), index, sink);
+            self.ensure_frame(ContextId(0), step.before.pc, sink);
+            self.remember_own();
+        }
+        let now =
+            Now { transition, class: step.class, before: step.before, after: step.after, space: step.space };
+        self.sp = step.after.sp.0;
+        if self.active.is_some() {
+            // What rose unseen.
+            self.unwind(&now, now.before.sp.0, sink);
+        }
+        match step.class {
+            Class::Call { return_address } => self.call(&now, return_address, sink),
+            Class::Return => self.returned(&now, read, sink),
+            Class::Jump => {
+                if self.active.is_some() && now.after.sp.0 == self.limit && self.top().is_some() {
+                    self.counts.tail_calls += 1;
+                }
+                self.stay(&now, read, sink);
+            }
+            Class::Static | Class::Other => self.stay(&now, read, sink),
+            Class::Dynamic => self.go(&now, None, read, sink),
+            Class::System if now.after.sp != now.before.sp => self.go(&now, None, read, sink),
+            Class::System => self.stay(&now, read, sink),
+            Class::Interrupt { slot } => self.interrupt(&now, slot, sink),
+            Class::Signal { slot } => self.signal(&now, slot, read, sink),
+            Class::InterruptReturn => self.interrupt_returned(&now, read, sink),
+            Class::Switch { to } => self.switch(&now, to, read, sink),
+        }
+        if !self.doubted.is_empty() && transition.0 >= self.doubted_until {
+            self.announce(sink);
+        }
+        self.look_around();
+    }
+
+    fn call(&mut self, now: &Now, return_address: Address, sink: Sink) {
+        if self.active.is_none() {
+            return;
+        }
+        let near = now.after.pc.0.wrapping_sub(return_address.0) <= NEAR;
+        if !near || self.doubted.len() >= DOUBTED_MAX {
+            self.announce(sink);
+        }
+        let slot = now.after.sp.0;
+        self.overwrite(now, slot, sink);
+        let frame = Frame { slot, return_address: Some(return_address), start: StartType::Call };
+        // Without another frame, this one would leave its stack empty until it is announced.
+        if !near || self.stack().is_some_and(|stack| stack.is_empty()) {
+            self.open(now, frame, Some(now.after.pc), sink);
+        } else if self.push(frame) {
+            self.doubted.push(Doubted { first: now.first(), function: now.after.pc });
+            self.doubted_until = now.transition.0 + DOUBT_MAX;
+        }
+    }
+
+    fn returned(&mut self, now: &Now, read: Read, sink: Sink) {
+        let slot = now.before.sp.0;
+        let Some(stack) = self.stack() else { return };
+        match stack.frames.last().copied() {
+            Some(frame) if frame.slot == slot || frame.holds(slot, now.after.sp.0) => {
+                let back = frame.return_address.is_none_or(|address| address == now.after.pc);
+                if !back && !self.doubted.is_empty() {
+                    self.counts.returns_as_jumps += 1;
+                    self.forget();
+                } else {
+                    self.close(now, if back { EndType::Return } else { EndType::ReturnElsewhere }, sink);
+                }
+            }
+            Some(_) => self.counts.returns_as_jumps += 1,
+            None => match stack.base {
+                Some(base) if slot >= base => {
+                    let id = stack.id;
+                    stack.base = Some(now.after.sp.0);
+                    sink(Tracked::Close { stack: id, last: now.last(), end: EndType::Return });
+                    sink(Tracked::Below { stack: id, function: now.after.pc });
+                }
+                _ => self.counts.returns_as_jumps += 1,
+            },
+        }
+        self.stay(now, read, sink);
+    }
+
+    fn interrupt(&mut self, now: &Now, slot: Address, sink: Sink) {
+        self.announce(sink);
+        if !self.reach(now, None, sink) {
+            return;
+        }
+        let slot = slot.0.max(now.after.sp.0);
+        self.overwrite(now, slot, sink);
+        let frame = Frame { slot, return_address: Some(now.before.pc), start: StartType::Interrupt };
+        self.open(now, frame, Some(now.after.pc), sink);
+        self.ensure_frame(now.first(), now.after.pc, sink);
+    }
+
+    fn signal(&mut self, now: &Now, slot: Address, read: Read, sink: Sink) {
+        self.announce(sink);
+        if !self.reach(now, None, sink) {
+            return;
+        }
+        let handler = now.after.sp.0;
+        let slot = slot.0.max(handler.saturating_add(1));
+        self.overwrite(now, slot, sink);
+        let restorer = read(now.after.sp);
+        let frame = Frame { slot, return_address: Some(now.before.pc), start: StartType::Interrupt };
+        self.open(now, frame, restorer, sink);
+        let frame = Frame { slot: handler, return_address: restorer, start: StartType::Manual };
+        self.open(now, frame, Some(now.after.pc), sink);
+        self.ensure_frame(now.first(), now.after.pc, sink);
+    }
+
+    fn interrupt_returned(&mut self, now: &Now, read: Read, sink: Sink) {
+        if let Some(frame) = self.top().filter(|frame| frame.slot == now.before.sp.0) {
+            self.announce(sink);
+            let end = match frame.start {
+                StartType::Interrupt => EndType::InterruptReturn,
+                _ if frame.return_address == Some(now.after.pc) => EndType::Return,
+                _ => EndType::ReturnElsewhere,
+            };
+            self.close(now, end, sink);
+        }
+        self.go(now, None, read, sink);
+    }
+
+    fn switch(&mut self, now: &Now, to: Thread, read: Read, sink: Sink) {
+        self.announce(sink);
+        let place = self.place();
+        if self.threads.len() < THREADS_MAX || self.threads.contains_key(&self.thread) {
+            let space = self
+                .active
+                .and_then(|index| self.regions.get(index))
+                .map_or(now.space, |region| region.space);
+            let position =
+                self.threads.entry(self.thread).or_insert(Position { own: None, last: None, space, sp: 0 });
+            (position.last, position.space, position.sp) = (place, space, now.before.sp.0);
+        } else {
+            self.counts.stacks_refused += 1;
+        }
+        self.thread = to;
+        let known = self.threads.get(&to).copied();
+        // Where it stopped, it goes on, even if its pointer has left the region by then.
+        let known_stack = known
+            .filter(|position| position.space == now.space && position.sp == now.after.sp.0)
+            .and_then(|position| position.last)
+            .filter(|&(index, id)| self.stack_id(index) == Some(id))
+            .map(|(index, _)| index);
+        self.go(now, known_stack, read, sink);
+        if known.is_none() {
+            self.remember_own();
+        }
+    }
+
+    /// Notes the active stack as the one that the thread began with.
+    fn remember_own(&mut self) {
+        let own = self.place();
+        if self.threads.len() < THREADS_MAX {
+            let space = Space::default();
+            self.threads.entry(self.thread).or_insert(Position { own, last: None, space, sp: 0 });
+        }
+    }
+
+    /// A step that stays on its stack.
+    fn stay(&mut self, now: &Now, read: Read, sink: Sink) {
+        if self.active.is_none() {
+            return;
+        }
+        self.unwind(now, now.after.sp.0, sink);
+        self.check(now, read, sink);
+        self.ensure_frame(now.first(), now.after.pc, sink);
+    }
+
+    /// A step that may change the stack, and is no interrupt.
+    fn go(&mut self, now: &Now, known: Option<RegionIndex>, read: Read, sink: Sink) {
+        let from = self.active;
+        if !self.reach(now, known, sink) {
+            return;
+        }
+        if self.active == from {
+            self.stay(now, read, sink);
+            return;
+        }
+        self.unwind(now, now.after.sp.0, sink);
+        let lower = self.stack().filter(|stack| !stack.is_empty() && now.after.sp.0 < stack.left);
+        if let Some(stack) = lower {
+            let slot = stack.left - 1;
+            self.overwrite(now, slot, sink);
+            let frame = Frame { slot, return_address: None, start: StartType::Manual };
+            self.open(now, frame, Some(now.after.pc), sink);
+        } else {
+            self.check(now, read, sink);
+        }
+        self.ensure_frame(now.first(), now.after.pc, sink);
+    }
+
+    /// Makes the stack of the new pointer the active one. `false` if that is not known.
+    fn reach(&mut self, now: &Now, known: Option<RegionIndex>, sink: Sink) -> bool {
+        if let Some(active) = self.active {
+            // Whatever the pointer did in static steps, it was still on this stack.
+            self.regions.extend(active, now.before.sp.0);
+        }
+        let (kind, pushes) = match now.class {
+            Class::Signal { .. } => (StackKind::Alternate, true),
+            Class::Interrupt { .. } => (StackKind::Kernel, true),
+            Class::Dynamic => (StackKind::Alternate, false),
+            _ => (StackKind::User, false),
+        };
+        let index = known.or_else(|| self.locate(now.space, now.after.sp.0, kind, pushes));
+        if index.is_some() && index == self.active {
+            return true;
+        }
+        self.announce(sink);
+        if let Some(stack) = self.stack() {
+            stack.left = now.before.sp.0;
+        }
+        self.arrive(now.first(), index, sink)
+    }
+
+    fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) -> bool {
+        let left = self.active.is_some();
+        self.active = None;
+        let Some(index) = index else {
+            self.counts.stacks_refused += 1;
+            if left {
+                sink(Tracked::Leave { last: ContextId(first.0.saturating_sub(1)) });
+            }
+            return false;
+        };
+        let (thread, id) = (self.thread, StackId(self.stacks));
+        let Some(region) = self.regions.get_mut(index) else { return false };
+        let mut defined = false;
+        let region_bounds = region.declared.then_some((Address(region.low), Address(region.high)));
+        let (kind, space) = (region.kind, region.space);
+        let stack = region.stack.get_or_insert_with(|| {
+            defined = true;
+            OpenStack::new(id)
+        });
+        stack.doubtful = stack.frames.len();
+        let stack = stack.id;
+        if defined {
+            self.stacks = self.stacks.saturating_add(1);
+            sink(Tracked::Stack { stack, kind, thread, space, region: region_bounds });
+        }
+        self.active = Some(index);
+        sink(Tracked::Enter { stack, first });
+        true
+    }
+
+    /// The region of a stack pointer: a known one, the nearest, or a new one of that kind. Declared bounds are exact,
+    /// except that a system that `pushes` may go on below them on the active stack.
+    fn locate(&mut self, space: Space, sp: u64, kind: StackKind, pushes: bool) -> Option<RegionIndex> {
+        // Nothing lies below address 0, where hostile pointers point.
+        let sp = sp.max(1);
+        if let Some((index, ..)) = self.regions.find(space, sp) {
+            return Some(index);
+        }
+        let active = self.active;
+        let near = self
+            .regions
+            .near(space, sp, |index, region| Some(index) == active && (pushes || !region.declared))
+            .or_else(|| self.regions.near(space, sp, |_, region| !region.declared));
+        if let Some(index) = near {
+            self.regions.extend(index, sp);
+            return Some(index);
+        }
+        (self.regions.len() < STACKS_MAX).then(|| self.regions.observe(space, sp, kind))
+    }
+
+    /// Closes the frames whose slots are below a stack pointer that rose without a return.
+    fn unwind(&mut self, now: &Now, sp: u64, sink: Sink) {
+        while self.top().is_some_and(|frame| frame.slot < sp) {
+            if self.doubted.is_empty() {
+                self.close(now, EndType::Unwound, sink);
+            } else {
+                self.counts.calls_without_frame += 1;
+                self.forget();
+            }
+        }
+        if let Some(stack) = self.stack()
+            && stack.frames.is_empty()
+            && let Some(base) = &mut stack.base
+        {
+            *base = (*base).max(sp);
+        }
+    }
+
+    /// Closes the frames whose slots are at or below one that is about to be written.
+    fn overwrite(&mut self, now: &Now, slot: u64, sink: Sink) {
+        if self.top().is_some_and(|frame| frame.slot <= slot) {
+            self.announce(sink);
+            while self.top().is_some_and(|frame| frame.slot <= slot) {
+                self.close(now, EndType::Unwound, sink);
+            }
+        }
+    }
+
+    /// Looks whether the top frames are what they were when their stack was left.
+    fn check(&mut self, now: &Now, read: Read, sink: Sink) {
+        let mut damaged = None;
+        for _ in 0..DAMAGED_MAX {
+            let Some(stack) = self.stack() else { return };
+            let count = stack.frames.len();
+            let Some(frame) = stack.frames.last().filter(|_| count <= stack.doubtful).copied() else { break };
+            let found = frame.checked().and_then(|address| Some((address, read(Address(frame.slot))?)));
+            match found {
+                Some((expected, found)) if expected != found => {
+                    self.close(now, EndType::Replaced, sink);
+                    damaged = Some((frame.slot, found));
+                }
+                _ => {
+                    stack.doubtful = count - 1;
+                    break;
+                }
+            }
+        }
+        let Some((slot, found)) = damaged else { return };
+        let frame = Frame { slot, return_address: Some(found), start: StartType::Damaged };
+        self.open(now, frame, Some(now.after.pc), sink);
+    }
+
+    /// An active stack has an open frame.
+    fn ensure_frame(&mut self, first: ContextId, function: Address, sink: Sink) {
+        let sp = self.sp;
+        if let Some(stack) = self.stack()
+            && stack.is_empty()
+        {
+            stack.base = Some(sp);
+            let (stack, start) = (stack.id, StartType::Unknown);
+            sink(Tracked::Open { stack, first, start, function: Some(function) });
+        }
+    }
+
+    fn open(&mut self, now: &Now, frame: Frame, function: Option<Address>, sink: Sink) {
+        let start = frame.start;
+        if self.push(frame)
+            && let Some(stack) = self.stack()
+        {
+            sink(Tracked::Open { stack: stack.id, first: now.first(), start, function });
+        }
+    }
+
+    fn push(&mut self, frame: Frame) -> bool {
+        if self.frames >= FRAMES_MAX {
+            self.counts.frames_refused += 1;
+            return false;
+        }
+        let Some(stack) = self.stack() else { return false };
+        stack.frames.push(frame);
+        self.frames += 1;
+        true
+    }
+
+    /// Closes the top frame.
+    fn close(&mut self, now: &Now, end: EndType, sink: Sink) {
+        self.announce(sink);
+        let Some(stack) = self.stack() else { return };
+        if stack.pop() {
+            sink(Tracked::Close { stack: stack.id, last: now.last(), end });
+            self.frames -= 1;
+        }
+    }
+
+    /// Takes back the top frame, which was not announced.
+    fn forget(&mut self) {
+        self.doubted.pop();
+        if let Some(stack) = self.stack()
+            && stack.pop()
+        {
+            self.frames -= 1;
+        }
+    }
+
+    fn announce(&mut self, sink: Sink) {
+        if self.doubted.is_empty() {
+            return;
+        }
+        let Some(stack) = self.stack().map(|stack| stack.id) else { return };
+        for Doubted { first, function } in self.doubted.drain(..) {
+            sink(Tracked::Open { stack, first, start: StartType::Call, function: Some(function) });
+        }
+    }
+
+    /// Forgets a region, and ends its stack.
+    fn discard(&mut self, index: RegionIndex, sink: Sink) {
+        self.abandon(index, sink);
+        self.regions.remove(index);
+    }
+
+    /// Ends a region's stack between two transitions.
+    fn abandon(&mut self, index: RegionIndex, sink: Sink) {
+        if self.active == Some(index) {
+            self.announce(sink);
+        }
+        let Some(stack) = self.regions.get_mut(index).and_then(|region| region.stack.take()) else { return };
+        let last = ContextId(self.next);
+        for _ in 0..stack.frames.len() + usize::from(stack.base.is_some()) {
+            sink(Tracked::Close { stack: stack.id, last, end: EndType::Abandoned });
+        }
+        self.frames -= stack.frames.len();
+        if self.active == Some(index) {
+            sink(Tracked::Leave { last });
+            self.active = None;
+            self.look_around();
+        }
+    }
+
+    fn stack(&mut self) -> Option<&mut OpenStack> {
+        self.regions.stack_mut(self.active?)
+    }
+
+    fn stack_id(&self, index: RegionIndex) -> Option<StackId> {
+        Some(self.regions.get(index)?.stack.as_ref()?.id)
+    }
+
+    /// The active stack, with its number to tell it from later ones in the same region.
+    fn place(&self) -> Option<(RegionIndex, StackId)> {
+        let index = self.active?;
+        Some((index, self.stack_id(index)?))
+    }
+
+    fn top(&mut self) -> Option<Frame> {
+        self.stack()?.frames.last().copied()
+    }
+
+    /// Renews what quick steps are judged by.
+    fn look_around(&mut self) {
+        let sp = self.sp;
+        let Some((index, region)) = self.active.and_then(|index| Some((index, self.regions.get(index)?)))
+        else {
+            // Without an active stack, static steps mean nothing and others may lead to one.
+            (self.limit, self.window) = (if self.started { u64::MAX } else { 0 }, Default::default());
+            return;
+        };
+        self.limit = region.stack.as_ref().map_or(0, OpenStack::limit);
+        self.window = match self.regions.find(region.space, sp) {
+            Some((found, low, high)) if found == index => (region.space, low, high),
+            _ => Default::default(),
+        };
+    }
+}
+
+/// The step at hand.
+struct Now {
+    transition: TransitionId,
+    class: Class,
+    before: Point,
+    after: Point,
+    space: Space,
+}
+
+impl Now {
+    /// The last context of what ends.
+    fn last(&self) -> ContextId {
+        self.transition.context_before()
+    }
+
+    /// The first context of what starts.
+    fn first(&self) -> ContextId {
+        self.transition.context_after()
+    }
+}
+
+impl Frame {
+    /// Whether a return that took these words took the return address, for a frame whose slot is a bound only.
+    fn holds(&self, from: u64, to: u64) -> bool {
+        self.return_address.is_none() && from <= self.slot && self.slot < to
+    }
+}

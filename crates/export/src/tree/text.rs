@@ -1,0 +1,119 @@
+//! The stack model as lines of text.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use stackhound_calltree::{Bound, CallRange, EndType, Evidence, Frame, Stack, StackEvent, StartType};
+
+use super::plain::Plain;
+use super::selection::{Relation, Shown, Tree};
+
+/// Deeper lines are indented no further, so that endless recursions do not make endless lines.
+const INDENTATION_MAX: usize = 64;
+
+/// A tree: one line a row, frames behind `|- `, and `|- ...` where frames are left out.
+///
+/// # Errors
+/// Those of `out`.
+pub fn tree(tree: &Tree<'_>, out: &mut impl Write) -> io::Result<()> {
+    for row in tree.rows() {
+        if let Some(level) = row.level.checked_sub(1) {
+            write!(out, "{:1$}|- ", "", 3 * level.min(INDENTATION_MAX))?;
+        }
+        match row.shown {
+            Shown::Frame(frame, Relation::Active) => writeln!(out, "{} <== active", line(frame))?,
+            Shown::Frame(frame, _) => writeln!(out, "{}", line(frame))?,
+            Shown::Cut(count) => writeln!(out, "... {count} frames left out")?,
+            Shown::Away { left, back: Some(back) } => writeln!(out, "stack left at {left}, back at {back}")?,
+            Shown::Away { left, back: None } => writeln!(out, "stack left at {left}")?,
+            Shown::MoreAway => writeln!(out, "... and left more often")?,
+        }
+    }
+    Ok(())
+}
+
+/// A frame, with what is unusual about it in brackets.
+pub fn line(frame: Frame<'_>) -> impl fmt::Display {
+    let remarks = remarks(frame).join(", ");
+    fmt::from_fn(move |f| {
+        write!(f, "{}", Plain(frame))?;
+        if remarks.is_empty() { Ok(()) } else { write!(f, " [{remarks}]") }
+    })
+}
+
+/// What is unusual about a frame. That it was called, that it returned, and that its bounds are inferred goes without.
+pub(super) fn remarks(frame: Frame<'_>) -> Vec<&'static str> {
+    let mut remarks = Vec::new();
+    if !matches!(frame.start_type(), StartType::Call | StartType::Unknown) {
+        remarks.push(frame.start_type().name());
+    }
+    match frame.end_type() {
+        EndType::Return | EndType::InterruptReturn | EndType::TraceEnd | EndType::Gone => {}
+        unusual => remarks.push(unusual.name()),
+    }
+    if matches!(frame.evidence(), Evidence::Walked | Evidence::Stitched) {
+        remarks.push(frame.evidence().name());
+    }
+    remarks
+}
+
+/// A stack: what it is, since when it is active, and its frames from the top down.
+///
+/// # Errors
+/// Those of `out`.
+pub fn stack(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
+    heading(stack, out)?;
+    for frame in stack.frames() {
+        writeln!(out, "  {}", line(frame))?;
+    }
+    Ok(())
+}
+
+/// What a stack is, and since when it is active or until when it was.
+///
+/// # Errors
+/// Those of `out`.
+pub fn heading(stack: &Stack<'_>, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{}, {}", Plain(stack), stack.context())?;
+    match (stack.is_active(), stack.active_since()) {
+        (true, Some(since)) => writeln!(out, ", active since {since}"),
+        (false, Some(_)) => writeln!(out, ", not active"),
+        (_, None) => writeln!(out, ", not active so far"),
+    }
+}
+
+/// The stacks of a backtrace, one below the other.
+///
+/// # Errors
+/// Those of `out`.
+pub fn backtrace(stacks: &[Stack<'_>], out: &mut impl Write) -> io::Result<()> {
+    stacks.iter().try_for_each(|one| stack(one, out))
+}
+
+/// A range of one call, as in `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before #199887, Context before
+/// #199992]`.
+pub fn call_range(range: CallRange<'_>) -> impl fmt::Display {
+    Plain(range)
+}
+
+/// An event so many frames below the one that was asked, indented, as in `Start #199886 -
+/// ntoskrnl!KeWaitForSingleObject`.
+pub fn event(depth: usize, event: StackEvent<'_>) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "{:2$}{}", "", Plain(event), 2 * depth.min(INDENTATION_MAX)))
+}
+
+/// A call, as in `#199886 ntoskrnl!KeWaitForSingleObject(...) #199992`: the transitions that started and ended it, a
+/// context behind `~` where these are inferred, `???` where it was there before or is there longer than is known.
+pub fn call(frame: Frame<'_>) -> impl fmt::Display {
+    let start = match (frame.creation_transition(), frame.start()) {
+        (Some(transition), _) => transition.id().to_string(),
+        (None, Bound::Open) => "???".to_owned(),
+        (None, _) => format!("~#{}", frame.first_context().id().0),
+    };
+    let end = match frame.end() {
+        Bound::Observed(last) => format!("#{}", last.0),
+        Bound::Inferred { lo, .. } => format!("~#{}", lo.0),
+        Bound::Open => "???".to_owned(),
+    };
+    fmt::from_fn(move |f| write!(f, "{start} {}(...) {end}", Plain(frame.name())))
+}

@@ -1,0 +1,91 @@
+//! What the tests of the recorder share: programs to record, and recordings of them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use stackhound_calltree::{Builder, Frame, FrameId, Trace};
+use stackhound_record_ptrace::{Ending, Item, Recorder, Totals, wait_for_end};
+
+/// A recording in memory.
+#[derive(Debug)]
+pub struct Recording {
+    pub items: Vec<Item>,
+    pub totals: Totals,
+    pub ending: Ending,
+    pub trace: Trace,
+}
+
+/// Records a program until it ends or there are so many transitions; then lets it run to its end.
+pub fn record(arguments: &[impl AsRef<OsStr>], limit: u64) -> Recording {
+    let mut recorder = Recorder::start(arguments).unwrap_or_else(|error| panic!("{error}"));
+    let process = recorder.process();
+    let mut items = Vec::new();
+    let mut builder = Builder::new();
+    recorder
+        .record(limit, &AtomicBool::new(false), |item| {
+            match item.clone() {
+                Item::Module(module) => drop(builder.module(module)),
+                Item::Location(location) => drop(builder.location(location)),
+                Item::Stack(stack) => drop(builder.stack(stack)),
+                Item::Change(change) => builder.apply(change).expect("a change that fits"),
+            }
+            items.push(item);
+            Ok(())
+        })
+        .expect("a recording");
+    let totals = recorder.totals();
+    let ending = match recorder.release().expect("the program goes on") {
+        Ending::Running => wait_for_end(process).expect("the program ends"),
+        ended => ended,
+    };
+    let trace = builder.finish(totals.transitions).expect("a trace");
+    Recording { items, totals, ending, trace }
+}
+
+impl Recording {
+    /// All frames, in order.
+    pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
+        (0..self.trace.frame_count()).map(|number| self.trace.frame(FrameId(number)).expect("a frame"))
+    }
+}
+
+/// Says that a test cannot be run; fails where all must be.
+pub fn skip(why: &str) {
+    let in_ci = std::env::var("CI").as_deref() == Ok("true");
+    assert!(!in_ci, "{why}");
+    eprintln!("skipped: {why}");
+}
+
+/// Compiles a program of `tests/programs` into a folder; `None`, with a printed reason, without a compiler.
+pub fn compile(source: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    let program = folder.join(path.file_stem()?);
+    // Functions stay as they are in the source, so that what it counts is what is called.
+    let fixed = ["-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread", "-o"];
+    let result = Command::new(compiler).args(fixed).arg(&program).arg(&path).args(options).output();
+    let Ok(result) = result else {
+        skip(&format!("there is no {compiler}"));
+        return None;
+    };
+    assert!(result.status.success(), "{source}: {}", String::from_utf8_lossy(&result.stderr));
+    Some(program)
+}
+
+/// The file of a tool; `None`, with a printed reason, without it.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        skip(&format!("there is no {name}"));
+    }
+    found
+}
+
+/// A command line.
+pub fn words(program: &Path, arguments: &[&str]) -> Vec<OsString> {
+    let program = program.as_os_str().to_owned();
+    std::iter::once(program).chain(arguments.iter().map(OsString::from)).collect()
+}
