@@ -23,8 +23,8 @@ mod action;
 mod machine;
 mod truth;
 
-use stackhound_calltree::id::Address;
-use stackhound_calltree::kind::StackKind;
+use stackhound_calltree::Address;
+use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Space, Step, Thread};
 
 pub use truth::{Active, TrueFrame, TrueStack, Truth};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stackhound_calltree::id::ContextId;
-use stackhound_calltree::kind::{EndType, StartType};
+use stackhound_calltree::ContextId;
+use stackhound_calltree::{EndType, StartType};
 use stackhound_scenario::exact::{Execution, Truth};
 
 use super::found::{Found, tell, tracker};

@@ -10,15 +10,24 @@ fn main() {
     let mut builder = stackhound_calltree::Builder::new();
     let show = std::env::var_os("SHOW").is_some();
     r.record(limit, &stop, |item| {
-        if show { eprintln!("{item:?}"); }
+        if show {
+            eprintln!("{item:?}");
+        }
         match item {
-            Item::Module(i) => { builder.module(i); },
-            Item::Location(i) => { builder.location(i); },
-            Item::Stack(i) => { builder.stack(i); },
+            Item::Module(i) => {
+                builder.module(i);
+            }
+            Item::Location(i) => {
+                builder.location(i);
+            }
+            Item::Stack(i) => {
+                builder.stack(i);
+            }
             Item::Change(c) => builder.apply(c).map_err(std::io::Error::other)?,
         }
         Ok(())
-    }).unwrap();
+    })
+    .unwrap();
     let t = start.elapsed().as_secs_f64();
     let totals = r.totals();
     eprintln!("{totals:?} {:.0}/s", totals.transitions as f64 / t);

@@ -170,7 +170,9 @@ impl Machine {
         };
         machine.affinity.keep(process);
         machine.step(0)?;
-        while machine.threads.first().is_some_and(|thread| thread.replaced) && machine.advance(&AtomicBool::new(false))? {}
+        while machine.threads.first().is_some_and(|thread| thread.replaced)
+            && machine.advance(&AtomicBool::new(false))?
+        {}
         for event in &mut machine.events {
             if let Event::Replaced { thread, after } = &*event {
                 let (thread, after) = (*thread, *after);
@@ -242,7 +244,9 @@ impl Machine {
     fn resume(&mut self, index: usize) -> Result<(), Error> {
         let thread = &mut self.threads[index];
         thread.state = State::Running;
-        let long = thread.instruction.repeated && thread.registers.rcx > ITERATIONS_STEPPED && thread.delivering == 0;
+        let long = thread.instruction.repeated
+            && thread.registers.rcx > ITERATIONS_STEPPED
+            && thread.delivering == 0;
         let behind = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
         thread.breakpoint = long && control::run_to(thread.tid, behind).is_ok();
         let result = if thread.breakpoint { Ok(()) } else { control::step(thread.tid, thread.delivering) };
@@ -251,11 +255,14 @@ impl Machine {
             Err(error) if control::is_gone(&error) => return Ok(()),
             result => result.map_err(Error::control("step"))?,
         }
-        let may_wait = thread.replaced || thread.delivering != 0 || thread.instruction.class == Class::SystemCall;
+        let may_wait =
+            thread.replaced || thread.delivering != 0 || thread.instruction.class == Class::SystemCall;
         let stop = if may_wait {
             wait_unless_asleep(self.process, thread.tid)?
         } else {
-            control::wait(Some(thread.tid), true).map_err(Error::control("wait for it"))?.map(|(_, stop)| stop)
+            control::wait(Some(thread.tid), true)
+                .map_err(Error::control("wait for it"))?
+                .map(|(_, stop)| stop)
         };
         if let Some(stop) = stop {
             thread.state = State::Stopped(stop);
@@ -271,7 +278,11 @@ impl Machine {
             if self.threads.is_empty() {
                 return Ok(false);
             }
-            let after = self.threads.iter().position(|thread| Some(thread.tid) == self.current).map_or(0, |at| at + 1);
+            let after = self
+                .threads
+                .iter()
+                .position(|thread| Some(thread.tid) == self.current)
+                .map_or(0, |at| at + 1);
             let count = self.threads.len();
             let ready = (0..count)
                 .map(|distance| (after + distance) % count)
@@ -296,7 +307,9 @@ impl Machine {
     /// Takes up what has become of the threads that are in the system, and deals with what needs no turn of theirs.
     fn collect(&mut self) -> Result<(), Error> {
         while self.threads.iter().any(|thread| thread.state == State::Running) {
-            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else { break };
+            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else {
+                break;
+            };
             match self.threads.iter_mut().find(|thread| thread.tid == tid) {
                 Some(thread) => thread.state = State::Stopped(stop),
                 None => self.early.push((tid, stop)),
@@ -307,7 +320,8 @@ impl Machine {
             let count = self.threads.len();
             match self.threads[index].state {
                 State::Stopped(
-                    stop @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished | Stop::Suspended | Stop::Exec),
+                    stop
+                    @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished | Stop::Suspended | Stop::Exec),
                 ) => self.resolve(index, stop)?,
                 _ => {}
             }
@@ -337,7 +351,9 @@ impl Machine {
                 let thread = self.threads.remove(index);
                 match stop {
                     Stop::Exited(code) if thread.tid == self.process => self.ending = Ending::Exited(code),
-                    Stop::Killed(signal) if thread.tid == self.process => self.ending = Ending::Killed(signal),
+                    Stop::Killed(signal) if thread.tid == self.process => {
+                        self.ending = Ending::Killed(signal)
+                    }
                     _ => {}
                 }
                 self.affinity.forget(thread.tid);
@@ -434,7 +450,8 @@ impl Machine {
     /// A thread is inside the system call that made another one.
     fn cloned(&mut self, index: usize) -> Result<(), Error> {
         let stack = self.stack_of_clone(self.threads[index].registers);
-        let made = control::event_thread(self.threads[index].tid).map_err(Error::control("ask for its new thread"))?;
+        let made = control::event_thread(self.threads[index].tid)
+            .map_err(Error::control("ask for its new thread"))?;
         let known = self.early.iter().position(|(tid, _)| *tid == made);
         let stop = match known {
             Some(at) => Some(self.early.remove(at)),

@@ -101,12 +101,7 @@ impl Names {
         id
     }
 
-    fn describe(
-        &mut self,
-        code: &mut CodeCache,
-        pc: u64,
-        define: &mut impl FnMut(Item),
-    ) -> LocationInfo {
+    fn describe(&mut self, code: &mut CodeCache, pc: u64, define: &mut impl FnMut(Item)) -> LocationInfo {
         let unnamed = LocationInfo {
             address: Some(Address(pc)),
             module: None,

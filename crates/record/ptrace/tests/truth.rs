@@ -55,12 +55,14 @@ fn check(source: &str) -> Option<Recording> {
     assert_eq!(ends, expected, "{source}: {text}");
 
     let totals = recording.totals;
-    let explained = totals.returns_matched
-        + totals.returns_below
-        + totals.returns_as_jumps
-        + totals.returns_elsewhere;
+    let explained =
+        totals.returns_matched + totals.returns_below + totals.returns_as_jumps + totals.returns_elsewhere;
     assert_eq!(explained, totals.returns, "{source}: {totals:?}");
-    assert_eq!((totals.returns_below, totals.returns_elsewhere, totals.refused), (0, 0, 0), "{source}: {totals:?}");
+    assert_eq!(
+        (totals.returns_below, totals.returns_elsewhere, totals.refused),
+        (0, 0, 0),
+        "{source}: {totals:?}"
+    );
     for frame in recording.frames() {
         assert!(
             !matches!(frame.end_type(), EndType::Replaced | EndType::Gone)

@@ -1,8 +1,6 @@
 //! The model over the index says what a model that looks at everything says.
 
-mod naive;
-
-use naive::{Event, Model, run, steps};
+use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
 use stackhound_calltree::{
     Axis, Context, ContextId, Cpu, Frame, FrameId, Pattern, StackEvent, StackId, TransitionId,

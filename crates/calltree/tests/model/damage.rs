@@ -1,8 +1,6 @@
 //! Damaged, foreign and forged indexes: a clear error, and never a panic or an endless loop.
 
-mod naive;
-
-use naive::{Step, run};
+use super::naive::{Step, run};
 use proptest::prelude::*;
 use stackhound_calltree::{
     Axis, ContextId, Cpu, EndType, Error, FrameId, Pattern, StackId, Trace, TransitionId,
