@@ -35,7 +35,7 @@ mod pipeline;
 mod seen;
 mod timeline;
 
-pub use calls::{OpenStacksError, open_stacks};
+pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use enrichment::{Depth, Enrichment};
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
