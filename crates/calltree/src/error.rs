@@ -61,7 +61,7 @@ pub enum Error {
     NoIndex,
     /// The index has another version of the format.
     #[error(
-        "the index has version {found} of the format, this program reads version {expected}: make it anew"
+        "the index has version {found} of the format, this program reads version {expected}"
     )]
     IndexVersion {
         /// Its version.

@@ -19,7 +19,7 @@ pub enum OpenStacksError {
     #[error("{}: {}", .0.display(), .1)]
     Trace(PathBuf, calltree::Error),
     /// It is an index of another version.
-    #[error("{}: {}; {}", .path.display(), .error, anew(.path))]
+    #[error("{}: {}; {} anew", .path.display(), .error, anew(.path))]
     OtherVersion {
         /// The file.
         path: PathBuf,
