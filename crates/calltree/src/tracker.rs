@@ -265,7 +265,6 @@ impl Tracker {
             None => match stack.base {
                 Some(base) if slot >= base => {
                     let id = stack.id;
-                    stack.base = Some(now.after.sp.0);
                     sink(Tracked::Close { stack: id, last: now.last(), end: EndType::Return });
                     sink(Tracked::Below { stack: id, function: now.after.pc });
                 }

@@ -127,6 +127,20 @@ fn filling_the_return_predictor_opens_nothing() {
     assert_eq!(counts.calls_without_frame, 2);
 }
 
+/// More of them at once may be recursion.
+#[test]
+fn not_more_than_four_calls_are_doubted_at_once() {
+    check(
+        "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         call  106 ff8      |
+         call  10c ff0      |
+         call  112 fe8      |
+         call  118 fe0      |
+         call  11e fd8      | open 0 Call 106 @2, open 0 Call 10c @3, open 0 Call 112 @4, open 0 Call 118 @5
+         call  500 fd0      | open 0 Call 11e @6, open 0 Call 500",
+    );
+}
+
 #[test]
 fn a_function_right_behind_its_caller_is_a_function() {
     check(
@@ -224,7 +238,9 @@ fn declared_stacks_are_told_apart_however_near() {
          dynamic 600 3000    | new 1 Alternate 2000-3000, enter 1, open 1 Unknown 600
          call  700 2ff8      | open 1 Call 700
          dynamic 501 1ff8    | enter 0
-         ret   105 2000      | close 0 Return",
+         dynamic 601 3000    | enter 1, close 1 Unwound
+         dynamic 105 2000    | enter 0, close 0 Unwound
+         dynamic 602 2ff0    | enter 1, open 1 Manual 602",
     );
 }
 
@@ -518,6 +534,18 @@ fn what_rose_unseen_ends_at_the_next_step() {
          call  600 ff0       | open 0 Call 600
          skip  10            |
          unseen 520 ff8      |
-         ret   105 1000      | close 0 Unwound, close 0 Return",
+         ret   105 1000      | close 0 Unwound, close 0 Return
+         call  500 ff8       | open 0 Call 500
+         unseen 110 1000     |
+         static 111 f00      | close 0 Unwound",
+    );
+}
+
+#[test]
+fn what_was_skipped_at_first_was_on_the_first_stack() {
+    check(
+        "skip  3             |
+         start 100 1000      | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         call  500 ff8       | open 0 Call 500",
     );
 }
