@@ -1,7 +1,11 @@
 //! Every command that the documentation shows is run here, and does what is shown.
 //!
 //! A `console` block holds commands behind `$ ` and, if it shows any, their output; `…` stands for lines left out. All
-//! commands run in a folder where `trace.etl` is the demo recording.
+//! commands run in a folder where `trace.etl` is the demo recording, and `example.stacks` the trace that the examples of
+//! the stack model are about.
+
+#[path = "../../calltree/tests/fixtures/mod.rs"]
+mod fixtures;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +15,7 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 7] = [
+const RUN_BY_CI: [&str; 9] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
@@ -19,6 +23,8 @@ const RUN_BY_CI: [&str; 7] = [
     "scripts/windows-check.sh",
     "scripts/speedscope-check.sh",
     "scripts/check-perfetto.py",
+    "scripts/tree-check.sh",
+    "cargo run -p stackhound-calltree --example fixture",
 ];
 
 /// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
@@ -92,6 +98,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
     let made = run(&words("demo -q --out ."));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     std::fs::rename(folder.path().join("stackhound-demo.etl"), folder.path().join("trace.etl")).unwrap();
+    std::fs::write(folder.path().join("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
     let shown = commands();
     assert!(shown.len() >= 10, "the documentation shows {} commands", shown.len());
