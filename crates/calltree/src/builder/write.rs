@@ -142,7 +142,7 @@ fn write_frames(
             .ok_or(Error::TooMany { what: "contexts of all stacks together", limit: 1 << 62 })?;
         let before = locations.len() as u64;
         locations.extend_from_slice(&log.locations);
-        (0..log.parentheses.len()).for_each(|at| parentheses.push(log.parentheses.get(at)));
+        parentheses.append(&log.parentheses);
         classes.extend(log.classes.iter().map(|(frame, class)| (before + frame, class.number())));
         slack.extend(log.slack.iter().map(|(frame, slack)| (before + frame, *slack)));
     }

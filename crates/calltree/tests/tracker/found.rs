@@ -1,8 +1,8 @@
 //! What a tracker said, put together: and whether it can be said at all.
 
-use stackhound_calltree::id::{Address, ContextId, StackId};
-use stackhound_calltree::kind::{EndType, StartType};
 use stackhound_calltree::tracker::{Tracked, Tracker};
+use stackhound_calltree::{Address, ContextId, StackId};
+use stackhound_calltree::{EndType, StartType};
 use stackhound_scenario::exact::{Event, Memory, TrueFrame};
 
 /// The frames of each stack and the periods of activity.

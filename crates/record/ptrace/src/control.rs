@@ -194,6 +194,17 @@ pub(crate) fn wait(tid: Option<Tid>, block: bool) -> io::Result<Option<(Tid, Sto
     }
 }
 
+/// Kills a traced process and waits for its end.
+pub(crate) fn kill(process: Tid) {
+    // SAFETY: takes plain numbers. The process is a child whose end was not waited for, so the number is still its own.
+    let _ = unsafe { libc::kill(process.0, libc::SIGKILL) };
+    while let Ok(Some((_, stop))) = wait(Some(process), true) {
+        if matches!(stop, Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished) {
+            break;
+        }
+    }
+}
+
 /// Waits for the end of a process that is no longer traced: how it ended.
 pub(crate) fn wait_for_end(process: Tid) -> io::Result<Stop> {
     let mut status = 0;

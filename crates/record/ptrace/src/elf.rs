@@ -6,8 +6,8 @@
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags, RelocationTarget,
-    SymbolKind,
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
+    RelocationTarget, SymbolKind,
 };
 use rustc_hash::FxHashMap;
 

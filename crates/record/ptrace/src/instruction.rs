@@ -1,6 +1,8 @@
 //! What an instruction does to the stack, as far as the model asks.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

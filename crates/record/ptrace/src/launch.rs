@@ -36,10 +36,8 @@ fn program_file(name: &OsStr) -> Result<PathBuf, Error> {
     if other_user || other_group {
         return Err(Error::OtherUser(path));
     }
-    let mut start = [0; 20];
-    let is_elf = File::open(&path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
-        && start.starts_with(b"\x7fELF");
-    if is_elf && !is_64_bit_x86(&start) {
+    // A file that is no such program may still name one, as scripts do.
+    if machine(&path).is_some_and(|machine| machine != X86_64) {
         return Err(Error::OtherMachine(path));
     }
     Ok(path)
@@ -49,9 +47,19 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|there| there.is_file() && there.mode() & 0o111 != 0)
 }
 
-/// Whether an ELF file that starts like this is for 64-bit x86: class and machine.
-pub(crate) fn is_64_bit_x86(start: &[u8; 20]) -> bool {
-    start[4] == 2 && start[18..20] == [62, 0]
+/// Class and machine of ELF files for 64-bit x86.
+const X86_64: (u8, u16) = (2, 62);
+
+/// The class and the machine that an ELF file is for; `None` for other files.
+fn machine(path: &Path) -> Option<(u8, u16)> {
+    let mut start = [0; 20];
+    File::open(path).ok()?.read_exact(&mut start).ok()?;
+    start.starts_with(b"\x7fELF").then(|| (start[4], u16::from_le_bytes([start[18], start[19]])))
+}
+
+/// Whether the program that a process runs is for 64-bit x86.
+pub(crate) fn is_for_this_machine(process: Tid) -> bool {
+    machine(Path::new(&format!("/proc/{}/exe", process.0))) == Some(X86_64)
 }
 
 /// Starts the program. When this returns, it is stopped inside the system call that started it. Its addresses are not
@@ -85,7 +93,11 @@ pub(crate) fn launch(arguments: &[impl AsRef<OsStr>]) -> Result<Tid, Error> {
         seized.map_err(Error::NotTraceable)?;
         child.map_err(start)?;
         match control::wait(Some(tid), true).map_err(start)? {
-            Some((_, Stop::Exec)) => Ok(tid),
+            Some((_, Stop::Exec)) if is_for_this_machine(tid) => Ok(tid),
+            Some((_, Stop::Exec)) => {
+                control::kill(tid);
+                Err(Error::OtherMachine(program.clone()))
+            }
             _ => Err(start(io::Error::other("it was ended before its first instruction"))),
         }
     })

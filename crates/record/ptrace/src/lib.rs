@@ -25,4 +25,4 @@ mod stacks;
 
 pub use error::Error;
 pub use machine::Ending;
-pub use recorder::{Item, Recorder, Totals, wait_for_end};
+pub use recorder::{Recorded, Recorder, Totals, wait_for_end};

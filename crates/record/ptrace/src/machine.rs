@@ -13,6 +13,7 @@ use crate::code::CodeCache;
 use crate::control::{self, Registers, Stop, Tid, TrapCause};
 use crate::error::Error;
 use crate::instruction::{Class, Instruction};
+use crate::launch;
 
 /// How many steps a thread makes before others have their turn.
 const SLICE: u32 = 5_000;
@@ -29,8 +30,6 @@ const ITERATIONS_STEPPED: u64 = 4;
 pub(crate) enum Event {
     /// A thread is there from now on.
     Started {
-        /// The thread.
-        thread: Tid,
         /// Before its first instruction.
         at: Registers,
         /// The memory that was given to it as its stack, as far as the system was told.
@@ -45,8 +44,6 @@ pub(crate) enum Event {
     },
     /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
     Executed {
-        /// By this thread.
-        thread: Tid,
         /// The instruction.
         instruction: Instruction,
         /// Before it.
@@ -56,8 +53,6 @@ pub(crate) enum Event {
     },
     /// The system set up a signal handler.
     Delivered {
-        /// In this thread.
-        thread: Tid,
         /// Before that.
         before: Registers,
         /// At the handler's first instruction.
@@ -65,8 +60,6 @@ pub(crate) enum Event {
     },
     /// The program was replaced by another. All other threads are gone.
     Replaced {
-        /// The thread that goes on, whatever number it had before.
-        thread: Tid,
         /// Before the first instruction of the new program.
         after: Registers,
     },
@@ -170,11 +163,12 @@ impl Machine {
         };
         machine.affinity.keep(process);
         machine.step(0)?;
-        while machine.threads.first().is_some_and(|thread| thread.replaced) && machine.advance(&AtomicBool::new(false))? {}
+        while machine.threads.first().is_some_and(|thread| thread.replaced)
+            && machine.advance(&AtomicBool::new(false))?
+        {}
         for event in &mut machine.events {
-            if let Event::Replaced { thread, after } = &*event {
-                let (thread, after) = (*thread, *after);
-                *event = Event::Started { thread, at: after, stack: None };
+            if let Event::Replaced { after } = *event {
+                *event = Event::Started { at: after, stack: None };
             }
         }
         Ok(machine)
@@ -242,7 +236,9 @@ impl Machine {
     fn resume(&mut self, index: usize) -> Result<(), Error> {
         let thread = &mut self.threads[index];
         thread.state = State::Running;
-        let long = thread.instruction.repeated && thread.registers.rcx > ITERATIONS_STEPPED && thread.delivering == 0;
+        let long = thread.instruction.repeated
+            && thread.registers.rcx > ITERATIONS_STEPPED
+            && thread.delivering == 0;
         let behind = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
         thread.breakpoint = long && control::run_to(thread.tid, behind).is_ok();
         let result = if thread.breakpoint { Ok(()) } else { control::step(thread.tid, thread.delivering) };
@@ -251,11 +247,14 @@ impl Machine {
             Err(error) if control::is_gone(&error) => return Ok(()),
             result => result.map_err(Error::control("step"))?,
         }
-        let may_wait = thread.replaced || thread.delivering != 0 || thread.instruction.class == Class::SystemCall;
+        let may_wait =
+            thread.replaced || thread.delivering != 0 || thread.instruction.class == Class::SystemCall;
         let stop = if may_wait {
             wait_unless_asleep(self.process, thread.tid)?
         } else {
-            control::wait(Some(thread.tid), true).map_err(Error::control("wait for it"))?.map(|(_, stop)| stop)
+            control::wait(Some(thread.tid), true)
+                .map_err(Error::control("wait for it"))?
+                .map(|(_, stop)| stop)
         };
         if let Some(stop) = stop {
             thread.state = State::Stopped(stop);
@@ -271,7 +270,11 @@ impl Machine {
             if self.threads.is_empty() {
                 return Ok(false);
             }
-            let after = self.threads.iter().position(|thread| Some(thread.tid) == self.current).map_or(0, |at| at + 1);
+            let after = self
+                .threads
+                .iter()
+                .position(|thread| Some(thread.tid) == self.current)
+                .map_or(0, |at| at + 1);
             let count = self.threads.len();
             let ready = (0..count)
                 .map(|distance| (after + distance) % count)
@@ -296,7 +299,9 @@ impl Machine {
     /// Takes up what has become of the threads that are in the system, and deals with what needs no turn of theirs.
     fn collect(&mut self) -> Result<(), Error> {
         while self.threads.iter().any(|thread| thread.state == State::Running) {
-            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else { break };
+            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else {
+                break;
+            };
             match self.threads.iter_mut().find(|thread| thread.tid == tid) {
                 Some(thread) => thread.state = State::Stopped(stop),
                 None => self.early.push((tid, stop)),
@@ -305,11 +310,10 @@ impl Machine {
         let mut index = 0;
         while index < self.threads.len() {
             let count = self.threads.len();
-            match self.threads[index].state {
-                State::Stopped(
-                    stop @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished | Stop::Suspended | Stop::Exec),
-                ) => self.resolve(index, stop)?,
-                _ => {}
+            if let State::Stopped(stop) = self.threads[index].state
+                && !matches!(stop, Stop::Trap | Stop::Signal(_) | Stop::Pause | Stop::Clone)
+            {
+                self.resolve(index, stop)?;
             }
             index = if self.threads.len() < count { 0 } else { index + 1 };
         }
@@ -337,7 +341,9 @@ impl Machine {
                 let thread = self.threads.remove(index);
                 match stop {
                     Stop::Exited(code) if thread.tid == self.process => self.ending = Ending::Exited(code),
-                    Stop::Killed(signal) if thread.tid == self.process => self.ending = Ending::Killed(signal),
+                    Stop::Killed(signal) if thread.tid == self.process => {
+                        self.ending = Ending::Killed(signal)
+                    }
                     _ => {}
                 }
                 self.affinity.forget(thread.tid);
@@ -362,7 +368,7 @@ impl Machine {
         let instruction = thread.instruction;
         thread.state = State::Ready;
         if std::mem::take(&mut thread.replaced) {
-            self.events.push_back(Event::Replaced { thread: tid, after: now });
+            self.events.push_back(Event::Replaced { after: now });
             return Ok(());
         }
         let moved = now.pc != before.pc;
@@ -376,7 +382,7 @@ impl Machine {
         };
         let executed = match cause {
             TrapCause::Delivery => {
-                self.events.push_back(Event::Delivered { thread: tid, before, after: now });
+                self.events.push_back(Event::Delivered { before, after: now });
                 return Ok(());
             }
             TrapCause::Step => moved || !instruction.repeated,
@@ -404,7 +410,7 @@ impl Machine {
                 self.threads.iter().for_each(|thread| self.affinity.keep(thread.tid));
             }
         }
-        self.events.push_back(Event::Executed { thread: tid, instruction, before, after: now });
+        self.events.push_back(Event::Executed { instruction, before, after: now });
         Ok(())
     }
 
@@ -434,7 +440,8 @@ impl Machine {
     /// A thread is inside the system call that made another one.
     fn cloned(&mut self, index: usize) -> Result<(), Error> {
         let stack = self.stack_of_clone(self.threads[index].registers);
-        let made = control::event_thread(self.threads[index].tid).map_err(Error::control("ask for its new thread"))?;
+        let made = control::event_thread(self.threads[index].tid)
+            .map_err(Error::control("ask for its new thread"))?;
         let known = self.early.iter().position(|(tid, _)| *tid == made);
         let stop = match known {
             Some(at) => Some(self.early.remove(at)),
@@ -449,7 +456,7 @@ impl Machine {
             match control::registers(made) {
                 Ok(registers) => {
                     self.threads.push(Thread::new(made, registers));
-                    self.events.push_back(Event::Started { thread: made, at: registers, stack });
+                    self.events.push_back(Event::Started { at: registers, stack });
                 }
                 Err(error) if control::is_gone(&error) => {}
                 Err(error) => return Err(Error::control("look at its registers")(error)),
@@ -474,6 +481,13 @@ impl Machine {
     fn replaced(&mut self, index: usize) -> Result<(), Error> {
         let mut leading = Thread::new(self.threads[index].tid, Registers::default());
         leading.replaced = true;
+        if !launch::is_for_this_machine(self.process) {
+            // Nothing of it can be understood: it runs on by itself.
+            self.affinity.release();
+            self.threads.clear();
+            let _ = control::detach(leading.tid, 0);
+            return Ok(());
+        }
         for thread in self.threads.drain(..).filter(|thread| thread.tid != leading.tid) {
             self.events.push_back(Event::Ended { thread: thread.tid, executing: false });
         }
@@ -484,25 +498,20 @@ impl Machine {
     }
 
     /// Lets the program run on by itself.
-    pub(crate) fn release(mut self) -> Result<Ending, Error> {
+    pub(crate) fn release(&mut self) -> Result<Ending, Error> {
         self.affinity.release();
-        let wait = || Error::control("let it go");
         for thread in std::mem::take(&mut self.threads) {
             let stop = match thread.state {
                 State::Ready => None,
                 State::Stopped(stop) => Some(stop),
-                State::Running => {
-                    // Fails if the thread is gone, which its end will tell.
-                    let _ = control::interrupt(thread.tid);
-                    control::wait(Some(thread.tid), true).map_err(wait())?.map(|(_, stop)| stop)
-                }
+                State::Running => self.halt(thread.tid)?,
             };
             let signal = match stop {
                 None => thread.signal,
                 Some(Stop::Signal(signal)) => signal,
                 Some(Stop::Clone) => {
                     if let Ok(made) = control::event_thread(thread.tid) {
-                        control::wait(Some(made), true).map_err(wait())?;
+                        control::wait(Some(made), true).map_err(Error::control("let it go"))?;
                         let _ = control::detach(made, 0);
                     }
                     0
@@ -521,6 +530,35 @@ impl Machine {
             let _ = control::detach(thread.tid, signal);
         }
         Ok(self.ending)
+    }
+
+    /// Stops a thread that is in a system call.
+    fn halt(&self, thread: Tid) -> Result<Option<Stop>, Error> {
+        // Fails if the thread is gone, which its end will tell.
+        let _ = control::interrupt(thread);
+        let mut stop = control::wait(Some(thread), true).map_err(Error::control("stop it"))?;
+        if matches!(stop, Some((_, Stop::Pause))) {
+            // The step it is in ends with a SIGTRAP, which would kill it once it is not traced. It comes with the next
+            // step, before anything is executed.
+            let _ = control::step(thread, 0);
+            stop = match wait_unless_asleep(self.process, thread)? {
+                Some(stop) => Some((thread, stop)),
+                None => {
+                    let _ = control::interrupt(thread);
+                    control::wait(Some(thread), true).map_err(Error::control("stop it"))?
+                }
+            };
+        }
+        Ok(stop.map(|(_, stop)| stop))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.affinity.release();
+            control::kill(self.process);
+        }
     }
 }
 

@@ -51,7 +51,10 @@ impl MemoryMap {
     /// The end of the last mapping that ends at or below an address.
     pub(crate) fn end_below(&self, address: u64) -> u64 {
         let index = self.mappings.partition_point(|mapping| mapping.addresses.end <= address);
-        index.checked_sub(1).and_then(|index| self.mappings.get(index)).map_or(0, |mapping| mapping.addresses.end)
+        index
+            .checked_sub(1)
+            .and_then(|index| self.mappings.get(index))
+            .map_or(0, |mapping| mapping.addresses.end)
     }
 
     /// Those that may be executed.

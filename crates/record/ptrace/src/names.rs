@@ -4,18 +4,19 @@
 
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use object::ReadCache;
 use rustc_hash::FxHashMap;
+use stackhound_calltree::journal::Writer;
 use stackhound_calltree::{Address, LocationId, LocationInfo, ModuleId, ModuleInfo};
 
 use crate::code::CodeCache;
 use crate::elf::Image;
 use crate::maps::Mapping;
-use crate::recorder::Item;
 
 /// Which file, by device and number, or which mapping without a file, by address.
 type FileKey = (u64, u64);
@@ -26,8 +27,6 @@ pub(crate) struct Names {
     images: FxHashMap<FileKey, Rc<Image>>,
     /// By file and base, since the program was replaced last.
     modules: FxHashMap<(FileKey, u64), ModuleId>,
-    n_modules: u32,
-    n_locations: u32,
     /// Of addresses, as long as the map stays as it is.
     locations: FxHashMap<u64, LocationId>,
     /// Whether functions start at addresses, as long as the map stays as it is.
@@ -76,37 +75,38 @@ impl Names {
         Some((mapping, key, image))
     }
 
-    /// The location of an address. What is defined for it goes to `define` first.
-    pub(crate) fn location(
+    /// The number of an address's location. What has to be defined for it goes to the journal.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub(crate) fn location<W: Write>(
         &mut self,
         code: &mut CodeCache,
         pc: u64,
-        mut define: impl FnMut(Item),
-    ) -> LocationId {
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationId> {
         self.look_at_map(code);
         if let Some(&known) = self.locations.get(&pc) {
-            return known;
+            return Ok(known);
         }
-        let info = self.describe(code, pc, &mut define);
+        let info = self.describe(code, pc, journal)?;
         let id = match self.known.entry(info) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let id = LocationId(self.n_locations);
-                self.n_locations += 1;
-                define(Item::Location(new.key().clone()));
+                let id = journal.location(new.key())?;
                 *new.insert(id)
             }
         };
         self.locations.insert(pc, id);
-        id
+        Ok(id)
     }
 
-    fn describe(
+    fn describe<W: Write>(
         &mut self,
         code: &mut CodeCache,
         pc: u64,
-        define: &mut impl FnMut(Item),
-    ) -> LocationInfo {
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationInfo> {
         let unnamed = LocationInfo {
             address: Some(Address(pc)),
             module: None,
@@ -114,7 +114,7 @@ impl Names {
             symbol: None,
             symbol_offset: 0,
         };
-        let Some((mapping, key, image)) = self.find(code, pc) else { return unnamed };
+        let Some((mapping, key, image)) = self.find(code, pc) else { return Ok(unnamed) };
         let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
         // Where the file says nothing, its first mapped byte stands for its base.
         let base = match address {
@@ -124,20 +124,18 @@ impl Names {
         let module = match self.modules.entry((key, base)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let id = ModuleId(self.n_modules);
-                self.n_modules += 1;
-                define(Item::Module(module_info(&mapping.name, base)));
+                let id = journal.module(&module_info(&mapping.name, base))?;
                 *new.insert(id)
             }
         };
         let function = address.and_then(|address| image.function_at(address));
-        LocationInfo {
+        Ok(LocationInfo {
             module: Some(module),
             rva: Some(pc.wrapping_sub(base)),
             symbol: function.map(|(name, _)| demangle(name)),
             symbol_offset: function.map_or(0, |(_, offset)| offset),
             ..unnamed
-        }
+        })
     }
 
     /// The image of what is mapped: read from its file, or, where the kernel provides it, from memory.

@@ -1,11 +1,13 @@
 //! From what the program does to what the stack model is told.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{self, Point, Space, Step, Tracked, Tracker};
-use stackhound_calltree::{Address, Change, Cpu, EndType, LocationInfo, ModuleInfo, StackInfo, StackKind};
+use stackhound_calltree::{Address, Cpu, EndType, LocationId, StackInfo, StackKind};
 
 use crate::control::{Registers, Tid};
 use crate::error::Error;
@@ -15,18 +17,8 @@ use crate::machine::{Ending, Event, Machine};
 use crate::names::Names;
 use crate::stacks::{self, Notice};
 
-/// What is recorded. Modules, locations and stacks are numbered from 0 in their order; they come before what names them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A module.
-    Module(ModuleInfo),
-    /// A place in code.
-    Location(LocationInfo),
-    /// A stack.
-    Stack(StackInfo),
-    /// What happened to a stack.
-    Change(Change),
-}
+/// After so many transitions, what is recorded so far is written, so that it is there if this program is killed.
+const FLUSH: u64 = 100_000;
 
 /// What was recorded, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +70,17 @@ pub struct Recorder {
     /// What the tracker said about the transition at hand.
     tracked: Vec<Tracked>,
     totals: Totals,
-    ended: bool,
+}
+
+/// What came of a recording.
+#[derive(Debug)]
+pub struct Recorded<W> {
+    /// In numbers.
+    pub totals: Totals,
+    /// How the program ended. To wait for its end where it has not: [`wait_for_end`].
+    pub ending: Ending,
+    /// What the journal was written to.
+    pub journal: W,
 }
 
 impl Recorder {
@@ -92,7 +94,7 @@ impl Recorder {
     pub fn start(arguments: &[impl AsRef<OsStr>]) -> Result<Recorder, Error> {
         let process = launch(arguments)?;
         let machine = Machine::new(process)?;
-        let name = arguments.first().map(|name| std::path::Path::new(name)).and_then(|path| path.file_name());
+        let name = arguments.first().map(Path::new).and_then(|path| path.file_name());
         Ok(Recorder {
             machine,
             tracker: Tracker::new(thread_number(process)),
@@ -102,7 +104,6 @@ impl Recorder {
             at: Registers::default(),
             tracked: Vec::new(),
             totals: Totals::default(),
-            ended: false,
         })
     }
 
@@ -111,55 +112,56 @@ impl Recorder {
         self.machine.process().0 as u32
     }
 
-    /// What was recorded so far.
-    pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// Records until the program ends, so many transitions are there, or `stop` is set. Gives all there is to `keep`,
-    /// in order.
+    /// Records until the program ends, there are so many transitions, or `stop` is set; then lets the program run on by
+    /// itself. The journal is whole up to a hundred thousand transitions ago at any time.
     ///
     /// # Errors
-    /// If the program cannot be controlled any more, or `keep` fails.
-    pub fn record(
+    /// If the program cannot be controlled any more, or the journal cannot be written.
+    pub fn record<W: Write>(
+        mut self,
+        limit: u64,
+        stop: &AtomicBool,
+        mut journal: Writer<W>,
+    ) -> Result<Recorded<W>, Error> {
+        let followed = self.follow(limit, stop, &mut journal);
+        // Also where the recording cannot go on: the program can.
+        let ending = self.machine.release();
+        followed?;
+        let journal = journal.finish(self.totals.transitions).map_err(Error::Keep)?;
+        Ok(Recorded { totals: self.totals, journal, ending: ending? })
+    }
+
+    fn follow<W: Write>(
         &mut self,
         limit: u64,
         stop: &AtomicBool,
-        mut keep: impl FnMut(Item) -> io::Result<()>,
+        journal: &mut Writer<W>,
     ) -> Result<(), Error> {
-        while !self.ended && self.totals.transitions < limit {
+        let mut flushed = 0;
+        while self.totals.transitions < limit {
             let Some(event) = self.machine.next(stop)? else { break };
             self.take(event);
             if !self.tracked.is_empty() {
-                self.give(&mut keep)?;
+                self.keep(journal).map_err(Error::Keep)?;
+            }
+            if self.totals.transitions - flushed >= FLUSH {
+                flushed = self.totals.transitions;
+                journal.flush().map_err(Error::Keep)?;
             }
         }
-        if !self.ended {
-            self.ended = true;
-            let tracker = std::mem::replace(&mut self.tracker, Tracker::new(tracker::Thread(0)));
-            let tracked = &mut self.tracked;
-            let counts = tracker.finish(|item| tracked.push(item));
-            self.totals.tail_calls = counts.tail_calls;
-            self.totals.returns_as_jumps = counts.returns_as_jumps;
-            self.totals.refused = counts.frames_refused + counts.stacks_refused;
-            self.give(&mut keep)?;
-        }
-        Ok(())
-    }
-
-    /// Lets the program run on by itself, and says how it ended if it already has. To wait for its end:
-    /// [`wait_for_end`].
-    ///
-    /// # Errors
-    /// If the program cannot be controlled any more.
-    pub fn release(self) -> Result<Ending, Error> {
-        self.machine.release()
+        let tracker = std::mem::replace(&mut self.tracker, Tracker::new(tracker::Thread(0)));
+        let tracked = &mut self.tracked;
+        let counts = tracker.finish(|item| tracked.push(item));
+        self.totals.tail_calls = counts.tail_calls;
+        self.totals.returns_as_jumps = counts.returns_as_jumps;
+        self.totals.refused = counts.frames_refused + counts.stacks_refused;
+        self.keep(journal).map_err(Error::Keep)
     }
 
     fn take(&mut self, event: Event) {
         let tracked = &mut self.tracked;
         match event {
-            Event::Started { thread, at, stack } => {
+            Event::Started { at, stack } => {
                 let first = self.totals.threads == 0;
                 self.totals.threads += 1;
                 let code = self.machine.code();
@@ -169,7 +171,6 @@ impl Recorder {
                 } else {
                     stacks::thread_stack(code, at.sp, stack)
                 };
-                let _ = thread;
                 if let Some(region) = region {
                     let (low, high) = (Address(region.start), Address(region.end));
                     self.tracker.declare(self.space, low, high, StackKind::User, |item| tracked.push(item));
@@ -179,14 +180,14 @@ impl Recorder {
                 self.totals.switches += 1;
                 self.step(tracker::Class::Switch { to: thread_number(to) }, self.at, at);
             }
-            Event::Delivered { before, after, .. } => {
+            Event::Delivered { before, after } => {
                 self.totals.signals += 1;
                 // When the handler returns, the address it returns to is gone from the stack.
                 let slot = Address(after.sp.wrapping_add(8));
                 self.step(tracker::Class::Signal { slot }, before, after);
             }
-            Event::Executed { instruction, before, after, .. } => self.executed(instruction, before, after),
-            Event::Replaced { after, .. } => {
+            Event::Executed { instruction, before, after } => self.executed(instruction, before, after),
+            Event::Replaced { after } => {
                 self.totals.programs_replaced += 1;
                 let everything = (Address(0), Address(u64::MAX));
                 self.tracker.release(self.space, everything.0, everything.1, |item| tracked.push(item));
@@ -273,38 +274,42 @@ impl Recorder {
         self.totals.transitions += 1;
     }
 
-    /// Passes on what the tracker said.
-    fn give(&mut self, keep: &mut impl FnMut(Item) -> io::Result<()>) -> Result<(), Error> {
-        let mut failed = Ok(());
-        let mut keep = |item: Item| {
-            if failed.is_ok() {
-                failed = keep(item);
-            }
-        };
+    /// Writes down what the tracker said.
+    fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> io::Result<()> {
         for item in self.tracked.drain(..) {
-            match item {
+            let function = match item {
                 Tracked::Stack { kind, thread, region, .. } => {
                     self.totals.stacks += 1;
-                    keep(Item::Stack(StackInfo {
+                    journal.stack(&StackInfo {
                         kind,
                         process: Some(self.machine.process().0 as u32),
                         thread: Some(thread.0),
                         cpu: None,
                         name: Some(self.program.clone()),
                         region,
-                    }));
+                    })?;
                     continue;
                 }
-                Tracked::Open { .. } | Tracked::Below { .. } => self.totals.frames += 1,
-                _ => {}
-            }
-            let (names, code) = (&mut self.names, self.machine.code());
-            let change = item.change(Cpu(0), |address| names.location(code, address.0, &mut keep));
-            if let Some(change) = change {
-                keep(Item::Change(change));
+                Tracked::Open { function, .. } => {
+                    self.totals.frames += 1;
+                    function
+                }
+                Tracked::Below { function, .. } => {
+                    self.totals.frames += 1;
+                    Some(function)
+                }
+                _ => None,
+            };
+            let location = match function {
+                Some(address) => self.names.location(self.machine.code(), address.0, journal)?,
+                // Not asked for.
+                None => LocationId(0),
+            };
+            if let Some(change) = item.change(Cpu(0), |_| location) {
+                journal.change(change)?;
             }
         }
-        failed.map_err(Error::Keep)
+        Ok(())
     }
 }
 

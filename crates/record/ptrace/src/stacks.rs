@@ -43,7 +43,8 @@ pub(crate) fn first_stack(code: &mut CodeCache, sp: u64) -> Option<Range<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes one such structure to where its second argument points.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
-    let size = if known && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { SIZE_WITHOUT_LIMIT };
+    let size =
+        if known && limit.rlim_cur != libc::RLIM_INFINITY { limit.rlim_cur } else { SIZE_WITHOUT_LIMIT };
     let lowest = code.map().end_below(mapping.start);
     let start = mapping.end.saturating_sub(size).max(lowest).min(mapping.start);
     Some(start..mapping.end)

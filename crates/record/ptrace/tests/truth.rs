@@ -9,8 +9,9 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
+use stackhound_calltree::journal::Record;
 use stackhound_calltree::{Change, EndType, StackKind, StartType};
-use stackhound_record_ptrace::{Ending, Item};
+use stackhound_record_ptrace::Ending;
 use support::{Recording, compile, record, words};
 
 /// Records a program of `tests/programs` and checks every line it prints; `None` if it cannot be compiled.
@@ -55,12 +56,14 @@ fn check(source: &str) -> Option<Recording> {
     assert_eq!(ends, expected, "{source}: {text}");
 
     let totals = recording.totals;
-    let explained = totals.returns_matched
-        + totals.returns_below
-        + totals.returns_as_jumps
-        + totals.returns_elsewhere;
+    let explained =
+        totals.returns_matched + totals.returns_below + totals.returns_as_jumps + totals.returns_elsewhere;
     assert_eq!(explained, totals.returns, "{source}: {totals:?}");
-    assert_eq!((totals.returns_below, totals.returns_elsewhere, totals.refused), (0, 0, 0), "{source}: {totals:?}");
+    assert_eq!(
+        (totals.returns_below, totals.returns_elsewhere, totals.refused),
+        (0, 0, 0),
+        "{source}: {totals:?}"
+    );
     for frame in recording.frames() {
         assert!(
             !matches!(frame.end_type(), EndType::Replaced | EndType::Gone)
@@ -71,9 +74,13 @@ fn check(source: &str) -> Option<Recording> {
     Some(recording)
 }
 
-/// Dynamic linking of C++ alone takes two million instructions. One of C is enough to have static programs, too.
+/// Linking libraries of C++ when the program starts takes a million instructions. A static program is among those of C.
 fn options(source: &str) -> &'static [&'static str] {
-    if matches!(source, "exceptions.cpp" | "steady.c") { &["-static"] } else { &[] }
+    match source {
+        "exceptions.cpp" => &["-static-libstdc++", "-static-libgcc"],
+        "steady.c" => &["-static"],
+        _ => &[],
+    }
 }
 
 /// As the programs print it.
@@ -92,10 +99,10 @@ fn end_name(end: EndType) -> EndName {
 fn entered(recording: &Recording) -> u64 {
     let mut kinds = Vec::new();
     let mut count = 0;
-    for item in &recording.items {
-        match item {
-            Item::Stack(stack) => kinds.push(stack.kind),
-            Item::Change(Change::Enter { stack, .. }) => {
+    for record in &recording.records {
+        match record {
+            Record::Stack(stack) => kinds.push(stack.kind),
+            Record::Change(Change::Enter { stack, .. }) => {
                 count += u64::from(kinds[stack.0 as usize] == StackKind::Alternate);
             }
             _ => {}

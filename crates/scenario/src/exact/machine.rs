@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_calltree::id::{Address, ContextId};
-use stackhound_calltree::kind::{EndType, StackKind, StartType};
 use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread};
+use stackhound_calltree::{Address, ContextId};
+use stackhound_calltree::{EndType, StackKind, StartType};
 
 use super::truth::{Active, TrueFrame, TrueStack, Truth};
 use super::{Event, Execution, Memory};
@@ -145,6 +145,8 @@ impl<'a> Machine<'a> {
         while self.transition < self.execution.transitions {
             self.act();
         }
+        // Of transitions that are only skipped nobody learns where they took place.
+        self.plain();
         self.truth.transitions = self.transition;
         let end = ContextId(self.transition);
         for stack in &mut self.truth.stacks {

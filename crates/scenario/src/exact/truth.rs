@@ -1,8 +1,8 @@
 //! What a correct tracker must find in a generated execution.
 
-use stackhound_calltree::id::{Address, ContextId};
-use stackhound_calltree::kind::{EndType, StartType};
 use stackhound_calltree::tracker::Counts;
+use stackhound_calltree::{Address, ContextId};
+use stackhound_calltree::{EndType, StartType};
 
 /// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

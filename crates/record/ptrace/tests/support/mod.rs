@@ -1,17 +1,20 @@
 //! What the tests of the recorder share: programs to record, and recordings of them.
+// Each test file takes what it needs.
+#![allow(dead_code)]
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use stackhound_calltree::{Builder, Frame, FrameId, Trace};
-use stackhound_record_ptrace::{Ending, Item, Recorder, Totals, wait_for_end};
+use stackhound_calltree::journal::{self, Reader, Record, Writer};
+use stackhound_calltree::{Frame, FrameId, Trace};
+use stackhound_record_ptrace::{Ending, Recorder, Totals, wait_for_end};
 
 /// A recording in memory.
 #[derive(Debug)]
 pub struct Recording {
-    pub items: Vec<Item>,
+    pub records: Vec<Record>,
     pub totals: Totals,
     pub ending: Ending,
     pub trace: Trace,
@@ -19,29 +22,22 @@ pub struct Recording {
 
 /// Records a program until it ends or there are so many transitions; then lets it run to its end.
 pub fn record(arguments: &[impl AsRef<OsStr>], limit: u64) -> Recording {
-    let mut recorder = Recorder::start(arguments).unwrap_or_else(|error| panic!("{error}"));
+    let recorder = Recorder::start(arguments).unwrap_or_else(|error| panic!("{error}"));
     let process = recorder.process();
-    let mut items = Vec::new();
-    let mut builder = Builder::new();
-    recorder
-        .record(limit, &AtomicBool::new(false), |item| {
-            match item.clone() {
-                Item::Module(module) => drop(builder.module(module)),
-                Item::Location(location) => drop(builder.location(location)),
-                Item::Stack(stack) => drop(builder.stack(stack)),
-                Item::Change(change) => builder.apply(change).expect("a change that fits"),
-            }
-            items.push(item);
-            Ok(())
-        })
-        .expect("a recording");
-    let totals = recorder.totals();
-    let ending = match recorder.release().expect("the program goes on") {
+    let journal = Writer::new(Vec::new()).expect("a journal");
+    let recorded = recorder.record(limit, &AtomicBool::new(false), journal).expect("a recording");
+    let ending = match recorded.ending {
         Ending::Running => wait_for_end(process).expect("the program ends"),
         ended => ended,
     };
-    let trace = builder.finish(totals.transitions).expect("a trace");
-    Recording { items, totals, ending, trace }
+    let mut reader = Reader::new(&recorded.journal).expect("a journal");
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().expect("a record") {
+        records.push(record);
+    }
+    let (trace, replayed) = journal::trace(&recorded.journal).expect("a trace");
+    assert_eq!((replayed.finished, replayed.transitions), (true, recorded.totals.transitions));
+    Recording { records, totals: recorded.totals, ending, trace }
 }
 
 impl Recording {

@@ -1,8 +1,6 @@
 //! The model over the index says what a model that looks at everything says.
 
-mod naive;
-
-use naive::{Event, Model, run, steps};
+use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
 use stackhound_calltree::{
     Axis, Context, ContextId, Cpu, Frame, FrameId, Pattern, StackEvent, StackId, TransitionId,
@@ -49,6 +47,9 @@ proptest! {
             let mut ancestors = numbers(found.ancestors());
             ancestors.reverse();
             prop_assert_eq!(&ancestors, &expected.ancestors);
+            let mut ids = Vec::new();
+            found.ancestor_ids(&mut ids);
+            prop_assert_eq!(ids, found.ancestors().map(|frame| frame.id()).collect::<Vec<_>>());
             prop_assert_eq!(found.depth() as usize, expected.ancestors.len());
             let children: Vec<usize> =
                 (0..model.frames.len()).filter(|child| model.frames[*child].ancestors.last() == Some(&index)).collect();
