@@ -48,17 +48,20 @@ pub(crate) struct Side {
     floor: u64,
     /// The same where no frame with exact ends is open.
     base_floor: u64,
+    /// Nothing can be said any more of contexts before this one.
+    said: u64,
 }
 
 impl Side {
     pub fn new(id: StackId, floor: u64) -> Side {
-        Side { id, frames: Vec::new(), certain: None, floor, base_floor: floor }
+        Side { id, frames: Vec::new(), certain: None, floor, base_floor: floor, said: 0 }
     }
 
     /// Makes sure that there is a frame from context `first` on.
     pub fn ensure_base(&mut self, first: u64, start: StartType, steps: &mut Vec<Step>) {
         if self.frames.is_empty() {
             self.frames.push(Live { kind: Kind::Base, function: None, address: None });
+            self.said = first;
             let first = ContextId(first);
             steps.push(Step::Change(Change::Open { stack: self.id, first, start, location: None }));
         }
@@ -67,6 +70,11 @@ impl Side {
     /// What is seen next was not there before this context.
     pub fn floor(&self) -> u64 {
         self.certain.map_or(self.floor, |certain| certain + 1)
+    }
+
+    /// Whether something can still be said of context `at`. Contradictory events may have made an end of it.
+    pub fn can_change_at(&self, at: u64) -> bool {
+        self.said <= at
     }
 
     /// How many frames have exact ends.
@@ -90,7 +98,7 @@ impl Side {
     ) {
         self.close_seen(NOT_KNOWN, steps);
         self.frames.push(Live { kind: Kind::Exact { lo, hi }, function: location, address: None });
-        self.floor = lo;
+        (self.floor, self.said) = (lo, hi);
         let (lo, hi) = (ContextId(lo), ContextId(hi));
         steps.push(Step::Open { stack: self.id, lo, hi, start, location, evidence });
     }
@@ -102,6 +110,7 @@ impl Side {
             return;
         }
         self.frames.pop();
+        self.said = last + 1;
         steps.push(Step::Change(Change::Close { stack: self.id, last: ContextId(last), end }));
         self.floor = match self.frames.last() {
             Some(Live { kind: Kind::Exact { lo, .. }, .. }) => *lo,
@@ -117,7 +126,9 @@ impl Side {
             return false;
         };
         self.frames.pop();
-        let lo = ContextId(lo.max(first));
+        // It is there behind the event that began it, even if that is the last one that is known.
+        let lo = ContextId(lo.max(first).max(self.said.saturating_sub(1)));
+        self.said = lo.0 + 1;
         steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
         self.floor = 0;
         true
@@ -131,6 +142,9 @@ impl Side {
 
     fn close_above(&mut self, keep: usize, hi: ContextId, steps: &mut Vec<Step>) {
         let lo = ContextId(self.certain.unwrap_or(self.floor));
+        if keep < self.frames.len() {
+            self.said = lo.0 + 1;
+        }
         for _ in self.frames.drain(keep..) {
             steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
         }
@@ -245,6 +259,9 @@ impl Side {
             }
             return is_same;
         }
+        if during.first < self.said {
+            return false;
+        }
         let mut is_same_place = self.frames[anchor].address == place;
         self.frames[anchor].address = place;
         let mut going_on = 0;
@@ -256,6 +273,14 @@ impl Side {
             is_same_place = live.address == Some(seen.address);
             live.address = Some(seen.address);
         }
+        let differs = self.frames[anchor + 1..].get(going_on).zip(seen.get(going_on));
+        if differs
+            .is_some_and(|(live, seen)| is_same_place && live.function.is_none() != seen.function.is_none())
+        {
+            // What is known of the place has changed, so that nothing can be said of what has not.
+            self.forget_seen(steps);
+            going_on = 0;
+        }
         self.close_above(anchor + 1 + going_on, ContextId(during.first.saturating_sub(1)), steps);
         let lo = self.floor().min(during.first);
         for frame in &seen[going_on..] {
@@ -264,6 +289,7 @@ impl Side {
             let (stack, lo, hi) = (self.id, ContextId(lo), ContextId(during.first));
             let (start, location) = (StartType::Unknown, frame.location);
             steps.push(Step::Open { stack, lo, hi, start, location, evidence });
+            self.said = during.first;
         }
         self.certain = Some(during.last);
         true

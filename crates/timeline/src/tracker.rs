@@ -451,8 +451,11 @@ impl Tracker {
         if let Some(kernel) = &mut of.kernel {
             if kernel.exact() == 0 {
                 self.counts.returns_without_call += 1;
-                let lo = kernel.floor().min(id);
-                kernel.open_exact((lo, id), StartType::Unknown, None, Evidence::Boundary, &mut self.steps);
+                if kernel.can_change_at(id) {
+                    let first = (kernel.floor().min(id), id);
+                    let evidence = Evidence::Boundary;
+                    kernel.open_exact(first, StartType::Unknown, None, evidence, &mut self.steps);
+                }
             }
             kernel.close_exact(id, EndType::Return, &mut self.steps);
         }

@@ -8,7 +8,7 @@ use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize};
 use stackhound_schema::Value;
 use stackhound_stacks::{StackId, StackState};
-use stackhound_system::ProcessId;
+use stackhound_system::{ProcessId, Stretch};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
 use stackhound_trace::{OpenTrace, TimeBase};
 
@@ -37,6 +37,8 @@ const KEPT_MAX: usize = 1 << 18;
 struct SnapshotKey {
     stack: StackId,
     process: Option<ProcessId>,
+    /// While these are the same, so are the modules.
+    stretches: [Stretch; 2],
     state: StackState,
     is_sample: bool,
     has_lower_half: bool,
@@ -135,9 +137,12 @@ impl Events {
         let has_lower_half = event.hook().is_none()
             && event.record().pointer_size() == PointerSize::Four
             && event.block().session().pointer_size == PointerSize::Eight;
+        let (system, process) = (seen.knowledge().system(), seen.stack_owner().process);
+        let user = process.map(|process| system.stretch(Some(process), seen.time())).unwrap_or_default();
         let key = SnapshotKey {
             stack,
-            process: seen.stack_owner().process,
+            process,
+            stretches: [user, system.stretch(None, seen.time())],
             state: seen.state(),
             is_sample,
             has_lower_half,
