@@ -220,7 +220,7 @@ impl Side {
         let mut above = (None, seen);
         let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. }));
         let innermost = exact.clone().count();
-        if let Some(anchor) = exact.clone().last() {
+        if let Some(anchor) = exact.clone().next_back() {
             // Which of several is the anchor cannot be told.
             let shown = seen.iter().filter(|seen| seen.function == anchor.function).count();
             if shown != exact.clone().filter(|frame| frame.function == anchor.function).count() {

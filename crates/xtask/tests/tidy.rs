@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-export", &["stackhound-calltree"]),
-    ("stackhound-timeline", &["stackhound-calltree", "stackhound-enrich"]),
+    ("stackhound-timeline", &["stackhound-calltree"]),
     (
         "stackhound",
         &[

@@ -52,6 +52,9 @@ impl EliasFano {
     /// `None` if the bytes are too few or too many for the shape.
     pub(crate) fn new(bytes: bytes::Bytes, count: u64, greatest: u64) -> Option<Self> {
         let shape = Shape { count, greatest };
+        // A section that is not there has no numbers.
+        let is_missing = bytes.is_empty() && shape == Shape::default();
+        let bytes = if is_missing { Self::build(std::iter::empty(), 0, 0).into() } else { bytes };
         let low = usize::try_from(shape.low_words()?.checked_mul(8)?).ok()?;
         if low > bytes.len() {
             return None;

@@ -270,7 +270,7 @@ impl Execution {
             14 => self.end_interruption(cpu),
             15 if !is_interrupted => self.call_back(cpu, how),
             16 => {
-                let thread = running.filter(|_| !is_interrupted && how % 2 == 0);
+                let thread = running.filter(|_| !is_interrupted && how.is_multiple_of(2));
                 self.log(cpu, What::Other, thread.map(|thread| thread as u32 + 1), None);
             }
             17 if recording.losses => self.lose_or_regain(cpu, how),
@@ -364,7 +364,7 @@ impl Execution {
         if let Visit::Call(since) = visit
             && self.recording.unwrap().calls
         {
-            let snapshot = (how % 8 == 0).then(|| self.snapshot(cpu, how)).flatten();
+            let snapshot = (how.is_multiple_of(8)).then(|| self.snapshot(cpu, how)).flatten();
             let at = self.log(cpu, What::SystemCallExit, None, snapshot);
             let owner = Owner::Kernel(thread as u32 + 1);
             if let Some(last) = at.filter(|_| self.processors[cpu].is_known) {
@@ -389,7 +389,7 @@ impl Execution {
             self.threads[thread].kernel.pop();
             self.threads[thread].is_called_back = false;
         } else if let Some(&(Visit::Call(_), _)) = self.threads[thread].visits.last()
-            && how % 2 == 0
+            && how.is_multiple_of(2)
             && self.threads[thread].visits.len() < 3
         {
             let (user, kernel) = (self.push(CALLBACK), self.push(KERNEL_CALLBACK));
@@ -446,7 +446,7 @@ impl Execution {
             .interruptions
             .iter()
             .any(|interruption| interruption.0 == Interruption::Service);
-        let by = if how % 2 == 0 || has_service { Interruption::Service } else { Interruption::Deferred };
+        let by = if how.is_multiple_of(2) || has_service { Interruption::Service } else { Interruption::Deferred };
         let routine = self.push(Func(31 + u32::from(how / 2) % 2));
         let first = self.events;
         self.processors[cpu].interruptions.push((by, self.time, vec![routine], first));
@@ -499,7 +499,7 @@ impl Execution {
         if self.processors[cpu].is_lost {
             self.processors[cpu].is_lost = false;
             self.recorded.push(Recorded::Regained(cpu as u16));
-        } else if how % 4 == 0 && self.processors[cpu].interruptions.is_empty() {
+        } else if how.is_multiple_of(4) && self.processors[cpu].interruptions.is_empty() {
             // A gap begins behind an event of the processor.
             self.log(cpu, What::Other, None, None);
             self.recorded.push(Recorded::Lost(cpu as u16));
