@@ -66,7 +66,7 @@ impl Tracker {
                 Some(stack) => Some(stack.left),
                 None => None,
             };
-            if high < region.high && sp.is_none_or(|sp| high <= sp) {
+            if sp.is_none_or(|sp| high <= sp) {
                 self.regions.trim(index, high);
                 if self.regions.is_covered(index) {
                     self.discard(index, &mut sink);
