@@ -170,6 +170,8 @@ impl Log {
         classes.sort_unstable_by_key(|(frame, _)| *frame);
         let mut slack: Vec<(u64, Slack)> =
             self.slack.into_iter().map(|(place, slack)| (number(place), slack)).collect();
+        // Ends that may come at any time take no more room than the trace is long.
+        slack.iter_mut().for_each(|(_, slack)| slack.end = slack.end.min(transitions + 1));
         slack.sort_by_key(|(frame, _)| *frame);
         slack.dedup_by(|(frame, this), (kept, into)| {
             let same = frame == kept;
