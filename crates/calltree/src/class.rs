@@ -24,30 +24,9 @@ impl Class {
 
     /// Numbers that stand for nothing give what is least specific.
     pub(crate) fn of(number: u64) -> Self {
-        let start = match number & 7 {
-            0 => StartType::Call,
-            1 => StartType::Interrupt,
-            2 => StartType::Manual,
-            3 => StartType::Damaged,
-            _ => StartType::Unknown,
-        };
-        let end = match number >> 3 & 7 {
-            0 => EndType::Return,
-            1 => EndType::ReturnElsewhere,
-            2 => EndType::InterruptReturn,
-            3 => EndType::Unwound,
-            4 => EndType::Replaced,
-            5 => EndType::Abandoned,
-            6 => EndType::TraceEnd,
-            _ => EndType::Gone,
-        };
-        let evidence = match number >> 6 & 7 {
-            0 => Evidence::Exact,
-            1 => Evidence::Boundary,
-            3 => Evidence::Walked,
-            4 => Evidence::Stitched,
-            _ => Evidence::Snapshot,
-        };
+        let start = *StartType::ALL.get((number & 7) as usize).unwrap_or(&StartType::Unknown);
+        let end = EndType::ALL[(number >> 3 & 7) as usize];
+        let evidence = *Evidence::ALL.get((number >> 6 & 7) as usize).unwrap_or(&Evidence::Snapshot);
         Self { start, end, evidence }
     }
 }

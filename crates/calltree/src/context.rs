@@ -52,8 +52,7 @@ impl<'t> Context<'t> {
 
     /// The active stack of its processor; `None` where it is not known.
     pub fn stack(&self) -> Option<Stack<'t>> {
-        let period = self.trace.period_at(self.cpu, self.id.0)?;
-        Some(Stack::new(self.trace, period.stack?, self.id))
+        Some(Stack::new(self.trace, self.trace.active(self.cpu, self.id.0)?, self.id))
     }
 
     /// The stacks of a thread as they are here, in user mode and in the kernel.

@@ -61,7 +61,7 @@ pub enum Error {
     NoIndex,
     /// The index has another version of the format.
     #[error(
-        "the index has version {found} of the format, this program reads version {expected}: make it anew"
+        "the index has version {found} of the format, this program reads version {expected}"
     )]
     IndexVersion {
         /// Its version.
@@ -77,9 +77,28 @@ pub enum Error {
         /// What should be there.
         expected: &'static str,
     },
-    /// The index was made from something else.
-    #[error("the index was made from another trace than this one")]
-    IndexForeign,
+    /// The bytes are no journal.
+    #[error(
+        "this is no journal of calls: it does not begin with {:?}",
+        String::from_utf8_lossy(crate::journal::MAGIC)
+    )]
+    NoJournal,
+    /// The journal has another version of the format.
+    #[error("the journal has version {found} of the format, this program reads version {expected}")]
+    JournalVersion {
+        /// Its version.
+        found: u32,
+        /// The version that can be read.
+        expected: u32,
+    },
+    /// A page of the journal has the right checksum, but not what it should hold.
+    #[error("the journal is damaged at byte {offset}: {expected} expected")]
+    JournalDamaged {
+        /// Where.
+        offset: u64,
+        /// What should be there.
+        expected: &'static str,
+    },
     /// A change came before one that was made known of the same stack or processor.
     #[error("a change at context #{} comes behind one at context #{}", .at.0, .last.0)]
     Order {

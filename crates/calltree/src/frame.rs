@@ -176,6 +176,13 @@ impl<'t> Frame<'t> {
         std::iter::successors(self.parent(), Self::parent)
     }
 
+    /// The numbers of its ancestors, the nearest first, appended to `numbers`: at the price of one look into the index.
+    pub fn ancestor_ids(&self, numbers: &mut Vec<FrameId>) {
+        if let Some(before) = self.node.place.checked_sub(1) {
+            self.trace.index.frames.line(before, |number| numbers.push(FrameId(number)));
+        }
+    }
+
     /// How many ancestors it has.
     pub fn depth(&self) -> u64 {
         self.trace.index.frames.depth(self.node.place).saturating_sub(1)

@@ -20,6 +20,12 @@ pub enum StartType {
     Unknown = 4,
 }
 
+impl StartType {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Call, Self::Interrupt, Self::Manual, Self::Damaged, Self::Unknown];
+}
+
 /// How a frame ended. These names are this project's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -42,6 +48,20 @@ pub enum EndType {
     Gone = 7,
 }
 
+impl EndType {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Return,
+        Self::ReturnElsewhere,
+        Self::InterruptReturn,
+        Self::Unwound,
+        Self::Replaced,
+        Self::Abandoned,
+        Self::TraceEnd,
+        Self::Gone,
+    ];
+}
+
 /// What a stack is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -56,6 +76,12 @@ pub enum StackKind {
     Deferred = 3,
     /// A stack for signal handlers, or one a program switches to by itself.
     Alternate = 4,
+}
+
+impl StackKind {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate];
 }
 
 /// When something happened.
@@ -89,6 +115,12 @@ pub enum Evidence {
     Walked = 3,
     /// It was seen in a user part that was recorded later than the event, and joined to it.
     Stitched = 4,
+}
+
+impl Evidence {
+    /// All of them, by their numbers in files.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Exact, Self::Boundary, Self::Snapshot, Self::Walked, Self::Stitched];
 }
 
 /// Whether a frame is known to be the same one all the time.

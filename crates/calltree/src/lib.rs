@@ -20,6 +20,7 @@ mod event;
 mod frame;
 mod id;
 mod index;
+pub mod journal;
 mod kind;
 mod location;
 mod pattern;
@@ -27,6 +28,7 @@ mod range;
 mod stack;
 mod succinct;
 mod trace;
+pub mod tracker;
 
 pub use builder::{Builder, LabelId};
 pub use change::{Change, LocationInfo, ModuleInfo, StackInfo};

@@ -192,11 +192,20 @@ impl Trace {
         self.index.cpus.as_ref().map_or(Cpu(0), |cpus| Cpu(cpus.get(context.0.min(last)) as u16))
     }
 
-    /// The period of a processor at a context.
-    pub(crate) fn period_at(&self, cpu: Cpu, at: u64) -> Option<Period> {
+    /// The active stack of a processor at a context.
+    pub(crate) fn active(&self, cpu: Cpu, at: u64) -> Option<StackId> {
         let base = u64::from(cpu.0) * self.stretch();
         let number = self.index.periods.rank(base + at).checked_sub(1)?;
-        self.period(number).filter(|period| period.cpu == cpu)
+        // Those of the processors before stand before.
+        if base > 0 && self.index.periods.get(number) < base {
+            return None;
+        }
+        self.period_stack(number)
+    }
+
+    fn period_stack(&self, number: u64) -> Option<StackId> {
+        let stack = StackId(self.index.period_stacks.get(number).checked_sub(1)? as u32);
+        (stack.0 < self.stack_count()).then_some(stack)
     }
 
     /// The period with this number.
@@ -211,9 +220,7 @@ impl Trace {
             if number + 1 < self.index.periods.len() { self.index.periods.get(number + 1) } else { u64::MAX };
         let last =
             if next / stretch == cpu { (next % stretch).saturating_sub(1) } else { self.transition_count() };
-        let stack = self.index.period_stacks.get(number).checked_sub(1).map(|stack| StackId(stack as u32));
-        let stack = stack.filter(|stack| stack.0 < self.stack_count());
-        Some(Period { number, cpu: Cpu(cpu as u16), first, last, stack })
+        Some(Period { number, cpu: Cpu(cpu as u16), first, last, stack: self.period_stack(number) })
     }
 
     /// The nth period of a stack, counted over all stacks.

@@ -83,6 +83,9 @@ pub enum Verb {
     },
     /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
     Profile(Profile),
+    /// Run a program and record every call, every return and every change of stack
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Record(Record),
     /// The calls around a point of a trace: who called, and what was called
     Tree(crate::calltree::tree::Arguments),
     /// The stack that is active at a point of a trace, and those before and behind it
@@ -346,6 +349,24 @@ pub enum ProfileFormat {
     Speedscope,
     /// Perfetto (.pftrace, .perfetto-trace)
     Perfetto,
+}
+
+/// Arguments of `record`.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[derive(Args, Debug)]
+pub struct Record {
+    /// Instruction by instruction, so that nothing is missed; the program is slowed down ten-thousandfold
+    #[arg(long, required = true)]
+    pub exact: bool,
+    /// Write to this file as the program runs; by default to one in this directory, called as the program, with .calls
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Let the program run on unrecorded after so many transitions (mostly instructions)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub program: Vec<std::ffi::OsString>,
 }
 
 /// Which mix of events `demo` writes.

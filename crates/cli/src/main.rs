@@ -16,6 +16,8 @@ mod output;
 mod profile;
 mod progress;
 mod record;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recording;
 mod render;
 mod stacks;
 mod symbols;
@@ -91,6 +93,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Verb::Record(arguments) => recording::run(arguments, common),
         Verb::Tree(arguments) => calltree::tree::run(arguments, common),
         Verb::Stack(arguments) => calltree::stack::run(arguments, common),
         Verb::Backtrace(arguments) => calltree::backtrace::run(arguments, common),

@@ -27,6 +27,10 @@ const RUN_BY_CI: [&str; 9] = [
     "cargo run -p stackhound-calltree --example fixture",
 ];
 
+/// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
+const RUN_FOR_PYTHON: [&str; 2] =
+    ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
+
 /// Commands for people with time; a short form of each is run below.
 const LONG: [&str; 1] = ["scripts/speed.py"];
 
@@ -102,6 +106,10 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         let page = page.display();
         if let Some(known) = RUN_BY_CI.iter().find(|known| command.starts_with(**known)) {
             assert!(ci.contains(known), "{page}: {command}: not run by .ci/run");
+            continue;
+        }
+        if RUN_FOR_PYTHON.iter().any(|known| command.starts_with(known)) {
+            assert!(ci.contains("scripts/python-check.sh"), "{page}: {command}: not run by .ci/run");
             continue;
         }
         if LONG.iter().any(|known| command.starts_with(known)) {

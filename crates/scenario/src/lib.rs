@@ -22,6 +22,7 @@
 mod attack;
 mod calls;
 mod event;
+pub mod exact;
 mod frames;
 mod image;
 mod machine;
@@ -49,7 +50,8 @@ pub use event::EventKind;
 pub use image::Image;
 pub use symbols::ImageFile;
 pub use truth::{
-    Attack, AttackKind, EventStack, Lost, Process, Region, StackRecords, State, States, Thread, Truth,
+    Attack, AttackKind, Deed, Did, EventStack, Lost, Process, Region, StackRecords, State, States, Thread,
+    Truth,
 };
 
 use self::machine::Machine;
@@ -127,11 +129,26 @@ impl Scenario {
         output: impl Write + Seek,
         expect: &mut dyn FnMut(&EventStack<'_>),
     ) -> Result<Truth, ScenarioError> {
+        self.perform(output, expect, None).map(|(truth, _)| truth)
+    }
+
+    /// The same, and gives all that threads and processors did, in the order of time. About 48 bytes for each deed.
+    pub fn write_deeds(&self, output: impl Write + Seek) -> Result<(Truth, Vec<Deed>), ScenarioError> {
+        self.perform(output, &mut |_| {}, Some(Vec::new()))
+    }
+
+    fn perform(
+        &self,
+        output: impl Write + Seek,
+        expect: &mut dyn FnMut(&EventStack<'_>),
+        deeds: Option<Vec<Deed>>,
+    ) -> Result<(Truth, Vec<Deed>), ScenarioError> {
         if self.events < Self::EVENTS_MIN {
             return Err(ScenarioError::TooFew { events: self.events, minimum: Self::EVENTS_MIN });
         }
         let mut seeds = Random::new(self.seed);
-        let out = Output::new(output, seeds.next(), GAP)?;
+        let mut out = Output::new(output, seeds.next(), GAP)?;
+        out.deeds = deeds;
         let cached = match self.mix {
             Mix::Default => CACHED_STACKS,
             Mix::Profile => (self.events / 64).clamp(128, 8192) as usize,
@@ -159,15 +176,16 @@ impl Scenario {
 
 /// Ends the recording and says what is in it.
 fn truth<W: Write + Seek>(
-    out: Output<W>,
+    mut out: Output<W>,
     stacks: Stacks<'_>,
     machine: Machine,
-) -> Result<Truth, ScenarioError> {
+) -> Result<(Truth, Vec<Deed>), ScenarioError> {
+    let deeds = out.deeds.take().unwrap_or_default();
     let (events, lost, bytes) = out.finish()?;
     let (images, processes) = machine.into_facts();
     let mut attacks = stacks.attacks;
     attacks.sort_by_key(|attack| attack.time);
-    Ok(Truth {
+    let truth = Truth {
         events,
         bytes,
         stacks: stacks.records,
@@ -177,5 +195,6 @@ fn truth<W: Write + Seek>(
         images,
         processes,
         attacks,
-    })
+    };
+    Ok((truth, deeds))
 }

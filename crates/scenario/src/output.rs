@@ -11,7 +11,7 @@ use stackhound_etl::{LogFileMode, PointerSize, RawTime};
 use crate::event::{EventKind, HEADER, KernelEvent};
 use crate::payload::Payload;
 use crate::random::Random;
-use crate::truth::Lost;
+use crate::truth::{Deed, Did, Lost};
 
 /// Processors of every scenario's machine.
 pub(crate) const PROCESSORS: u16 = 4;
@@ -54,6 +54,10 @@ pub(crate) struct Output<W> {
     others: Vec<(EventKind, u64)>,
     lost: Lost,
     loss: Loss,
+    /// When each processor has logged something last.
+    latest: [i64; PROCESSORS as usize],
+    /// What was done, if somebody wants to know.
+    pub deeds: Option<Vec<Deed>>,
 }
 
 /// The buffer that is lost.
@@ -93,6 +97,8 @@ impl<W: Write> Output<W> {
             others: Vec::new(),
             lost: Lost::default(),
             loss: Loss::NotYet,
+            latest: [now; PROCESSORS as usize],
+            deeds: None,
         })
     }
 
@@ -177,7 +183,19 @@ impl<W: Write> Output<W> {
         Ok(self.note(on, kind))
     }
 
+    /// When something started on a processor that started at `at` if nothing else was done there since.
+    pub fn started(&self, on: u16, at: i64) -> i64 {
+        at.max(self.latest[usize::from(on)])
+    }
+
+    /// Takes note of what an event was logged of.
+    pub fn did(&mut self, logged: Logged, what: Did) {
+        let Logged { time, processor, kept } = logged;
+        self.deeds.iter_mut().for_each(|deeds| deeds.push(Deed { time, processor, kept, what }));
+    }
+
     fn note(&mut self, on: u16, kind: EventKind) -> Logged {
+        self.latest[usize::from(on)] = self.now;
         let kept = !matches!(self.loss, Loss::Now(processor, _) if processor == on);
         if matches!(self.loss, Loss::Over(processor) if processor == on) {
             self.loss = Loss::Known;

@@ -18,7 +18,7 @@ use crate::simulation::Simulation;
 use crate::site::{self, Call, Site, below};
 use crate::stacks::{Pending, UserPart};
 use crate::thread::{Action, Caller, Mode, Occurrence, Start, ThreadIndex};
-use crate::truth::{AttackKind, Region};
+use crate::truth::{AttackKind, Did, Region};
 
 impl<W: Write> Simulation<'_, W> {
     /// Does one action of a thread that runs on a processor.
@@ -44,7 +44,7 @@ impl<W: Write> Simulation<'_, W> {
                 self.enter(on, thread, call)?;
             }
             Action::ReturnToCallback => {
-                self.exit_event(on)?;
+                self.exit_event(on, thread)?;
                 let Some(outer) = self.threads[thread].outer.take() else { return Ok(()) };
                 self.threads[thread].kernel.clear();
                 self.threads[thread].kernel.extend(&outer.as_slice()[site::CALLBACK.len()..]);
@@ -61,7 +61,7 @@ impl<W: Write> Simulation<'_, W> {
             }
             Action::Leave => {
                 if let Mode::Call(_) = self.threads[thread].mode {
-                    self.exit_event(on)?;
+                    self.exit_event(on, thread)?;
                 }
                 self.user_part(on, thread)?;
                 self.threads[thread].mode = Mode::User;
@@ -87,9 +87,12 @@ impl<W: Write> Simulation<'_, W> {
 
     fn enter(&mut self, on: u16, thread: ThreadIndex, call: &'static Call) -> Result<(), WriteError> {
         self.threads[thread].mode = Mode::Call(call);
-        self.out.payload.address(self.machine.address(call.routine));
+        let routine = self.machine.address(call.routine);
+        self.out.payload.address(routine);
         let event = event::SYSTEM_CALL_ENTER;
         let logged = self.out.kernel(on, event, self.issuer(thread))?;
+        let tid = self.threads[thread].tid;
+        self.out.did(logged, Did::Enter { tid, routine });
         self.kernel_part(on, thread, event.kind(), logged, &site::SYSTEM_SERVICE_ENTRY)?;
         let variant = self.random.below(2) as u32;
         let kernel = self.addresses(&[call.in_routine(variant), site::SYSTEM_SERVICE]);
@@ -97,9 +100,12 @@ impl<W: Write> Simulation<'_, W> {
         Ok(())
     }
 
-    fn exit_event(&mut self, on: u16) -> Result<Logged, WriteError> {
+    fn exit_event(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
         self.out.payload.u32(0);
-        self.out.kernel(on, event::SYSTEM_CALL_EXIT, Issuer::UNKNOWN)
+        let logged = self.out.kernel(on, event::SYSTEM_CALL_EXIT, Issuer::UNKNOWN)?;
+        let tid = self.threads[thread].tid;
+        self.out.did(logged, Did::Exit { tid });
+        Ok(())
     }
 
     /// A thread leaves the kernel: its user frames are logged for all its events there.

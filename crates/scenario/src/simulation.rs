@@ -24,6 +24,7 @@ use crate::resources::Resources;
 use crate::site::{self, Site};
 use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
+use crate::truth::Did;
 
 /// How long a thread runs while others wait for its processor.
 const QUANTUM: i64 = 10 * TICKS_PER_MS;
@@ -278,6 +279,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         };
         payload::context_switch(&mut self.out.payload, &switch);
         let logged = self.out.kernel(on, event::CONTEXT_SWITCH, Issuer::UNKNOWN)?;
+        let old_ends = old_state == STATE_ENDED;
+        self.out.did(logged, Did::Switch { old: old_tid, old_ends, new: new_tid });
         let now = self.out.now();
         let processor = &mut self.processors[usize::from(on)];
         processor.running = next;
@@ -312,8 +315,11 @@ impl<'e, W: Write> Simulation<'e, W> {
         let interrupt = |known, at| address(Site(known, at));
         match wake {
             Wake::Timer | Wake::Signal => {
-                payload::deferred_call(&mut self.out.payload, at, interrupt(Known::Ntoskrnl, 0x22_a450));
-                self.out.kernel(on, event::TIMER_DEFERRED_CALL, Issuer::UNKNOWN)?;
+                let (started, routine) = (self.out.started(on, at), interrupt(Known::Ntoskrnl, 0x22_a450));
+                payload::deferred_call(&mut self.out.payload, started, routine);
+                let logged = self.out.kernel(on, event::TIMER_DEFERRED_CALL, Issuer::UNKNOWN)?;
+                let since = RawTime(started);
+                self.out.did(logged, Did::Interrupt { since, routine, is_deferred: true });
             }
             Wake::Disk(transfer) => {
                 let (isr, dpc) = (interrupt(Known::Storport, 0x1f80), interrupt(Known::Storport, 0x2b70));
@@ -346,11 +352,16 @@ impl<'e, W: Write> Simulation<'e, W> {
         dpc: Address,
         vector: u16,
     ) -> Result<(), WriteError> {
-        payload::interrupt(&mut self.out.payload, at, isr, vector);
-        self.out.kernel(on, event::INTERRUPT, Issuer::UNKNOWN)?;
+        let started = self.out.started(on, at);
+        payload::interrupt(&mut self.out.payload, started, isr, vector);
+        let logged = self.out.kernel(on, event::INTERRUPT, Issuer::UNKNOWN)?;
+        let since = RawTime(started);
+        self.out.did(logged, Did::Interrupt { since, routine: isr, is_deferred: false });
         let started = self.out.now();
         payload::deferred_call(&mut self.out.payload, started, dpc);
-        self.out.kernel(on, event::DEFERRED_CALL, Issuer::UNKNOWN)?;
+        let logged = self.out.kernel(on, event::DEFERRED_CALL, Issuer::UNKNOWN)?;
+        let since = RawTime(started);
+        self.out.did(logged, Did::Interrupt { since, routine: dpc, is_deferred: true });
         Ok(())
     }
 

@@ -175,6 +175,54 @@ pub struct EventStack<'a> {
     pub frames: &'a [Address],
 }
 
+/// Something that a processor or a thread did, and the event that was logged of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deed {
+    /// The event's time. No processor has two events at one time.
+    pub time: RawTime,
+    /// The processor that logged it.
+    pub processor: u16,
+    /// Whether the event is in the file.
+    pub kept: bool,
+    /// What was done.
+    pub what: Did,
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Did {
+    /// The processor goes from one thread to another; the idle threads are 0.
+    Switch {
+        /// Who ran up to here.
+        old: Tid,
+        /// Whether it will never run again.
+        old_ends: bool,
+        /// Who runs from here on.
+        new: Tid,
+    },
+    /// A thread enters the kernel by a system call.
+    Enter {
+        /// The thread.
+        tid: Tid,
+        /// The kernel's routine.
+        routine: Address,
+    },
+    /// A thread returns from the system call that it entered last and has not returned from.
+    Exit {
+        /// The thread.
+        tid: Tid,
+    },
+    /// An interrupt service routine or a deferred call has run.
+    Interrupt {
+        /// Since when.
+        since: RawTime,
+        /// The routine.
+        routine: Address,
+        /// Whether it was a deferred call.
+        is_deferred: bool,
+    },
+}
+
 /// How much of an event's stack is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {

@@ -33,8 +33,9 @@ mod label;
 mod naming;
 mod pipeline;
 mod seen;
+mod timeline;
 
-pub use calls::{OpenStacksError, open_stacks};
+pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use enrichment::{Depth, Enrichment};
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
@@ -53,4 +54,6 @@ pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
+pub use stackhound_timeline::Counts as TimelineCounts;
 pub use stackhound_trace as trace;
+pub use timeline::{Stacks, TimelineReport, timeline};

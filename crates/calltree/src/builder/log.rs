@@ -160,7 +160,7 @@ impl Log {
         };
         let mut parentheses = BitBuilder::default();
         (0..below).for_each(|_| parentheses.push(true));
-        (0..self.parentheses.len()).for_each(|at| parentheses.push(self.parentheses.get(at)));
+        parentheses.append(&self.parentheses);
         let mut classes: Vec<(u64, Class)> =
             self.classes.into_iter().map(|(place, class)| (number(place), class)).collect();
         classes.sort_unstable_by_key(|(frame, _)| *frame);

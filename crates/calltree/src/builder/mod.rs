@@ -66,13 +66,26 @@ impl Builder {
         self.source = [length, checksum];
     }
 
+    /// Takes the next number for a module, whether it is known or not.
+    pub(crate) fn define_module(&mut self, module: ModuleInfo) -> ModuleId {
+        let number = ModuleId(self.modules.len() as u32);
+        self.modules.push(module);
+        number
+    }
+
+    /// Takes the next number for a location, whether it is known or not.
+    pub(crate) fn define_location(&mut self, location: LocationInfo) -> LocationId {
+        let number = LocationId(self.locations.len() as u32);
+        self.locations.push(location);
+        number
+    }
+
     /// The number of a module.
     pub fn module(&mut self, module: ModuleInfo) -> ModuleId {
         if let Some(number) = self.module_numbers.get(&module) {
             return *number;
         }
-        let number = ModuleId(self.modules.len() as u32);
-        self.modules.push(module.clone());
+        let number = self.define_module(module.clone());
         self.module_numbers.insert(module, number);
         number
     }
@@ -82,8 +95,7 @@ impl Builder {
         if let Some(number) = self.location_numbers.get(&location) {
             return *number;
         }
-        let number = LocationId(self.locations.len() as u32);
-        self.locations.push(location.clone());
+        let number = self.define_location(location.clone());
         self.location_numbers.insert(location, number);
         number
     }
@@ -186,7 +198,8 @@ impl Builder {
     /// The trace, of so many transitions. What is still open stays open.
     ///
     /// # Errors
-    /// A change lies behind the end, or the number of described transitions is another one.
+    /// A change lies behind the end, the number of described transitions is another one, or there are more than 2^44
+    /// transitions, or so many stacks that their contexts cannot be numbered.
     pub fn finish(self, transitions: u64) -> Result<Trace, Error> {
         Trace::open(self.write(transitions)?.into())
     }

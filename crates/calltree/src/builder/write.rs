@@ -4,7 +4,9 @@ use super::Builder;
 use super::log::Finished;
 use crate::class::Class;
 use crate::id::ContextId;
-use crate::index::{Header, Kind, SAMPLED, StackRow, Strings, Tables, Writer};
+use crate::index::{
+    Header, Kind, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
+};
 use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS};
 use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_bytes, width_of};
 use crate::{Error, change};
@@ -18,7 +20,7 @@ impl Builder {
         let (stacks, logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
         let logs: Vec<Finished> = logs.into_iter().map(|log| log.finish(transitions)).collect();
         let by_stack = self.write_periods(&mut writer, stacks.len(), transitions);
-        let rows = write_frames(&mut writer, &logs, &by_stack, transitions);
+        let rows = write_frames(&mut writer, &logs, &by_stack, transitions)?;
         drop(logs);
         write_tables(&mut writer, &mut strings, &self.modules, &self.locations);
         let words: Vec<u64> = stacks
@@ -41,6 +43,9 @@ impl Builder {
     }
 
     fn check(&self, transitions: u64) -> Result<(), Error> {
+        if transitions > TRANSITIONS_MAX {
+            return Err(Error::TooMany { what: "transitions", limit: TRANSITIONS_MAX });
+        }
         let described = self.transitions.times.len() as u64;
         if described != 0 && described != transitions {
             return Err(Error::TransitionOutside {
@@ -123,7 +128,7 @@ fn write_frames(
     logs: &[Finished],
     periods: &[(u64, u64)],
     transitions: u64,
-) -> Vec<StackRow> {
+) -> Result<Vec<StackRow>, Error> {
     let mut rows = Vec::with_capacity(logs.len());
     let mut parentheses = BitBuilder::default();
     let (mut bounds, mut stretch) = (0, 0);
@@ -131,10 +136,13 @@ fn write_frames(
     for (log, periods) in logs.iter().zip(periods) {
         rows.push(StackRow { first: log.first, stretch, bounds, periods: *periods });
         bounds += log.parentheses.len();
-        stretch += (transitions + 1).saturating_sub(log.first) + 1;
+        let contexts = (transitions + 1).saturating_sub(log.first) + 1;
+        stretch = u64::checked_add(stretch, contexts)
+            .filter(|stretch| *stretch < STRETCHES_MAX)
+            .ok_or(Error::TooMany { what: "contexts of all stacks together", limit: 1 << 62 })?;
         let before = locations.len() as u64;
         locations.extend_from_slice(&log.locations);
-        (0..log.parentheses.len()).for_each(|at| parentheses.push(log.parentheses.get(at)));
+        parentheses.append(&log.parentheses);
         classes.extend(log.classes.iter().map(|(frame, class)| (before + frame, class.number())));
         slack.extend(log.slack.iter().map(|(frame, slack)| (before + frame, *slack)));
     }
@@ -155,7 +163,7 @@ fn write_frames(
     rising(writer, Kind::Inferred, &slack.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), frames);
     packed(writer, Kind::StartSlack, &slack.iter().map(|(_, slack)| slack.start).collect::<Vec<_>>());
     packed(writer, Kind::EndSlack, &slack.iter().map(|(_, slack)| slack.end).collect::<Vec<_>>());
-    rows
+    Ok(rows)
 }
 
 fn write_tables(

@@ -18,6 +18,11 @@ use crate::succinct::{EliasFano, Packed, Parentheses, Wavelet, Words};
 /// The least number that stands for "sampled" among a header's flags.
 pub(crate) const SAMPLED: u32 = 1;
 
+/// A trace can have no more transitions: all contexts of all processors must have numbers of their own.
+pub(crate) const TRANSITIONS_MAX: u64 = 1 << 44;
+/// All stacks together can have no more contexts.
+pub(crate) const STRETCHES_MAX: u64 = 1 << 62;
+
 /// An index whose sections have been found and are consistent in their lengths.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
@@ -88,10 +93,12 @@ impl Index {
             let offset = reader.section(Kind::Bounds).offset;
             return Err(Error::IndexDamaged { offset, expected: "a context for every beginning and end" });
         }
+        let tables = Tables::new(&reader)?;
+        check_rows(&reader, &tables, bounds.len())?;
         let (classed, inferred) = (rising(Kind::Classed)?, rising(Kind::Inferred)?);
         let (periods, inferred_periods) = (rising(Kind::PeriodStarts)?, rising(Kind::InferredPeriods)?);
         Ok(Self {
-            tables: Tables::new(&reader)?,
+            tables,
             classes: packed(Kind::Classes, Some(classed.len()))?,
             start_slack: packed(Kind::StartSlack, Some(inferred.len()))?,
             end_slack: packed(Kind::EndSlack, Some(inferred.len()))?,
@@ -116,4 +123,31 @@ impl Index {
             inferred_periods,
         })
     }
+}
+
+/// Stacks stand one behind the other, and their contexts and periods where there are some.
+fn check_rows(reader: &Reader, tables: &Tables, bounds: u64) -> Result<(), Error> {
+    let offset = reader.section(Kind::Stacks).offset;
+    let stretches = reader.section(Kind::Bounds).greatest;
+    let periods = reader.section(Kind::PeriodsByStack).count;
+    if reader.header.transitions > TRANSITIONS_MAX || stretches > STRETCHES_MAX {
+        return Err(Error::IndexDamaged { offset: 16, expected: "fewer transitions" });
+    }
+    let mut before = StackRow::default();
+    for number in 0..tables.stack_count {
+        let row = tables.stack_row(number);
+        let in_order = before.bounds <= row.bounds
+            && before.stretch <= row.stretch
+            && before.periods.1 <= row.periods.0
+            && row.periods.0 <= row.periods.1;
+        let inside = row.bounds <= bounds
+            && row.stretch <= stretches
+            && row.periods.1 <= periods
+            && row.first <= reader.header.transitions + 1;
+        if !in_order || !inside {
+            return Err(Error::IndexDamaged { offset, expected: "stacks one behind the other" });
+        }
+        before = row;
+    }
+    Ok(())
 }

@@ -104,13 +104,7 @@ impl Tables {
         let word = |index| self.stacks.get((u64::from(number) * STACK_WORDS + index) as usize);
         let known = |bit: u64| word(0) >> (8 + bit) & 1 == 1;
         StackInfo {
-            kind: match word(0) & 0xFF {
-                0 => StackKind::User,
-                1 => StackKind::Kernel,
-                2 => StackKind::Interrupt,
-                3 => StackKind::Deferred,
-                _ => StackKind::Alternate,
-            },
+            kind: *StackKind::ALL.get((word(0) & 0xFF) as usize).unwrap_or(&StackKind::Alternate),
             process: known(0).then(|| word(1) as u32),
             thread: known(1).then(|| word(2) as u32),
             cpu: known(2).then(|| Cpu(word(3) as u16)),
@@ -126,13 +120,7 @@ impl Tables {
 
     /// The row of a stack, as it is written.
     pub(crate) fn stack_words(info: &StackInfo, row: StackRow, strings: &mut Strings) -> [u64; 12] {
-        let kind = match info.kind {
-            StackKind::User => 0,
-            StackKind::Kernel => 1,
-            StackKind::Interrupt => 2,
-            StackKind::Deferred => 3,
-            StackKind::Alternate => 4,
-        };
+        let kind = info.kind as u64;
         let known = [
             info.process.is_some(),
             info.thread.is_some(),

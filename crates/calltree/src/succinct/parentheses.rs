@@ -1,6 +1,6 @@
 //! A forest as balanced parentheses: one bit for every beginning (1) and end (0) of a node, in order (Jacobson 1989).
 //!
-//! For every block of 1024 bits there stand beside them
+//! For every block of 512 bits there stand beside them
 //! - the number of beginnings before the block,
 //! - the least depth within it, with the minima of pairs of blocks above, to find ends that lie far away,
 //! - the nodes open at its beginning, innermost first, at most [`PATH_MAX`] of them.
@@ -10,7 +10,7 @@
 
 use super::{BitBuilder, Packed, Words, to_bytes, width_of};
 
-const BLOCK_WORDS: u64 = 16;
+const BLOCK_WORDS: u64 = 8;
 const BLOCK_BITS: u64 = 64 * BLOCK_WORDS;
 /// How many open nodes a block lists. Ancestors further out are found through the last one listed.
 const PATH_MAX: u64 = 64;
@@ -24,9 +24,9 @@ pub(crate) struct Node {
     pub(crate) place: u64,
 }
 
-/// A node that is open somewhere: known by its place, or by its number from a list.
+/// A node that is open somewhere: found by its place, or by its number in a list.
 enum Open {
-    Here(u64),
+    Here(Node),
     Listed(u64),
 }
 
@@ -37,30 +37,27 @@ pub(crate) struct Parentheses {
     length: u64,
     blocks: u64,
     leaves: u64,
-    /// Beginnings before each block.
-    before: Packed,
+    /// For each block, the beginnings before it and where its list starts in `paths`.
+    heads: Packed,
     /// A binary heap of least depths: leaves from `leaves` on.
     least: Packed,
-    /// Where each block's list starts in `paths`.
-    starts: Packed,
     paths: Packed,
     paths_length: u64,
 }
 
 impl Parentheses {
-    /// Lays out balanced `bits`: five lengths in words, then bits, beginnings, minima, starts of lists, lists.
+    /// Lays out balanced `bits`: four counts, then bits, heads of blocks, minima, lists.
     pub(crate) fn build(bits: &BitBuilder) -> Vec<u8> {
         let length = bits.len();
         let blocks = length.div_ceil(BLOCK_BITS);
         let leaves = blocks.next_power_of_two();
-        let (mut before, mut starts, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut heads, mut paths) = (Vec::new(), Vec::new());
         let mut minima = vec![u64::MAX; leaves as usize];
         let (mut open, mut number, mut greatest) = (Vec::new(), 0_u64, 0_u64);
         for at in 0..length {
             let block = (at / BLOCK_BITS) as usize;
             if at.is_multiple_of(BLOCK_BITS) {
-                before.push(number);
-                starts.push(paths.len() as u64);
+                heads.extend([number, paths.len() as u64]);
                 paths.extend(open.iter().rev().take(PATH_MAX as usize).copied());
             }
             if bits.get(at) {
@@ -75,20 +72,18 @@ impl Parentheses {
             greatest = greatest.max(depth);
         }
         debug_assert!(open.is_empty(), "a beginning without an end");
-        before.push(number);
-        starts.push(paths.len() as u64);
+        heads.extend([number, paths.len() as u64]);
         // Unused leaves are deeper than everything.
         let mut heap = vec![greatest + 1; leaves as usize];
         heap.extend(minima.into_iter().map(|least| least.min(greatest + 1)));
         for index in (1..leaves as usize).rev() {
             heap[index] = heap[2 * index].min(heap[2 * index + 1]);
         }
-        let widths = [width_of(number), width_of(greatest + 1), width_of(paths.len() as u64)];
+        let widths = [width_of(number), width_of(greatest + 1), width_of(number.max(paths.len() as u64))];
         let counts = [length, number, greatest, paths.len() as u64];
         let parts = [
-            Packed::build(before.into_iter(), widths[0]),
+            Packed::build(heads.into_iter(), widths[2]),
             Packed::build(heap.into_iter(), widths[1]),
-            Packed::build(starts.into_iter(), widths[2]),
             Packed::build(paths.into_iter(), widths[0]),
         ];
         let mut bytes = to_bytes(&counts);
@@ -108,7 +103,7 @@ impl Parentheses {
         }
         let blocks = length.div_ceil(BLOCK_BITS);
         let leaves = blocks.checked_next_power_of_two()?;
-        let widths = [width_of(count), width_of(greatest.checked_add(1)?), width_of(paths_length)];
+        let widths = [width_of(count), width_of(greatest.checked_add(1)?), width_of(count.max(paths_length))];
         let mut at = 32_usize;
         let mut take = |words: u64| {
             let end = at.checked_add(usize::try_from(words).ok()?.checked_mul(8)?)?;
@@ -117,18 +112,16 @@ impl Parentheses {
             Some(Words::new(part))
         };
         let bits = take(length.div_ceil(64))?;
-        let before = Packed::new(take(Packed::words_for(blocks + 1, widths[0])?)?, widths[0]);
+        let heads = Packed::new(take(Packed::words_for(2 * (blocks + 1), widths[2])?)?, widths[2]);
         let least = Packed::new(take(Packed::words_for(leaves.checked_mul(2)?, widths[1])?)?, widths[1]);
-        let starts = Packed::new(take(Packed::words_for(blocks + 1, widths[2])?)?, widths[2]);
         let paths = Packed::new(take(Packed::words_for(paths_length, widths[0])?)?, widths[0]);
         (at == bytes.len()).then_some(Self {
             bits,
             length,
             blocks,
             leaves,
-            before,
+            heads,
             least,
-            starts,
             paths,
             paths_length,
         })
@@ -155,7 +148,7 @@ impl Parentheses {
     pub(crate) fn rank(&self, place: u64) -> u64 {
         let place = place.min(self.length);
         let block = place / BLOCK_BITS;
-        let mut count = self.before.get(block);
+        let mut count = self.before(block);
         for word in block * BLOCK_WORDS..place / 64 {
             count += u64::from(self.bits.get(word as usize).count_ones());
         }
@@ -171,6 +164,12 @@ impl Parentheses {
         (2 * self.rank(place + 1)).saturating_sub(place + 1)
     }
 
+    /// Beginnings before a block.
+    #[inline]
+    fn before(&self, block: u64) -> u64 {
+        self.heads.get(2 * block)
+    }
+
     /// The node with this number; `None` if there are not so many.
     pub(crate) fn node(&self, number: u64) -> Option<Node> {
         if number >= self.nodes() {
@@ -180,9 +179,9 @@ impl Parentheses {
         let (mut low, mut high) = (0, self.blocks);
         while low + 1 < high {
             let middle = low.midpoint(high);
-            if self.before.get(middle) <= number { low = middle } else { high = middle }
+            if self.before(middle) <= number { low = middle } else { high = middle }
         }
-        let mut left = number.saturating_sub(self.before.get(low));
+        let mut left = number.saturating_sub(self.before(low));
         for index in low * BLOCK_WORDS..(low + 1) * BLOCK_WORDS {
             let word = self.bits.get(index as usize);
             let here = u64::from(word.count_ones());
@@ -203,7 +202,7 @@ impl Parentheses {
             false
         });
         match found? {
-            Open::Here(place) => Some(Node { number: self.rank(place), place }),
+            Open::Here(node) => Some(node),
             Open::Listed(number) => self.node(number),
         }
     }
@@ -212,7 +211,7 @@ impl Parentheses {
     pub(crate) fn line(&self, place: u64, mut each: impl FnMut(u64)) {
         self.open(place, |node| {
             each(match node {
-                Open::Here(place) => self.rank(place),
+                Open::Here(node) => node.number,
                 Open::Listed(number) => number,
             });
             true
@@ -260,7 +259,7 @@ impl Parentheses {
         }
         let block = self.block_behind(block, target)?;
         let start = block * BLOCK_BITS;
-        let mut depth = (2 * self.before.get(block)).checked_sub(start)?;
+        let mut depth = (2 * self.before(block)).checked_sub(start)?;
         self.falls_to(target, &mut depth, start, start + BLOCK_BITS)
     }
 
@@ -274,7 +273,7 @@ impl Parentheses {
             if place.is_multiple_of(8) && place + 8 <= to {
                 let byte = usize::from(word as u8);
                 if *depth > target + 8 || i64::from(LEAST[byte]) + *depth as i64 > target as i64 {
-                    *depth = depth.checked_add_signed(i64::from(CHANGE[byte]))?;
+                    *depth = depth.checked_add_signed(2 * i64::from(BEGUN[byte]) - 8)?;
                     place += 8;
                     continue;
                 }
@@ -307,35 +306,39 @@ impl Parentheses {
         None
     }
 
-    /// Calls `found` with the beginnings in the block of `place`, up to it, of nodes that are open behind it, innermost
-    /// first, until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those
-    /// that were open before the block have ended by then or are left out.
+    /// Calls `found` with the nodes that begin in the block of `place`, up to it, and are open behind it, innermost first,
+    /// until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those that were
+    /// open before the block have ended by then or are left out.
     #[inline]
-    fn open_in_block(&self, place: u64, mut ended: u64, mut found: impl FnMut(u64) -> bool) -> Option<u64> {
-        let place = place.min(self.length.checked_sub(1)?);
-        let first = place / BLOCK_BITS * BLOCK_WORDS;
-        let mut index = place / 64;
-        let mut left = place % 64 + 1;
+    fn open_in_block(&self, place: u64, mut ended: u64, mut found: impl FnMut(Node) -> bool) -> Option<u64> {
+        let last = place.min(self.length.checked_sub(1)?);
+        let first = last / BLOCK_BITS * BLOCK_WORDS;
+        let mut index = last / 64;
+        let mut left = last % 64 + 1;
+        let mut number = self.rank(last + 1);
         loop {
-            let word = self.bits.get(index as usize);
+            // Bits behind the place are shifted out; the zeros that come in below are not looked at.
+            let mut word = self.bits.get(index as usize) << (64 - left);
+            let mut place = index * 64 + left;
             while left > 0 {
-                if left.is_multiple_of(8) {
-                    let byte = usize::from((word >> (left - 8)) as u8);
-                    // None of its beginnings is left over when the ends behind are taken away.
-                    if RISE[byte] as u64 <= ended {
-                        ended = ended.saturating_add_signed(-i64::from(CHANGE[byte]));
-                        left -= 8;
-                        continue;
+                let bits = left.min(8);
+                let byte = usize::from((word >> 56) as u8);
+                let (mut open, left_over) = OPEN[ended.min(8) as usize][byte];
+                while open != 0 {
+                    let above = open.leading_zeros();
+                    let begun = u64::from(BEGUN[byte >> (7 - above)]);
+                    let node =
+                        Node { number: number.saturating_sub(begun), place: place - 1 - u64::from(above) };
+                    if !found(node) {
+                        return None;
                     }
+                    open &= !(0x80 >> above);
                 }
-                left -= 1;
-                if word >> left & 1 == 0 {
-                    ended += 1;
-                } else if ended > 0 {
-                    ended -= 1;
-                } else if !found(index * 64 + left) {
-                    return None;
-                }
+                ended = ended.saturating_add_signed(i64::from(left_over) - (8 - bits) as i64);
+                number = number.saturating_sub(u64::from(BEGUN[byte]));
+                word <<= 8;
+                place -= bits;
+                left -= bits;
             }
             if index == first {
                 return Some(ended);
@@ -347,19 +350,19 @@ impl Parentheses {
 
     /// The nodes open before `block`, innermost first.
     fn path(&self, block: u64) -> impl ExactSizeIterator<Item = u64> + '_ {
-        let start = self.starts.get(block).min(self.paths_length);
-        let end = self.starts.get(block + 1).min(self.paths_length).max(start);
+        let start = self.heads.get(2 * block + 1).min(self.paths_length);
+        let end = self.heads.get(2 * block + 3).min(self.paths_length).max(start);
         let length = (end - start).min(PATH_MAX) as usize;
-        (0..length).map(move |index| self.paths.get(start + index as u64))
+        self.paths.run(start, length)
     }
 }
 
-/// Beginnings less ends in a byte.
-const CHANGE: [i8; 256] = {
+/// Beginnings in a byte.
+const BEGUN: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = (byte as u8).count_ones() as i8 * 2 - 8;
+        table[byte] = (byte as u8).count_ones() as u8;
         byte += 1;
     }
     table
@@ -382,21 +385,29 @@ const LEAST: [i8; 256] = {
     }
     table
 };
-/// The greatest sum of a byte's last bits, from the highest; none at all counts as 0.
-const RISE: [i8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut sum, mut greatest, mut bit) = (0, 0, 8);
-        while bit > 0 {
-            bit -= 1;
-            sum += if byte >> bit & 1 == 1 { 1 } else { -1 };
-            if sum > greatest {
-                greatest = sum;
+/// For so many ends behind a byte, more than eight counting as eight: the beginnings in the byte that are left over when
+/// each end takes the nearest beginning before it away, and by how many the ends left over become more.
+const OPEN: [[(u8, i8); 256]; 9] = {
+    let mut table = [[(0, 0); 256]; 9];
+    let mut behind = 0;
+    while behind < 9 {
+        let mut byte = 0;
+        while byte < 256 {
+            let (mut open, mut ended, mut bit) = (0, behind as i8, 8);
+            while bit > 0 {
+                bit -= 1;
+                if byte >> bit & 1 == 0 {
+                    ended += 1;
+                } else if ended > 0 {
+                    ended -= 1;
+                } else {
+                    open |= 1 << bit;
+                }
             }
+            table[behind][byte] = (open, ended - behind as i8);
+            byte += 1;
         }
-        table[byte] = greatest;
-        byte += 1;
+        behind += 1;
     }
     table
 };

@@ -1,7 +1,5 @@
 //! `backtrace`: all frames at a point of a trace, from stack to stack.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -10,7 +8,7 @@ use stackhound_export::tree::json::Json;
 use stackhound_export::tree::text;
 
 use super::place::Spot;
-use super::{At, Format, open};
+use super::{At, Format, Source, open};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -18,9 +16,8 @@ use crate::output::Sink;
 /// Arguments of `backtrace`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     spot: Spot,
     /// Along what: by default the thread's other stacks; for the stacks of a processor, what it did before
@@ -51,8 +48,8 @@ struct Document<'t> {
 /// A backtrace has no more stacks than this: nested interrupts on top of a thread in the kernel need five.
 const STACKS_MAX: usize = 16;
 
-pub fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stacks = stacks(whose.stack(&trace, at)?, arguments.axis);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;

@@ -1,7 +1,6 @@
 //! `calls`: all calls of functions by name.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -12,7 +11,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, counted, tell};
 use super::place::Place;
-use super::{open, pattern, time};
+use super::{Source, open, pattern, time};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -20,9 +19,8 @@ use crate::output::Sink;
 /// Arguments of `calls`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     /// Names of functions, such as ntoskrnl!Ke* or *Close* (* and ? stand for any text)
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
@@ -61,7 +59,7 @@ impl<'t> Call<'t> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+    let trace = open(&arguments.source, common)?;
     let limit = |place: Option<Place>, without| {
         place.map_or(Ok(ContextId(without)), |place: Place| place.limit(&trace))
     };

@@ -1,7 +1,6 @@
 //! `events-of`: what happened below a frame.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,7 +10,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell};
 use super::place::WhichFrame;
-use super::{open, pattern};
+use super::{Source, open, pattern};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -19,9 +18,8 @@ use crate::output::Sink;
 /// Arguments of `events-of`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     frame: WhichFrame,
     /// Nothing below functions of these names, such as ntoskrnl!Ke* (* and ? stand for any text)
@@ -35,7 +33,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+    let trace = open(&arguments.source, common)?;
     let frame = arguments.frame.find(&trace)?;
     let items = events(frame, &arguments.skip).map(Json);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;

@@ -11,14 +11,17 @@ pub mod ranges;
 pub mod stack;
 pub mod tree;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stackhound::FileTime;
+use stackhound::StacksFrom;
 use stackhound::calltree::{Context, Pattern, Trace};
 
+use crate::args::{Common, Naming};
+use crate::naming::{self, Use};
 use crate::render::utc;
 
 /// Forms of one thing.
@@ -30,8 +33,32 @@ pub enum Format {
     Json,
 }
 
-fn open(path: &Path) -> Result<Trace> {
-    Ok(stackhound::open_stacks(path)?)
+/// What holds the trace.
+#[derive(Args, Debug)]
+struct Source {
+    /// A recording, an exact trace (.calls), or an index of stacks
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    naming: Naming,
+}
+
+fn open(source: &Source, common: &Common) -> Result<Trace> {
+    let enrichment = naming::enrichment(&source.naming, common, Use::Summary)?;
+    let (trace, from) = stackhound::open_stacks(&source.file, enrichment)?;
+    if common.quiet {
+        return Ok(trace);
+    }
+    if let StacksFrom::Journal(replayed, unwritten) = from {
+        if !replayed.finished {
+            let lost = replayed.lost_bytes;
+            eprintln!("{} breaks off, its last {lost} bytes cannot be read.", source.file.display());
+        }
+        if let Some(reason) = unwritten {
+            eprintln!("The index could not be kept: {reason}");
+        }
+    }
+    Ok(trace)
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

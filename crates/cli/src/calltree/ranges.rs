@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -12,7 +11,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, counted, tell};
 use super::place::WhichFrame;
-use super::{open, pattern};
+use super::{Source, open, pattern};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -20,9 +19,8 @@ use crate::output::Sink;
 /// Arguments of `ranges`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     frame: WhichFrame,
     /// Cut where frames below it begin and end, each range with the frame it belongs to
@@ -39,7 +37,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+    let trace = open(&arguments.source, common)?;
     let frame = arguments.frame.find(&trace)?;
     let head = ("frame", Json(frame));
     let contexts = Cell::new(0);

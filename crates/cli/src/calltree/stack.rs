@@ -1,7 +1,6 @@
 //! `stack`: the stack at a point of a trace, and those before and behind it.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,7 +10,7 @@ use stackhound_export::tree::json::{Json, StackOnly};
 use stackhound_export::tree::text;
 
 use super::place::Spot;
-use super::{At, Format, open, time};
+use super::{At, Format, Source, open, time};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -19,9 +18,8 @@ use crate::output::Sink;
 /// Arguments of `stack`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     spot: Spot,
     /// Form of the output
@@ -52,8 +50,8 @@ impl<'t> Neighbours<'t> {
     }
 }
 
-pub fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stack = whose.stack(&trace, at)?;
     let before = Neighbours::new(|axis| stack.prev_stack(axis));

@@ -1,7 +1,7 @@
 //! `tree`: the calls around a point of a trace.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use stackhound_export::tree::json::{Json, StackOnly};
 use stackhound_export::tree::{Limits, Tree, html, text};
 
 use super::place::Spot;
-use super::{At, open};
+use super::{At, Source, open};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -18,9 +18,8 @@ use crate::output::Sink;
 /// Arguments of `tree`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What holds the trace: an index of stacks
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     spot: Spot,
     /// How many frames above the active one
@@ -57,8 +56,8 @@ struct Document<'a> {
     tree: Json<&'a Tree<'a>>,
 }
 
-pub fn run(arguments: &Arguments, _common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.file)?;
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stack = whose.stack(&trace, at)?;
     let frame = whose.frame(&trace, at)?;

@@ -5,6 +5,7 @@ mod execution;
 mod meaning;
 mod records;
 mod stacks;
+mod timeline;
 
 use std::collections::HashMap;
 use std::io::Cursor;

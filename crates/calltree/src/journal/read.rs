@@ -1,0 +1,302 @@
+//! Reading a journal.
+
+use super::{HEADER, MAGIC, PAGE_HEADER, PAGE_MAX, Record, TEXT_MAX, VERSION, tag};
+use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
+use crate::id::{Address, ContextId, Cpu, LocationId, ModuleId, StackId};
+use crate::kind::{EndType, StackKind, StartType};
+use crate::{Builder, Error, Trace};
+
+/// Whether bytes begin as a journal does.
+pub fn is_journal(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// The records of a journal, up to its end or to the first page that is not whole.
+#[derive(Clone, Debug)]
+pub struct Reader<'b> {
+    bytes: &'b [u8],
+    /// Where the next page starts.
+    next: usize,
+    /// What is left of the page that is being read, and where that stands.
+    page: &'b [u8],
+    offset: usize,
+    boundary: u64,
+    stack: u32,
+    modules: u32,
+    locations: u32,
+    lost: u64,
+}
+
+/// How reading a journal went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// How many transitions it has. Without an end mark: as many as the changes show.
+    pub transitions: u64,
+    /// Whether the recorder came to its end and said so.
+    pub finished: bool,
+    /// Bytes at the end that are no whole page.
+    pub lost_bytes: u64,
+}
+
+/// What tells one journal from another: its length and its checksum. A trace made of it has them as
+/// [`Trace::made_from`].
+pub fn fingerprint(bytes: &[u8]) -> (u64, u64) {
+    (bytes.len() as u64, u64::from(crc32fast::hash(bytes)))
+}
+
+/// Makes a journal into a trace, which knows the journal's length and checksum.
+///
+/// # Errors
+/// The bytes are no journal, or one of another version, or a page of it is right in itself but says what cannot be. A
+/// journal that breaks off is no error.
+pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
+    let mut builder = Builder::new();
+    let (length, checksum) = fingerprint(bytes);
+    builder.made_from(length, checksum);
+    let mut reader = Reader::new(bytes)?;
+    let mut replayed = Replayed::default();
+    while let Some(record) = reader.next_record()? {
+        match record {
+            Record::Module(module) => _ = builder.define_module(module),
+            Record::Location(location) => _ = builder.define_location(location),
+            Record::Stack(stack) => _ = builder.stack(stack),
+            Record::Change(change) => {
+                builder.apply(change)?;
+                replayed.transitions = replayed.transitions.max(reader.boundary);
+            }
+            Record::End(transitions) => {
+                (replayed.transitions, replayed.finished) = (transitions, true);
+                break;
+            }
+        }
+    }
+    replayed.lost_bytes = reader.lost;
+    Ok((builder.finish(replayed.transitions)?, replayed))
+}
+
+impl<'b> Reader<'b> {
+    /// Reads from the beginning.
+    ///
+    /// # Errors
+    /// The bytes are no journal, or one of another version.
+    pub fn new(bytes: &'b [u8]) -> Result<Self, Error> {
+        if !is_journal(bytes) {
+            return Err(Error::NoJournal);
+        }
+        let version =
+            bytes.get(8..12).and_then(|version| version.first_chunk()).map(|v| u32::from_le_bytes(*v));
+        match version {
+            Some(VERSION) if bytes.len() >= HEADER => Ok(Self {
+                bytes,
+                next: HEADER,
+                page: &[],
+                offset: HEADER,
+                boundary: 0,
+                stack: 0,
+                modules: 0,
+                locations: 0,
+                lost: 0,
+            }),
+            Some(found) if found != VERSION => Err(Error::JournalVersion { found, expected: VERSION }),
+            _ => {
+                Err(Error::JournalDamaged { offset: bytes.len() as u64, expected: "the rest of the header" })
+            }
+        }
+    }
+
+    /// Bytes at the end that are no whole page; known when there is no further record.
+    pub fn lost_bytes(&self) -> u64 {
+        self.lost
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// A page has the right checksum but holds what cannot be.
+    pub fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        if self.page.is_empty() && !self.next_page() {
+            return Ok(None);
+        }
+        Ok(Some(match self.byte()? {
+            tag::END => Record::End(self.number()?),
+            tag::MODULE => {
+                self.modules += 1;
+                Record::Module(ModuleInfo {
+                    name: self.text()?,
+                    path: self.optional_text()?,
+                    base: self.optional()?.map(Address),
+                })
+            }
+            tag::LOCATION => {
+                self.locations += 1;
+                Record::Location(LocationInfo {
+                    address: self.optional()?.map(Address),
+                    module: self.below(self.modules, "a module that is defined")?.map(ModuleId),
+                    rva: self.optional()?,
+                    symbol: self.optional_text()?,
+                    symbol_offset: self.number()?,
+                })
+            }
+            tag::STACK => Record::Stack(self.stack()?),
+            tag => Record::Change(self.change(tag)?),
+        }))
+    }
+
+    fn next_page(&mut self) -> bool {
+        let rest = &self.bytes[self.next..];
+        if rest.is_empty() || self.lost > 0 {
+            return false;
+        }
+        let field = |at: usize| rest.get(at..).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b));
+        let page = match (field(0), field(4)) {
+            (Some(length), Some(checksum)) if (1..=PAGE_MAX as u32).contains(&length) => rest
+                .get(PAGE_HEADER..PAGE_HEADER + length as usize)
+                .filter(|page| crc32fast::hash(page) == checksum),
+            _ => None,
+        };
+        let Some(page) = page else {
+            self.lost = rest.len() as u64;
+            return false;
+        };
+        self.offset = self.next + PAGE_HEADER;
+        self.next = self.offset + page.len();
+        self.page = page;
+        (self.boundary, self.stack) = (0, 0);
+        true
+    }
+
+    fn change(&mut self, tag: u8) -> Result<Change, Error> {
+        Ok(match tag {
+            tag::ENTER => {
+                let cpu = self.cpu()?;
+                let (stack, first) = self.place()?;
+                Change::Enter { cpu, stack, first }
+            }
+            tag::LEAVE => {
+                let cpu = self.cpu()?;
+                self.place()?;
+                Change::Leave { cpu, last: self.last()? }
+            }
+            tag::OPEN => {
+                let start = self.kind(&StartType::ALL, "a way of starting")?;
+                let (stack, first) = self.place()?;
+                Change::Open { stack, first, start, location: self.location()? }
+            }
+            tag::CALL => {
+                let first = self.step()?;
+                let location = self.location()?;
+                Change::Open { stack: StackId(self.stack), first, start: StartType::Call, location }
+            }
+            tag::CLOSE => {
+                let end = self.kind(&EndType::ALL, "a way of ending")?;
+                let (stack, _) = self.place()?;
+                Change::Close { stack, last: self.last()?, end }
+            }
+            tag::RETURN => {
+                self.step()?;
+                Change::Close { stack: StackId(self.stack), last: self.last()?, end: EndType::Return }
+            }
+            tag::BELOW => {
+                let stack = StackId(self.number()? as u32);
+                Change::Below { stack, location: self.location()? }
+            }
+            _ => return Err(self.damaged("a kind of record")),
+        })
+    }
+
+    fn stack(&mut self) -> Result<StackInfo, Error> {
+        let kind = self.kind(&StackKind::ALL, "a kind of stack")?;
+        let process = self.optional()?.map(|number| number as u32);
+        let thread = self.optional()?.map(|number| number as u32);
+        let cpu = self.optional()?.map(|number| Cpu(number as u16));
+        let name = self.optional_text()?;
+        let (low, high) = (self.optional()?, self.optional()?);
+        let region = low.zip(high).map(|(low, high)| (Address(low), Address(high)));
+        Ok(StackInfo { kind, process, thread, cpu, name, region })
+    }
+
+    fn place(&mut self) -> Result<(StackId, ContextId), Error> {
+        self.stack = self.number()? as u32;
+        Ok((StackId(self.stack), self.step()?))
+    }
+
+    fn step(&mut self) -> Result<ContextId, Error> {
+        let number = self.number()?;
+        let step = (number >> 1) as i64 ^ -((number & 1) as i64);
+        self.boundary = self.boundary.wrapping_add_signed(step);
+        Ok(ContextId(self.boundary))
+    }
+
+    /// The context before the boundary.
+    fn last(&self) -> Result<ContextId, Error> {
+        self.boundary.checked_sub(1).map(ContextId).ok_or_else(|| self.damaged("a context behind the first"))
+    }
+
+    fn location(&mut self) -> Result<Option<LocationId>, Error> {
+        Ok(self.below(self.locations, "a location that is defined")?.map(LocationId))
+    }
+
+    fn below(&mut self, count: u32, expected: &'static str) -> Result<Option<u32>, Error> {
+        match self.optional()? {
+            None => Ok(None),
+            Some(number) if number < u64::from(count) => Ok(Some(number as u32)),
+            Some(_) => Err(self.damaged(expected)),
+        }
+    }
+
+    fn cpu(&mut self) -> Result<Cpu, Error> {
+        let number = self.number()?;
+        u16::try_from(number).map(Cpu).map_err(|_| self.damaged("the number of a processor"))
+    }
+
+    fn kind<T: Copy>(&mut self, all: &[T], expected: &'static str) -> Result<T, Error> {
+        let number = self.byte()?;
+        all.get(usize::from(number)).copied().ok_or_else(|| self.damaged(expected))
+    }
+
+    fn byte(&mut self) -> Result<u8, Error> {
+        let Some((first, rest)) = self.page.split_first() else {
+            return Err(self.damaged("the rest of a record"));
+        };
+        (self.page, self.offset) = (rest, self.offset + 1);
+        Ok(*first)
+    }
+
+    fn number(&mut self) -> Result<u64, Error> {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7F) << shift;
+            shift += 7;
+            match byte {
+                0..0x80 => return Ok(number),
+                _ if shift > 63 => return Err(self.damaged("a number of at most ten bytes")),
+                _ => {}
+            }
+        }
+    }
+
+    fn optional(&mut self) -> Result<Option<u64>, Error> {
+        Ok(self.number()?.checked_sub(1))
+    }
+
+    fn text(&mut self) -> Result<String, Error> {
+        let length = self.number()?;
+        let text = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= TEXT_MAX)
+            .and_then(|length| self.page.split_at_checked(length));
+        let Some((text, rest)) = text else { return Err(self.damaged("a text")) };
+        let text = str::from_utf8(text).map_err(|_| self.damaged("a text in UTF-8"))?;
+        (self.page, self.offset) = (rest, self.offset + text.len());
+        Ok(text.to_owned())
+    }
+
+    fn optional_text(&mut self) -> Result<Option<String>, Error> {
+        if self.byte()? == 0 { Ok(None) } else { Ok(Some(self.text()?)) }
+    }
+
+    fn damaged(&self, expected: &'static str) -> Error {
+        Error::JournalDamaged { offset: self.offset as u64, expected }
+    }
+}

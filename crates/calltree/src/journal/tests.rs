@@ -1,0 +1,154 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::id::{Address, ContextId, Cpu, LocationId, ModuleId, StackId};
+use crate::kind::{EndType, StackKind, StartType};
+
+fn write(records: &[Record]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let mut end = 0;
+    for record in records {
+        match record {
+            Record::Module(module) => _ = writer.module(module).unwrap(),
+            Record::Location(location) => _ = writer.location(location).unwrap(),
+            Record::Stack(stack) => _ = writer.stack(stack).unwrap(),
+            Record::Change(change) => writer.change(*change).unwrap(),
+            Record::End(transitions) => end = *transitions,
+        }
+    }
+    writer.finish(end).unwrap()
+}
+
+fn read(bytes: &[u8]) -> (Vec<Record>, u64) {
+    let mut reader = Reader::new(bytes).unwrap();
+    let records = std::iter::from_fn(|| reader.next_record().unwrap()).collect();
+    (records, reader.lost_bytes())
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let text = prop::option::of("[a-z!ü]{0,12}");
+    let address = || prop::option::of((0..u64::MAX).prop_map(Address));
+    let stack = || (0..3_u32).prop_map(StackId);
+    let context = || prop_oneof![0..1000_u64, 0..u64::MAX / 2].prop_map(ContextId);
+    let location = || prop::option::of((0..2_u32).prop_map(LocationId));
+    let number = || prop::option::of(any::<u32>());
+    prop_oneof![
+        ("[a-z]{0,9}", text.clone(), address()).prop_map(|(name, path, base)| Record::Module(ModuleInfo {
+            name,
+            path,
+            base
+        })),
+        (address(), prop::option::of(0..u64::MAX), text.clone(), any::<u64>()).prop_map(
+            |(address, rva, symbol, symbol_offset)| {
+                Record::Location(LocationInfo {
+                    address,
+                    module: Some(ModuleId(0)),
+                    rva,
+                    symbol,
+                    symbol_offset,
+                })
+            }
+        ),
+        (prop::sample::select(StackKind::ALL.to_vec()), number(), number(), text, address()).prop_map(
+            |(kind, process, thread, name, low)| {
+                let cpu = thread.map(|number| Cpu(number as u16));
+                let region = low.map(|low| (low, Address(low.0 / 2)));
+                Record::Stack(StackInfo { kind, process, thread, cpu, name, region })
+            }
+        ),
+        (any::<u16>(), stack(), context()).prop_map(|(cpu, stack, first)| Record::Change(Change::Enter {
+            cpu: Cpu(cpu),
+            stack,
+            first
+        })),
+        (any::<u16>(), context())
+            .prop_map(|(cpu, last)| Record::Change(Change::Leave { cpu: Cpu(cpu), last })),
+        (stack(), context(), prop::sample::select(StartType::ALL.to_vec()), location()).prop_map(
+            |(stack, first, start, location)| Record::Change(Change::Open { stack, first, start, location })
+        ),
+        (stack(), context(), prop::sample::select(EndType::ALL.to_vec()))
+            .prop_map(|(stack, last, end)| Record::Change(Change::Close { stack, last, end })),
+        (stack(), location()).prop_map(|(stack, location)| Record::Change(Change::Below { stack, location })),
+    ]
+}
+
+/// A module and two locations first, which the others may name.
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let module = Record::Module(ModuleInfo { name: "m".to_owned(), path: None, base: None });
+    let location = LocationInfo {
+        address: None,
+        module: Some(ModuleId(0)),
+        rva: None,
+        symbol: Some("s".to_owned()),
+        symbol_offset: 0,
+    };
+    let first = vec![module, Record::Location(location.clone()), Record::Location(location)];
+    (prop::collection::vec(record(), 0..60), any::<u64>())
+        .prop_map(move |(rest, end)| first.iter().cloned().chain(rest).chain([Record::End(end)]).collect())
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(records in records()) {
+        prop_assert_eq!(read(&write(&records)), (records, 0));
+    }
+
+    #[test]
+    fn a_journal_that_breaks_off_is_read_up_to_there(records in records(), cut in any::<prop::sample::Index>()) {
+        let whole = write(&records);
+        let cut = HEADER + cut.index(whole.len() - HEADER);
+        // One page: it is either whole or lost.
+        prop_assert_eq!(read(&whole[..cut]), (Vec::new(), (cut - HEADER) as u64));
+    }
+
+    #[test]
+    fn arbitrary_pages_do_no_harm(page in prop::collection::vec(any::<u8>(), 1..300)) {
+        let mut bytes = write(&[])[..HEADER].to_vec();
+        bytes.extend((page.len() as u32).to_le_bytes());
+        bytes.extend(crc32fast::hash(&page).to_le_bytes());
+        bytes.extend(&page);
+        let _ = trace(&bytes);
+    }
+}
+
+#[test]
+fn pages_before_a_damaged_one_count() {
+    let stack =
+        StackInfo { kind: StackKind::User, process: None, thread: None, cpu: None, name: None, region: None };
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let stack = writer.stack(&stack).unwrap();
+    writer.change(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
+    for call in 0..40_000 {
+        let first = ContextId(call * 100 + 1);
+        writer.change(Change::Open { stack, first, start: StartType::Call, location: None }).unwrap();
+    }
+    let whole = writer.finish(5_000_000).unwrap();
+    let (all, replayed) = trace(&whole).unwrap();
+    assert_eq!(replayed, Replayed { transitions: 5_000_000, finished: true, lost_bytes: 0 });
+    assert_eq!(all.frame_count(), 40_000);
+    let first = u32::from_le_bytes(whole[HEADER..HEADER + 4].try_into().unwrap()) as usize;
+    let second = HEADER + PAGE_HEADER + first;
+    let mut damaged = whole.clone();
+    damaged[second + PAGE_HEADER] ^= 1;
+    let (part, replayed) = trace(&damaged).unwrap();
+    assert!(!replayed.finished);
+    assert_eq!(replayed.lost_bytes, (whole.len() - second) as u64);
+    assert!((1..40_000).contains(&part.frame_count()));
+    assert_eq!(replayed.transitions, (part.frame_count() - 1) * 100 + 1);
+}
+
+#[test]
+fn what_is_no_journal_is_said_to_be_none() {
+    let whole = write(&[]);
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    let cases: [(&[u8], &str); 4] = [
+        (b"", "this is no journal of calls: it does not begin with \"shcalls\\n\""),
+        (b"shstacks", "this is no journal of calls: it does not begin with \"shcalls\\n\""),
+        (&newer, "the journal has version 9 of the format, this program reads version 1"),
+        (&whole[..13], "the journal is damaged at byte 13: the rest of the header expected"),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(trace(bytes).unwrap_err().to_string(), expected);
+    }
+}

@@ -1,0 +1,206 @@
+//! Writing a journal.
+
+use std::io::{self, Write};
+
+use super::{HEADER, MAGIC, PAGE, PAGE_HEADER, PAGE_MAX, TEXT_MAX, VERSION, tag};
+use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
+use crate::id::{LocationId, ModuleId, StackId};
+use crate::kind::{EndType, StartType};
+
+/// Writes a journal to anything. Nothing is written before a page is full or [`Writer::flush`] is called; dropping it
+/// loses the page that is not.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    to: W,
+    page: Vec<u8>,
+    modules: u32,
+    locations: u32,
+    stacks: u32,
+    /// The boundary and the stack of the change before, in this page.
+    boundary: u64,
+    stack: u32,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a journal.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(mut to: W) -> io::Result<Self> {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        to.write_all(&header)?;
+        let mut writer =
+            Self { to, page: Vec::new(), modules: 0, locations: 0, stacks: 0, boundary: 0, stack: 0 };
+        writer.begin();
+        Ok(writer)
+    }
+
+    /// Defines a module, each time another one.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn module(&mut self, module: &ModuleInfo) -> io::Result<ModuleId> {
+        self.page.push(tag::MODULE);
+        self.text(&module.name);
+        self.optional_text(module.path.as_deref());
+        self.optional(module.base.map(|base| base.0));
+        self.modules += 1;
+        self.written().map(|()| ModuleId(self.modules - 1))
+    }
+
+    /// Defines a location, each time another one.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn location(&mut self, location: &LocationInfo) -> io::Result<LocationId> {
+        self.page.push(tag::LOCATION);
+        self.optional(location.address.map(|address| address.0));
+        self.optional(location.module.map(|module| u64::from(module.0)));
+        self.optional(location.rva);
+        self.optional_text(location.symbol.as_deref());
+        self.number(location.symbol_offset);
+        self.locations += 1;
+        self.written().map(|()| LocationId(self.locations - 1))
+    }
+
+    /// Defines a stack, each time another one.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn stack(&mut self, stack: &StackInfo) -> io::Result<StackId> {
+        self.page.push(tag::STACK);
+        self.page.push(stack.kind as u8);
+        self.optional(stack.process.map(u64::from));
+        self.optional(stack.thread.map(u64::from));
+        self.optional(stack.cpu.map(|cpu| u64::from(cpu.0)));
+        self.optional_text(stack.name.as_deref());
+        self.optional(stack.region.map(|(low, _)| low.0));
+        self.optional(stack.region.map(|(_, high)| high.0));
+        self.stacks += 1;
+        self.written().map(|()| StackId(self.stacks - 1))
+    }
+
+    /// Writes a change down.
+    ///
+    /// # Errors
+    /// A page cannot be written.
+    pub fn change(&mut self, change: Change) -> io::Result<()> {
+        match change {
+            Change::Enter { cpu, stack, first } => {
+                self.page.push(tag::ENTER);
+                self.number(u64::from(cpu.0));
+                self.place(stack, first.0);
+            }
+            Change::Leave { cpu, last } => {
+                self.page.push(tag::LEAVE);
+                self.number(u64::from(cpu.0));
+                self.place(StackId(self.stack), last.0.saturating_add(1));
+            }
+            Change::Open { stack, first, start: StartType::Call, location } if stack.0 == self.stack => {
+                self.page.push(tag::CALL);
+                self.step(first.0);
+                self.optional(location.map(|location| u64::from(location.0)));
+            }
+            Change::Open { stack, first, start, location } => {
+                self.page.extend([tag::OPEN, start as u8]);
+                self.place(stack, first.0);
+                self.optional(location.map(|location| u64::from(location.0)));
+            }
+            Change::Close { stack, last, end: EndType::Return } if stack.0 == self.stack => {
+                self.page.push(tag::RETURN);
+                self.step(last.0.saturating_add(1));
+            }
+            Change::Close { stack, last, end } => {
+                self.page.extend([tag::CLOSE, end as u8]);
+                self.place(stack, last.0.saturating_add(1));
+            }
+            Change::Below { stack, location } => {
+                self.page.push(tag::BELOW);
+                self.number(u64::from(stack.0));
+                self.optional(location.map(|location| u64::from(location.0)));
+            }
+        }
+        self.written()
+    }
+
+    /// Writes down what there is so far.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.page.len() > PAGE_HEADER {
+            let length = (self.page.len() - PAGE_HEADER) as u32;
+            let checksum = crc32fast::hash(&self.page[PAGE_HEADER..]);
+            self.page[..4].copy_from_slice(&length.to_le_bytes());
+            self.page[4..PAGE_HEADER].copy_from_slice(&checksum.to_le_bytes());
+            self.to.write_all(&self.page)?;
+            self.begin();
+        }
+        self.to.flush()
+    }
+
+    /// Writes down that the recording ends after so many transitions.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self, transitions: u64) -> io::Result<W> {
+        self.page.push(tag::END);
+        self.number(transitions);
+        self.flush()?;
+        Ok(self.to)
+    }
+
+    /// Begins a page; it can be understood without the changes of those before.
+    fn begin(&mut self) {
+        self.page.clear();
+        self.page.resize(PAGE_HEADER, 0);
+        (self.boundary, self.stack) = (0, 0);
+    }
+
+    fn written(&mut self) -> io::Result<()> {
+        debug_assert!(self.page.len() <= PAGE_MAX);
+        if self.page.len() < PAGE { Ok(()) } else { self.flush() }
+    }
+
+    fn place(&mut self, stack: StackId, boundary: u64) {
+        self.number(u64::from(stack.0));
+        self.stack = stack.0;
+        self.step(boundary);
+    }
+
+    /// How far a boundary lies behind the one before; seldom before it. The sign stands in the lowest bit.
+    fn step(&mut self, boundary: u64) {
+        let step = boundary.wrapping_sub(self.boundary) as i64;
+        self.boundary = boundary;
+        self.number((step << 1 ^ step >> 63) as u64);
+    }
+
+    /// Seven bits a byte, lowest first; the highest bit of a byte says that more follow.
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.page.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.page.push(number as u8);
+    }
+
+    /// Zero for nothing, otherwise the number and one more; the greatest number of all reads as nothing.
+    fn optional(&mut self, number: Option<u64>) {
+        self.number(number.map_or(0, |number| number.wrapping_add(1)));
+    }
+
+    fn text(&mut self, text: &str) {
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        self.number(text.len() as u64);
+        self.page.extend_from_slice(text.as_bytes());
+    }
+
+    fn optional_text(&mut self, text: Option<&str>) {
+        self.page.push(u8::from(text.is_some()));
+        if let Some(text) = text {
+            self.text(text);
+        }
+    }
+}

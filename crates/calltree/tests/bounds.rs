@@ -1,0 +1,170 @@
+//! What is inferred is kept apart from what was observed.
+
+use stackhound_calltree::{
+    Bound, Builder, Change, ContextId, Continuity, Count, Cpu, EndType, Evidence, LabelId, StackInfo,
+    StackKind, StartType,
+};
+
+fn thread(thread: u32, kind: StackKind) -> StackInfo {
+    StackInfo { kind, process: Some(7), thread: Some(thread), cpu: None, name: None, region: None }
+}
+
+#[test]
+fn bounds_come_back_as_they_were_stated() {
+    let [c2, c5, c6, c8, c9] = [2, 5, 6, 8, 9].map(ContextId);
+    let mut builder = Builder::new();
+    builder.sampled();
+    let stack = builder.stack(thread(1, StackKind::User));
+    builder.enter_between(Cpu(0), stack, c2, c5).unwrap();
+    builder.open_between(stack, (c2, c5), StartType::Unknown, None, Evidence::Snapshot).unwrap();
+    builder.open_between(stack, (c6, c6), StartType::Unknown, None, Evidence::Stitched).unwrap();
+    builder.close_between(stack, (c6, c8), EndType::Gone).unwrap();
+    builder.apply(Change::Open { stack, first: c8, start: StartType::Unknown, location: None }).unwrap();
+    builder.close_between(stack, (c9, c9), EndType::Gone).unwrap();
+    builder
+        .apply(Change::Open { stack, first: ContextId(10), start: StartType::Call, location: None })
+        .unwrap();
+    let trace = builder.finish(12).unwrap();
+    let outer = trace.context(c9).unwrap().stack().unwrap().frames().last().unwrap();
+    let inner: Vec<_> = outer.children().collect();
+    let table = [
+        // start, end, evidence, continuity, as shown
+        (
+            outer,
+            Bound::Inferred { lo: c2, hi: c5 },
+            Bound::Open,
+            Evidence::Snapshot,
+            Continuity::Assumed,
+            "~#5 - ???",
+        ),
+        (
+            inner[0],
+            Bound::Observed(c6),
+            Bound::Inferred { lo: c6, hi: c8 },
+            Evidence::Stitched,
+            // Seen once.
+            Continuity::Observed,
+            "~#6 - ???",
+        ),
+        (inner[1], Bound::Open, Bound::Observed(c9), Evidence::Exact, Continuity::Observed, "??? - ???"),
+        (
+            inner[2],
+            Bound::Observed(ContextId(10)),
+            Bound::Open,
+            Evidence::Exact,
+            Continuity::Observed,
+            "#9 - ???",
+        ),
+    ];
+    for (frame, start, end, evidence, continuity, shown) in table {
+        assert_eq!((frame.start(), frame.end()), (start, end), "{frame}");
+        assert_eq!((frame.evidence(), frame.continuity()), (evidence, continuity), "{frame}");
+        assert_eq!(frame.to_string(), shown);
+        assert_eq!(frame.creation_transition().is_some(), shown == "#9 - ???");
+    }
+    assert_eq!(outer.child_count(), Count::AtLeast(3));
+    assert_eq!(outer.descendant_count(), Count::AtLeast(3));
+    assert_eq!(
+        trace.context(c9).unwrap().stack().unwrap().active_since(),
+        Some(Bound::Inferred { lo: c2, hi: c5 })
+    );
+}
+
+#[test]
+fn transitions_have_times_processors_and_names() {
+    let mut builder = Builder::new();
+    let [sample, switch] = ["PerfInfo/SampledProfile", "Thread/CSwitch"].map(|name| builder.label(name));
+    assert_eq!((sample, switch, builder.label("Thread/CSwitch")), (LabelId(0), LabelId(1), LabelId(1)));
+    let stacks = [0, 1].map(|cpu| builder.stack(thread(cpu, StackKind::Kernel)));
+    for (cpu, stack) in stacks.into_iter().enumerate() {
+        builder.apply(Change::Enter { cpu: Cpu(cpu as u16), stack, first: ContextId(0) }).unwrap();
+        let open = Change::Open { stack, first: ContextId(0), start: StartType::Unknown, location: None };
+        builder.apply(open).unwrap();
+    }
+    // The third one's clock lies behind: it counts as the second one's.
+    for (time, cpu, label) in [(1000, 0, sample), (1010, 1, switch), (1005, 0, sample), (1020, 1, sample)] {
+        builder.transition(time, Cpu(cpu), label);
+    }
+    let trace = builder.finish(4).unwrap();
+    let seen: Vec<_> = (0..5)
+        .map(|id| {
+            let context = trace.context(ContextId(id)).unwrap();
+            (context.time().unwrap(), context.cpu().0, context.stack().unwrap().info().thread.unwrap())
+        })
+        .collect();
+    // The last context is behind the last transition and seen as that one was.
+    assert_eq!(seen, [(1000, 0, 0), (1010, 1, 1), (1010, 0, 0), (1020, 1, 1), (1020, 1, 1)]);
+    let shown: Vec<String> = (0..4)
+        .map(|id| trace.transition(stackhound_calltree::TransitionId(id)).unwrap().to_string())
+        .collect();
+    assert_eq!(shown[..2], ["#0 PerfInfo/SampledProfile", "#1 Thread/CSwitch"]);
+    let at = |time| trace.context_at(time).map(|context| context.id().0);
+    assert_eq!(
+        [0, 1000, 1001, 1010, 1011, 1020, 1021].map(at),
+        [Some(0), Some(0), Some(1), Some(1), Some(3), Some(3), None]
+    );
+}
+
+#[test]
+fn changes_that_cannot_be_are_refused() {
+    let at = ContextId;
+    let mut builder = Builder::new();
+    let stack = builder.stack(thread(1, StackKind::User));
+    let open = |first| Change::Open { stack, first: at(first), start: StartType::Call, location: None };
+    let close = |last| Change::Close { stack, last: at(last), end: EndType::Return };
+    let enter = |first| Change::Enter { cpu: Cpu(0), stack, first: at(first) };
+    let other = stackhound_calltree::StackId(5);
+    builder.apply(open(5)).unwrap();
+    builder.apply(enter(5)).unwrap();
+    let table = [
+        (open(4), "a change at context #4 comes behind one at context #5"),
+        (close(4), "no frame of stack 0 is open that could end at context #4"),
+        (
+            Change::Enter { cpu: Cpu(0), stack, first: at(4) },
+            "a change at context #4 comes behind one at context #5",
+        ),
+        (
+            Change::Enter { cpu: Cpu(0), stack: other, first: at(9) },
+            "stack number 5 is not of this trace, which has 1 stacks",
+        ),
+    ];
+    for (change, expected) in table {
+        assert_eq!(builder.apply(change).unwrap_err().to_string(), expected);
+    }
+    builder.apply(close(5)).unwrap();
+    assert_eq!(
+        builder.apply(close(6)).unwrap_err().to_string(),
+        "no frame of stack 0 is open that could end at context #6"
+    );
+    assert_eq!(
+        builder.finish(3).unwrap_err().to_string(),
+        "context #5 is outside the trace, whose contexts are #0 to #3"
+    );
+    assert_eq!(
+        Builder::new().finish(u64::MAX).unwrap_err().to_string(),
+        "more than 17592186044416 transitions in one trace"
+    );
+}
+
+#[test]
+fn the_other_stack_of_a_thread() {
+    use stackhound_calltree::Axis;
+    let mut builder = Builder::new();
+    let [user, kernel, other] = [(1, StackKind::User), (1, StackKind::Kernel), (2, StackKind::Kernel)]
+        .map(|(number, kind)| builder.stack(thread(number, kind)));
+    // User mode, a system call, another thread in between, back in the call, user mode again.
+    for (first, stack) in [(0, user), (10, kernel), (20, other), (30, kernel), (40, user)] {
+        builder.apply(Change::Enter { cpu: Cpu(0), stack, first: ContextId(first) }).unwrap();
+    }
+    let trace = builder.finish(50).unwrap();
+    let seen = |at: u64, axis| {
+        let stack = trace.context(ContextId(at)).unwrap().stack().unwrap();
+        [stack.prev_stack(axis), stack.next_stack(axis)]
+            .map(|stack| stack.map(|stack| (stack.id(), stack.context().id().0)))
+    };
+    assert_eq!(seen(35, Axis::Cpu), [Some((other, 29)), Some((user, 40))]);
+    assert_eq!(seen(35, Axis::Thread), [Some((user, 9)), Some((user, 40))]);
+    assert_eq!(seen(15, Axis::Thread), [Some((user, 9)), Some((user, 40))]);
+    assert_eq!(seen(45, Axis::Thread), [Some((kernel, 39)), None]);
+    assert_eq!(seen(5, Axis::Cpu), [None, Some((kernel, 10))]);
+}

@@ -1,0 +1,5 @@
+//! Random traces, of which everything is also written down plainly.
+
+mod agreement;
+mod damage;
+mod naive;

@@ -1,0 +1,9 @@
+//! The exact tracker against stories worked out by hand, against generated executions with known truth, against a literal
+//! form of its rules, and against arbitrary steps.
+
+mod arbitrary;
+mod found;
+mod literal;
+mod notation;
+mod stories;
+mod truth;

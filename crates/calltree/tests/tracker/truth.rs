@@ -1,0 +1,152 @@
+//! The tracker against executions whose truth is known.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use stackhound_calltree::tracker::Tracked;
+use stackhound_calltree::{
+    Builder, ContextId, Cpu, EndType, FrameId, LocationId, LocationInfo, StackInfo, StartType, Trace,
+};
+use stackhound_scenario::exact::{Execution, TrueFrame, Truth};
+
+use super::found::{Found, tell, tracker};
+
+fn track(execution: Execution) -> (Truth, Found) {
+    let mut found = Found::default();
+    let mut tracker = tracker();
+    let truth = execution.run(|event, memory| tell(&mut tracker, event, memory, |item| found.take(item)));
+    assert_eq!(tracker.transition().0, truth.transitions);
+    let counts = tracker.finish(|item| found.take(item));
+    assert_eq!(counts, truth.counts);
+    found.end(ContextId(truth.transitions));
+    (truth, found)
+}
+
+#[track_caller]
+fn check(execution: Execution) -> Truth {
+    let (truth, found) = track(execution);
+    for (place, stack) in truth.stacks.iter().enumerate() {
+        let none = Vec::new();
+        let frames = found.stacks.get(place).unwrap_or(&none);
+        for (number, (found, frame)) in frames.iter().zip(&stack.frames).enumerate() {
+            assert_eq!(found, frame, "frame {number} of stack {place} in {execution:?}");
+        }
+        assert_eq!(frames.len(), stack.frames.len(), "frames of stack {place} in {execution:?}");
+    }
+    assert_eq!(found.stacks.len(), truth.stacks.len());
+    let mut active = Vec::new();
+    for (place, period) in truth.active.iter().enumerate() {
+        if truth.active.get(place + 1).is_none_or(|next| next.first > period.first) {
+            active.push((period.first, period.stack));
+        }
+    }
+    let found: Vec<_> =
+        found.active.iter().map(|(first, stack)| (*first, stack.map(|id| id.0 as usize))).collect();
+    assert_eq!(found, active, "{execution:?}");
+    truth
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn generated_executions_are_tracked_as_they_were(seed: u64, readable: bool, transitions in 1..3_000_u64) {
+        check(Execution { seed, transitions, readable });
+    }
+}
+
+/// So that the property above says something.
+#[test]
+fn all_starts_and_ends_occur() {
+    let mut starts = BTreeSet::new();
+    let mut ends = BTreeSet::new();
+    let mut deepest = 0;
+    for seed in 0..20 {
+        let truth = check(Execution { transitions: 5_000, ..Execution::new(seed) });
+        for frame in truth.stacks.iter().flat_map(|stack| &stack.frames) {
+            starts.insert(frame.start as u8);
+            ends.insert(frame.end as u8);
+            deepest += usize::from(frame.below);
+        }
+    }
+    use StartType::{Call, Damaged, Interrupt, Manual, Unknown};
+    assert_eq!(starts, [Call, Interrupt, Manual, Damaged, Unknown].map(|start| start as u8).into());
+    // All that an exact trace can have.
+    assert_eq!(ends, (EndType::Return as u8..=EndType::TraceEnd as u8).collect());
+    assert!(deepest > 10, "frames from before the trace: {deepest}");
+}
+
+/// What a recorder makes of an execution.
+fn record(execution: Execution) -> (Truth, Trace) {
+    let mut builder = Builder::new();
+    let mut items = Vec::new();
+    let mut tracker = tracker();
+    let truth = execution.run(|event, memory| tell(&mut tracker, event, memory, |item| items.push(item)));
+    tracker.finish(|item| items.push(item));
+    for item in items {
+        if let Tracked::Stack { stack, kind, thread, region, .. } = item {
+            let thread = Some(thread.0);
+            let defined =
+                builder.stack(StackInfo { kind, process: None, thread, cpu: None, name: None, region });
+            assert_eq!(defined, stack);
+        }
+        let location = |address| -> LocationId {
+            let address = Some(address);
+            builder.location(LocationInfo {
+                address,
+                module: None,
+                rva: None,
+                symbol: None,
+                symbol_offset: 0,
+            })
+        };
+        if let Some(change) = item.change(Cpu(0), location) {
+            builder.apply(change).expect("a change that can be");
+        }
+    }
+    let trace = builder.finish(truth.transitions).expect("a trace");
+    (truth, trace)
+}
+
+/// The innermost frame of a stack at a context.
+fn innermost(frames: &[TrueFrame], at: ContextId) -> Option<&TrueFrame> {
+    let there = |frame: &&TrueFrame| frame.first <= at && at <= frame.last;
+    frames.iter().rfind(|frame| there(frame) && !frame.below).or_else(|| frames.iter().find(there))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_was_tracked_becomes_a_trace(seed: u64) {
+        let (truth, trace) = record(Execution::new(seed));
+        let mut expected = Vec::new();
+        for (place, stack) in truth.stacks.iter().enumerate() {
+            expected.extend(stack.frames.iter().map(|frame| {
+                (place, frame.first, frame.last, frame.start as u8, frame.end as u8, frame.function)
+            }));
+        }
+        let mut found: Vec<_> = (0..trace.frame_count())
+            .map(|number| {
+                let frame = trace.frame(FrameId(number)).expect("a frame");
+                let (first, last) = (frame.first_context().id(), frame.last_context().id());
+                let function = frame.function_location().and_then(|location| location.address());
+                let place = frame.stack().id().0 as usize;
+                (place, first, last, frame.start_type() as u8, frame.end_type() as u8, function)
+            })
+            .collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        prop_assert_eq!(found, expected);
+        for number in 0..=truth.transitions {
+            let at = ContextId(number);
+            let active = truth.active.iter().rfind(|active| active.first <= at).and_then(|active| active.stack);
+            let stack = trace.context(at).expect("a context").stack();
+            prop_assert_eq!(stack.map(|stack| stack.id().0 as usize), active);
+            let top = stack.and_then(|stack| stack.frame());
+            let top = top.map(|frame| (frame.first_context().id(), frame.start_type()));
+            let known = active.and_then(|place| innermost(&truth.stacks[place].frames, at));
+            prop_assert_eq!(top, known.map(|frame| (frame.first, frame.start)), "at {}", number);
+        }
+    }
+}

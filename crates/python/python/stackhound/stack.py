@@ -1,0 +1,41 @@
+"""Stacks, frames, what happens below them, and how well it is known."""
+
+from ._kinds import Continuity, Evidence, FrameEndType, FrameStartType, StackKind
+from ._native import (
+    Binary,
+    CallRange,
+    Count,
+    FrameEnd,
+    FrameStart,
+    Inferred,
+    Location,
+    Observed,
+    Open,
+    Stack,
+    StackEnter,
+    StackEventIterator,
+    StackFrame,
+    StackLeave,
+)
+
+__all__ = [
+    "Binary",
+    "CallRange",
+    "Continuity",
+    "Count",
+    "Evidence",
+    "FrameEnd",
+    "FrameEndType",
+    "FrameStart",
+    "FrameStartType",
+    "Inferred",
+    "Location",
+    "Observed",
+    "Open",
+    "Stack",
+    "StackEnter",
+    "StackEventIterator",
+    "StackFrame",
+    "StackKind",
+    "StackLeave",
+]

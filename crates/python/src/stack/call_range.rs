@@ -1,0 +1,68 @@
+//! Ranges in which single frames were the top of the active stack.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use stackhound_calltree as model;
+
+use super::StackFrame;
+use crate::convert::Failure;
+use crate::trace::ContextRange;
+
+/// A range in which one frame was the top of the active stack, below the frame that was asked.
+#[pyclass(frozen, eq, hash, module = "stackhound.stack")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CallRange {
+    frame: StackFrame,
+    depth: u64,
+    range: model::ContextRange,
+}
+
+impl CallRange {
+    pub(crate) fn new(frame: StackFrame, depth: u64, range: model::ContextRange) -> Self {
+        Self { frame, depth, range }
+    }
+}
+
+#[pymethods]
+impl CallRange {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("path", "range")
+    }
+
+    /// The frame.
+    #[getter]
+    fn frame(&self) -> StackFrame {
+        self.frame.clone()
+    }
+
+    /// How far below the frame that was asked it is: 0 for that one itself.
+    #[getter]
+    fn depth(&self) -> u64 {
+        self.depth
+    }
+
+    /// The contexts.
+    #[getter]
+    fn range(&self) -> ContextRange {
+        ContextRange::of(self.frame.owner(), self.range)
+    }
+
+    /// The frames from the one that was asked to this one.
+    #[getter]
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let frame = self.frame.view()?;
+        let path = model::CallRange { frame, depth: self.depth, range: self.range }.path();
+        let owner = self.frame.owner();
+        PyTuple::new(py, path.iter().map(|frame| StackFrame::of(owner, frame)).collect::<Vec<_>>())
+    }
+
+    fn __str__(&self) -> Result<String, Failure> {
+        let frame = self.frame.view()?;
+        Ok(model::CallRange { frame, depth: self.depth, range: self.range }.to_string())
+    }
+
+    fn __repr__(&self) -> Result<String, Failure> {
+        Ok(format!("<CallRange {}>", self.__str__()?))
+    }
+}

@@ -1,0 +1,81 @@
+//! Places in code.
+
+use pyo3::prelude::*;
+use stackhound_calltree as model;
+
+/// A place in code: where a function starts, or where it was when it was first seen.
+#[pyclass(frozen, eq, hash, module = "stackhound.stack")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Location {
+    /// The module it lies in, ``None`` if that is not known.
+    #[pyo3(get)]
+    binary: Option<Binary>,
+    /// The symbol at or before it, ``None`` if that is not known.
+    #[pyo3(get)]
+    symbol: Option<String>,
+    /// How far it is behind the symbol. Not 0 if the frame was first seen in the middle of a function.
+    #[pyo3(get)]
+    symbol_offset: u64,
+    /// How far it is behind the start of the module, ``None`` if that is not known.
+    #[pyo3(get)]
+    rva: Option<u64>,
+    /// Its address, ``None`` if that is not known.
+    #[pyo3(get)]
+    address: Option<u64>,
+    /// As in ``ntoskrnl!KeWaitForSingleObject+0x10``: as much of it as is known, ``???`` where nothing is.
+    #[pyo3(get)]
+    name: String,
+    printed: String,
+}
+
+/// The module of a location.
+#[pyclass(frozen, eq, hash, get_all, module = "stackhound.stack")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Binary {
+    /// What it is called in ``module!symbol``.
+    name: String,
+    /// Where its file was, ``None`` if that is not known.
+    path: Option<String>,
+    /// The address at which it was loaded, ``None`` if that is not known.
+    base_address: Option<u64>,
+}
+
+impl Location {
+    pub(crate) fn of(location: &model::Location<'_>) -> Self {
+        Self {
+            binary: location.module().map(|module| Binary {
+                name: module.name.to_owned(),
+                path: module.path.map(str::to_owned),
+                base_address: module.base.map(|base| base.0),
+            }),
+            symbol: location.symbol().map(str::to_owned),
+            symbol_offset: location.symbol_offset(),
+            rva: location.rva(),
+            address: location.address().map(|address| address.0),
+            name: location.name().to_string(),
+            printed: location.to_string(),
+        }
+    }
+}
+
+#[pymethods]
+impl Location {
+    fn __str__(&self) -> &str {
+        &self.printed
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.printed
+    }
+}
+
+#[pymethods]
+impl Binary {
+    fn __str__(&self) -> &str {
+        &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Binary(name='{}')", self.name)
+    }
+}

@@ -1,0 +1,138 @@
+//! The code of the traced program: its instructions, decoded once where they cannot change.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustc_hash::FxHashMap;
+
+use crate::control::Tid;
+use crate::instruction::{Instruction, LENGTH_MAX};
+use crate::maps::MemoryMap;
+
+const PAGE: u64 = 4096;
+
+/// Decoded instructions by address.
+#[derive(Debug)]
+pub(crate) struct CodeCache {
+    memory: File,
+    process: Tid,
+    map: MemoryMap,
+    /// The map may have changed since it was read.
+    map_is_old: bool,
+    /// How often the map was read and found different.
+    generation: u64,
+    decoded: FxHashMap<u64, Decoded>,
+    /// One more than the bytes of the longest instruction in front of a page's end need: bytes are read by page.
+    page: Option<(u64, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Decoded {
+    Fixed(Instruction),
+    /// Lies where it can change at any time: is read each time.
+    Volatile,
+}
+
+impl CodeCache {
+    /// For a process that is stopped.
+    pub(crate) fn open(process: Tid) -> io::Result<CodeCache> {
+        Ok(CodeCache {
+            memory: File::open(format!("/proc/{}/mem", process.0))?,
+            process,
+            map: MemoryMap::default(),
+            map_is_old: true,
+            generation: 0,
+            decoded: FxHashMap::default(),
+            page: None,
+        })
+    }
+
+    /// The instruction at an address.
+    pub(crate) fn instruction(&mut self, pc: u64) -> Instruction {
+        match self.decoded.get(&pc) {
+            Some(Decoded::Fixed(instruction)) => return *instruction,
+            Some(Decoded::Volatile) => return self.decode(pc, false),
+            None => {}
+        }
+        let volatile = self.map().at(pc).is_none_or(|mapping| mapping.volatile);
+        let instruction = self.decode(pc, !volatile);
+        self.decoded.insert(pc, if volatile { Decoded::Volatile } else { Decoded::Fixed(instruction) });
+        instruction
+    }
+
+    fn decode(&mut self, pc: u64, fixed: bool) -> Instruction {
+        let mut bytes = [0; LENGTH_MAX];
+        if !fixed {
+            let length = self.read(pc, &mut bytes);
+            return Instruction::decode(&bytes[..length], pc);
+        }
+        let start = pc & !(PAGE - 1);
+        let inside = (pc - start) as usize;
+        if self.page.as_ref().is_none_or(|(address, _)| *address != start) {
+            let mut page = vec![0; PAGE as usize];
+            let length = self.read(start, &mut page);
+            page.truncate(length);
+            self.page = Some((start, page));
+        }
+        let page = self.page.as_ref().map_or(&[][..], |(_, page)| page);
+        if let Some(bytes) = page.get(inside..inside + LENGTH_MAX) {
+            return Instruction::decode(bytes, pc);
+        }
+        // It may go on in the next page.
+        let length = self.read(pc, &mut bytes);
+        Instruction::decode(&bytes[..length], pc)
+    }
+
+    /// Reads memory; gives how many bytes could be read.
+    pub(crate) fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            match self.memory.read_at(&mut into[done..], address.wrapping_add(done as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => done += length,
+            }
+        }
+        done
+    }
+
+    /// Reads a word of memory.
+    pub(crate) fn read_word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// A system call changed what is mapped at these addresses, or how.
+    pub(crate) fn forget(&mut self, addresses: Range<u64>) {
+        self.map_is_old = true;
+        self.page = None;
+        // Most such calls are about data: then nothing has to be searched.
+        let about_code = self.map.executable().any(|mapping| {
+            mapping.addresses.start < addresses.end && addresses.start < mapping.addresses.end
+        });
+        if about_code {
+            self.decoded.retain(|pc, _| !addresses.contains(pc));
+        }
+    }
+
+    /// The map as it is now.
+    pub(crate) fn map(&mut self) -> &MemoryMap {
+        if self.map_is_old {
+            self.map_is_old = false;
+            // A process that has just been killed has none any more.
+            let now = MemoryMap::read(self.process).unwrap_or_default();
+            if now != self.map {
+                self.generation += 1;
+                self.map = now;
+            }
+        }
+        &self.map
+    }
+
+    /// Goes up whenever the map is found changed.
+    pub(crate) fn generation(&mut self) -> u64 {
+        self.map();
+        self.generation
+    }
+}

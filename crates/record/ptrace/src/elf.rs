@@ -1,0 +1,215 @@
+//! The functions of an ELF file, by address.
+//!
+//! They come from both symbol tables, and from the procedure linkage table, whose entries are named after the functions
+//! that they lead to. Files are as untrusted as any input: what is odd in them is left out.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Register};
+use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
+    RelocationTarget, SymbolKind,
+};
+use rustc_hash::FxHashMap;
+
+/// Where a part of the file is to be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    offset: u64,
+    file_size: u64,
+    address: u64,
+}
+
+/// One function. Addresses are those of the file, not of where it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Function {
+    start: u64,
+    /// Behind its last byte; where that is unknown, the start of the next function or the end of its section.
+    end: u64,
+    /// Its name's place in all names.
+    name: (u32, u32),
+}
+
+/// What is known of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Image {
+    segments: Vec<Segment>,
+    /// By start; no two start at the same address.
+    functions: Vec<Function>,
+    names: String,
+}
+
+/// How well a name says what is at its address; the smaller, the better. Names themselves decide where all else is equal,
+/// so that the same file always gives the same names.
+type Rank = (bool, bool, bool, usize);
+
+impl Image {
+    /// Reads what is needed of a file; what is no ELF file has neither segments nor functions.
+    pub(crate) fn read<'data>(data: impl ReadRef<'data>) -> Image {
+        let Ok(file) = object::read::elf::ElfFile64::<object::Endianness, _>::parse(data) else {
+            return Image::default();
+        };
+        let segments = file
+            .segments()
+            .map(|segment| {
+                let (offset, file_size) = segment.file_range();
+                Segment { offset, file_size, address: segment.address() }
+            })
+            .collect();
+        let mut found: Vec<(u64, u64, Rank, String)> = Vec::new();
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            let known_code = matches!(symbol.kind(), SymbolKind::Text);
+            // Assembly code often has symbols without a type.
+            let in_code = || {
+                let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
+                section.is_some_and(|section| section.kind() == object::SectionKind::Text)
+            };
+            if symbol.is_undefined() || !(known_code || symbol.kind() == SymbolKind::Unknown && in_code()) {
+                continue;
+            }
+            let Ok(name) = symbol.name() else { continue };
+            if name.is_empty() {
+                continue;
+            }
+            let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
+            let rank = (!known_code, symbol.is_local(), symbol.is_weak(), underscores);
+            found.push((symbol.address(), symbol.size(), rank, name.to_owned()));
+        }
+        stubs(&file, &mut found);
+        found.sort_by(|left, right| (left.0, left.2, &left.3).cmp(&(right.0, right.2, &right.3)));
+        found.dedup_by_key(|entry| entry.0);
+        let sections: Vec<(u64, u64)> = file
+            .sections()
+            .filter(|section| section.kind() == object::SectionKind::Text)
+            .map(|section| (section.address(), section.address().saturating_add(section.size())))
+            .collect();
+        let mut image = Image { segments, functions: Vec::with_capacity(found.len()), names: String::new() };
+        for (index, (start, size, _, name)) in found.iter().enumerate() {
+            let end = if *size > 0 {
+                start.saturating_add(*size)
+            } else {
+                let next = found.get(index + 1).map_or(u64::MAX, |next| next.0);
+                let section = sections.iter().find(|(from, to)| (*from..*to).contains(start));
+                next.min(section.map_or(start.saturating_add(1), |section| section.1))
+            };
+            let at = image.names.len() as u32;
+            image.names.push_str(name);
+            image.functions.push(Function { start: *start, end, name: (at, image.names.len() as u32) });
+        }
+        image
+    }
+
+    /// The address in the file of what stands at an offset of it.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| offset >= segment.offset && offset - segment.offset < segment.file_size)?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// The address in the file that its base stands for: that of the first page to load.
+    pub(crate) fn base(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.address).min().unwrap_or(0) & !4095
+    }
+
+    /// The function that an address lies in: its name as the file has it, and the distance from its start.
+    pub(crate) fn function_at(&self, address: u64) -> Option<(&str, u64)> {
+        let index = self.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
+        let function = self.functions.get(index).filter(|function| address < function.end)?;
+        let name = self.names.get(function.name.0 as usize..function.name.1 as usize)?;
+        Some((name, address - function.start))
+    }
+}
+
+/// The entries of procedure linkage tables: each jumps through a word that a relocation fills with a function's address.
+fn stubs<'data, R: ReadRef<'data>>(
+    file: &object::read::elf::ElfFile64<'data, object::Endianness, R>,
+    found: &mut Vec<(u64, u64, Rank, String)>,
+) {
+    const ENTRY_SIZES: [u64; 2] = [16, 8];
+    let Some(symbols) = file.dynamic_symbol_table() else { return };
+    let mut targets: FxHashMap<u64, String> = FxHashMap::default();
+    for (place, relocation) in file.dynamic_relocations().into_iter().flatten() {
+        let fills = matches!(
+            relocation.flags(),
+            RelocationFlags::Elf { r_type: R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT }
+        );
+        let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
+        if let Ok(symbol) = symbols.symbol_by_index(symbol)
+            && let Ok(name) = symbol.name()
+            && fills
+        {
+            targets.insert(place, name.to_owned());
+        }
+    }
+    for section in file.sections() {
+        let Ok(name) = section.name() else { continue };
+        if !matches!(name, ".plt" | ".plt.sec" | ".plt.got") {
+            continue;
+        }
+        let Ok(bytes) = section.data() else { continue };
+        let size = if name == ".plt.got" && section.align() == 8 { ENTRY_SIZES[1] } else { ENTRY_SIZES[0] };
+        for (number, entry) in bytes.chunks(size as usize).enumerate() {
+            let start = section.address().wrapping_add(number as u64 * size);
+            let leads_to = Decoder::with_ip(64, entry, start, DecoderOptions::NONE)
+                .into_iter()
+                .take_while(|instruction| !instruction.is_invalid())
+                .find(|instruction| {
+                    instruction.code() == Code::Jmp_rm64 && instruction.memory_base() == Register::RIP
+                })
+                .and_then(|jump| targets.get(&jump.memory_displacement64()));
+            if let Some(target) = leads_to {
+                found.push((start, size, (false, true, true, 0), format!("{target}@plt")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_elf_file_has_no_functions() {
+        for bytes in [&[][..], b"\x7fELF", &[0; 4096], b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0"] {
+            let image = Image::read(bytes);
+            assert_eq!(image, Image::default());
+            assert_eq!((image.function_at(0), image.address_of(0), image.base()), (None, None, 0));
+        }
+    }
+
+    /// The test program itself: a function is where the compiler says it is.
+    #[test]
+    fn our_own_functions_are_found() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let image = Image::read(&bytes[..]);
+        assert!(image.functions.len() > 1_000, "{}", image.functions.len());
+        assert!(image.functions.is_sorted_by(|left, right| left.start < right.start));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let program = std::fs::read_link("/proc/self/exe").unwrap();
+        let base = maps.lines().find(|line| line.ends_with(program.to_str().unwrap())).unwrap();
+        let base = u64::from_str_radix(base.split('-').next().unwrap(), 16).unwrap();
+        let address = our_own_functions_are_found as fn() as usize as u64 - base + image.base();
+        let (name, offset) = image.function_at(address).unwrap();
+        assert!(name.contains("our_own_functions_are_found"), "{name}");
+        assert_eq!(offset, 0);
+        assert_eq!(image.function_at(address + 1).unwrap().1, 1);
+    }
+
+    #[test]
+    fn damaged_files_do_no_harm() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let small = &bytes[..bytes.len().min(1 << 16)];
+        for length in (0..small.len()).step_by(997) {
+            Image::read(&small[..length]);
+        }
+        let mut changed = small.to_vec();
+        for position in 0..64.min(changed.len()) {
+            for value in [0, 1, 0x7f, 0xff] {
+                let kept = std::mem::replace(&mut changed[position], value);
+                Image::read(&changed[..]);
+                changed[position] = kept;
+            }
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! The traced program as a machine that executes one instruction after another.
+//!
+//! One thread runs at a time, for a number of steps or until the system makes it wait; so all that happens has one
+//! order. Knows processes and threads; must not know stacks and names.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::affinity::{Affinity, is_about_affinity};
+use crate::code::CodeCache;
+use crate::control::{self, Registers, Stop, Tid, TrapCause};
+use crate::error::Error;
+use crate::instruction::{Class, Instruction};
+use crate::launch;
+
+/// How many steps a thread makes before others have their turn.
+const SLICE: u32 = 5_000;
+/// How often a thread is looked after before its state is asked for: most system calls come back sooner.
+const LOOKS: u32 = 16;
+/// How often a thread that does not sleep is looked after before others may run.
+const LOOKS_MAX: u32 = 100_000;
+/// From how many iterations on a repeated instruction is run through, as its iterations are one transition. Making a
+/// breakpoint costs as much as a few steps.
+const ITERATIONS_STEPPED: u64 = 4;
+
+/// What the program did.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A thread is there from now on.
+    Started {
+        /// Before its first instruction.
+        at: Registers,
+        /// The memory that was given to it as its stack, as far as the system was told.
+        stack: Option<Range<u64>>,
+    },
+    /// Another thread runs from now on.
+    Switched {
+        /// The thread.
+        to: Tid,
+        /// Where it goes on.
+        at: Registers,
+    },
+    /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
+    Executed {
+        /// The instruction.
+        instruction: Instruction,
+        /// Before it.
+        before: Registers,
+        /// After it.
+        after: Registers,
+    },
+    /// The system set up a signal handler.
+    Delivered {
+        /// Before that.
+        before: Registers,
+        /// At the handler's first instruction.
+        after: Registers,
+    },
+    /// The program was replaced by another. All other threads are gone.
+    Replaced {
+        /// Before the first instruction of the new program.
+        after: Registers,
+    },
+    /// A thread is gone.
+    Ended {
+        /// The thread.
+        thread: Tid,
+        /// While it executed an instruction, as a call of `exit`; else it was ended from elsewhere.
+        executing: bool,
+    },
+}
+
+/// How a program that was recorded ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// It was still running when the recording ended.
+    Running,
+}
+
+/// A program under control. It is killed if this is dropped before it ends or is let go.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    process: Tid,
+    /// In the order in which they were made.
+    threads: Vec<Thread>,
+    /// Which one runs.
+    current: Option<Tid>,
+    /// How many steps it still may make.
+    slice: u32,
+    /// Of threads that are not known yet.
+    early: Vec<(Tid, Stop)>,
+    events: VecDeque<Event>,
+    code: CodeCache,
+    affinity: Affinity,
+    ending: Ending,
+}
+
+#[derive(Debug)]
+struct Thread {
+    tid: Tid,
+    state: State,
+    /// At its last context.
+    registers: Registers,
+    /// What it executes, or executed last.
+    instruction: Instruction,
+    /// To be delivered with the next step.
+    signal: i32,
+    /// Delivered with the last step.
+    delivering: i32,
+    /// Runs to a breakpoint.
+    breakpoint: bool,
+    /// The program has just been replaced.
+    replaced: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Can make a step.
+    Ready,
+    /// In a step that has not come to its end.
+    Running,
+    /// Stopped for a reason that was not dealt with so far.
+    Stopped(Stop),
+}
+
+impl Thread {
+    fn new(tid: Tid, registers: Registers) -> Thread {
+        Thread {
+            tid,
+            state: State::Ready,
+            registers,
+            instruction: Instruction::UNKNOWN,
+            signal: 0,
+            delivering: 0,
+            breakpoint: false,
+            replaced: false,
+        }
+    }
+}
+
+impl Machine {
+    /// Takes over a program as [`launch`](crate::launch::launch) leaves it. Its first event is the start of its thread.
+    pub(crate) fn new(process: Tid) -> Result<Machine, Error> {
+        let code = CodeCache::open(process).map_err(Error::control("read its memory"))?;
+        let mut thread = Thread::new(process, Registers::default());
+        thread.replaced = true;
+        let mut machine = Machine {
+            process,
+            threads: vec![thread],
+            current: Some(process),
+            slice: SLICE,
+            early: Vec::new(),
+            events: VecDeque::new(),
+            code,
+            affinity: Affinity::new(),
+            ending: Ending::Running,
+        };
+        machine.affinity.keep(process);
+        machine.step(0)?;
+        while machine.threads.first().is_some_and(|thread| thread.replaced)
+            && machine.advance(&AtomicBool::new(false))?
+        {}
+        for event in &mut machine.events {
+            if let Event::Replaced { after } = *event {
+                *event = Event::Started { at: after, stack: None };
+            }
+        }
+        Ok(machine)
+    }
+
+    /// The process's number.
+    pub(crate) fn process(&self) -> Tid {
+        self.process
+    }
+
+    /// The program's memory, while it is stopped.
+    pub(crate) fn code(&mut self) -> &mut CodeCache {
+        &mut self.code
+    }
+
+    /// What the file of the program that runs is called.
+    pub(crate) fn program_name(&self) -> Option<String> {
+        let path = std::fs::read_link(format!("/proc/{}/exe", self.process.0)).ok()?;
+        Some(path.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// What happens next; `None` when the program has ended or `stop` was set.
+    pub(crate) fn next(&mut self, stop: &AtomicBool) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            if stop.load(Ordering::Relaxed) || !self.advance(stop)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Does something that may lead to events; false if nothing is left to do.
+    fn advance(&mut self, stop: &AtomicBool) -> Result<bool, Error> {
+        let current = self.threads.iter().position(|thread| Some(thread.tid) == self.current);
+        match current.map(|index| (index, self.threads[index].state)) {
+            Some((index, State::Ready)) if self.slice > 0 => self.step(index)?,
+            Some((index, State::Stopped(stop))) => self.resolve(index, stop)?,
+            _ => return self.choose(stop),
+        }
+        Ok(true)
+    }
+
+    /// One step of a thread; waits for its end unless the thread sleeps in a system call.
+    fn step(&mut self, index: usize) -> Result<(), Error> {
+        let thread = &mut self.threads[index];
+        self.slice = self.slice.saturating_sub(1);
+        if !thread.replaced {
+            thread.instruction = self.code.instruction(thread.registers.pc);
+        }
+        thread.delivering = std::mem::take(&mut thread.signal);
+        if thread.instruction.class == Class::SystemCall {
+            if thread.registers.rax == libc::SYS_sched_yield as u64 {
+                self.slice = 0;
+            }
+            if is_about_affinity(thread.registers.rax) {
+                self.affinity.release();
+            }
+        }
+        self.resume(index)
+    }
+
+    /// Lets a thread go on with the instruction it is at.
+    fn resume(&mut self, index: usize) -> Result<(), Error> {
+        let thread = &mut self.threads[index];
+        thread.state = State::Running;
+        let long = thread.instruction.repeated
+            && thread.registers.rcx > ITERATIONS_STEPPED
+            && thread.delivering == 0;
+        let behind = thread.registers.pc.wrapping_add(u64::from(thread.instruction.length));
+        thread.breakpoint = long && control::run_to(thread.tid, behind).is_ok();
+        let result = if thread.breakpoint { Ok(()) } else { control::step(thread.tid, thread.delivering) };
+        match result {
+            // It was killed; its end will be told.
+            Err(error) if control::is_gone(&error) => return Ok(()),
+            result => result.map_err(Error::control("step"))?,
+        }
+        let may_wait =
+            thread.replaced || thread.delivering != 0 || thread.instruction.class == Class::SystemCall;
+        let stop = if may_wait {
+            wait_unless_asleep(self.process, thread.tid)?
+        } else {
+            control::wait(Some(thread.tid), true)
+                .map_err(Error::control("wait for it"))?
+                .map(|(_, stop)| stop)
+        };
+        if let Some(stop) = stop {
+            thread.state = State::Stopped(stop);
+        }
+        Ok(())
+    }
+
+    /// Finds a thread that can go on, waiting for one if need be; false if there is none.
+    fn choose(&mut self, stop: &AtomicBool) -> Result<bool, Error> {
+        let mut delay = Duration::from_micros(20);
+        loop {
+            self.collect()?;
+            if self.threads.is_empty() {
+                return Ok(false);
+            }
+            let after = self
+                .threads
+                .iter()
+                .position(|thread| Some(thread.tid) == self.current)
+                .map_or(0, |at| at + 1);
+            let count = self.threads.len();
+            let ready = (0..count)
+                .map(|distance| (after + distance) % count)
+                .find(|&index| self.threads[index].state != State::Running);
+            if let Some(index) = ready {
+                let Thread { tid: to, registers: at, .. } = self.threads[index];
+                self.slice = SLICE;
+                if self.current != Some(to) {
+                    self.current = Some(to);
+                    self.events.push_back(Event::Switched { to, at });
+                }
+                return Ok(true);
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            std::thread::sleep(delay);
+            delay = (delay * 2).min(Duration::from_millis(2));
+        }
+    }
+
+    /// Takes up what has become of the threads that are in the system, and deals with what needs no turn of theirs.
+    fn collect(&mut self) -> Result<(), Error> {
+        while self.threads.iter().any(|thread| thread.state == State::Running) {
+            let Some((tid, stop)) = control::wait(None, false).map_err(Error::control("wait for it"))? else {
+                break;
+            };
+            match self.threads.iter_mut().find(|thread| thread.tid == tid) {
+                Some(thread) => thread.state = State::Stopped(stop),
+                None => self.early.push((tid, stop)),
+            }
+        }
+        let mut index = 0;
+        while index < self.threads.len() {
+            let count = self.threads.len();
+            if let State::Stopped(stop) = self.threads[index].state
+                && !matches!(stop, Stop::Trap | Stop::Signal(_) | Stop::Pause | Stop::Clone)
+            {
+                self.resolve(index, stop)?;
+            }
+            index = if self.threads.len() < count { 0 } else { index + 1 };
+        }
+        Ok(())
+    }
+
+    /// Deals with the end of a step.
+    fn resolve(&mut self, index: usize, stop: Stop) -> Result<(), Error> {
+        match stop {
+            Stop::Trap | Stop::Signal(_) | Stop::Pause => match self.stepped(index, stop) {
+                Err(error) if control::is_gone(&error) => self.threads[index].state = State::Running,
+                result => result.map_err(Error::control("look at its registers"))?,
+            },
+            Stop::Clone => self.cloned(index)?,
+            Stop::Exec => self.replaced(index)?,
+            Stop::Suspended => {
+                let thread = &mut self.threads[index];
+                thread.state = State::Running;
+                match control::listen(thread.tid) {
+                    Err(error) if control::is_gone(&error) => {}
+                    result => result.map_err(Error::control("leave it suspended"))?,
+                }
+            }
+            Stop::Exited(_) | Stop::Killed(_) | Stop::Vanished => {
+                let thread = self.threads.remove(index);
+                match stop {
+                    Stop::Exited(code) if thread.tid == self.process => self.ending = Ending::Exited(code),
+                    Stop::Killed(signal) if thread.tid == self.process => {
+                        self.ending = Ending::Killed(signal)
+                    }
+                    _ => {}
+                }
+                self.affinity.forget(thread.tid);
+                let executing = thread.instruction.class == Class::SystemCall
+                    && Some(thread.tid) == self.current
+                    && matches!(stop, Stop::Exited(_));
+                self.events.push_back(Event::Ended { thread: thread.tid, executing });
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread stopped with its registers as they are between instructions.
+    fn stepped(&mut self, index: usize, stop: Stop) -> std::io::Result<()> {
+        let thread = &mut self.threads[index];
+        let tid = thread.tid;
+        if std::mem::take(&mut thread.breakpoint) {
+            control::clear_breakpoint(tid);
+        }
+        let now = control::registers(tid)?;
+        let before = std::mem::replace(&mut thread.registers, now);
+        let instruction = thread.instruction;
+        thread.state = State::Ready;
+        if std::mem::take(&mut thread.replaced) {
+            self.events.push_back(Event::Replaced { after: now });
+            return Ok(());
+        }
+        let moved = now.pc != before.pc;
+        let plain = thread.delivering == 0
+            && (moved || instruction.repeated)
+            && !matches!(instruction.class, Class::SystemCall | Class::Breakpoint);
+        let cause = match stop {
+            Stop::Trap if plain => TrapCause::Step,
+            Stop::Trap => control::trap_cause(tid)?,
+            _ => TrapCause::Signal,
+        };
+        let executed = match cause {
+            TrapCause::Delivery => {
+                self.events.push_back(Event::Delivered { before, after: now });
+                return Ok(());
+            }
+            TrapCause::Step => moved || !instruction.repeated,
+            // One that was interrupted by a signal without a handler goes on by itself, and was told already.
+            TrapCause::SystemCall => instruction.class == Class::SystemCall,
+            TrapCause::Signal => {
+                match stop {
+                    Stop::Signal(signal) => thread.signal = signal,
+                    Stop::Trap => thread.signal = libc::SIGTRAP,
+                    _ => {}
+                }
+                moved || instruction.repeated && now.rcx != before.rcx
+            }
+        };
+        if !executed {
+            // Further iterations belong to the same transition.
+            if instruction.repeated {
+                thread.registers = before;
+            }
+            return Ok(());
+        }
+        if instruction.class == Class::SystemCall {
+            self.note_mappings(before, now);
+            if is_about_affinity(before.rax) {
+                self.threads.iter().for_each(|thread| self.affinity.keep(thread.tid));
+            }
+        }
+        self.events.push_back(Event::Executed { instruction, before, after: now });
+        Ok(())
+    }
+
+    /// A system call may have changed what is mapped.
+    fn note_mappings(&mut self, before: Registers, after: Registers) {
+        let [first, second, third] = before.arguments;
+        // Errors are the last page of all numbers.
+        if after.rax > u64::MAX - 4096 {
+            return;
+        }
+        let range = |start: u64, length: u64| start..start.saturating_add(length);
+        match before.rax as i64 {
+            libc::SYS_mmap => self.code.forget(range(after.rax, second)),
+            libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => {
+                self.code.forget(range(first, second));
+            }
+            libc::SYS_mremap => {
+                self.code.forget(range(first, second));
+                self.code.forget(range(after.rax, third));
+            }
+            libc::SYS_brk => self.code.forget(0..0),
+            libc::SYS_shmat | libc::SYS_shmdt => self.code.forget(0..u64::MAX),
+            _ => {}
+        }
+    }
+
+    /// A thread is inside the system call that made another one.
+    fn cloned(&mut self, index: usize) -> Result<(), Error> {
+        let stack = self.stack_of_clone(self.threads[index].registers);
+        let made = control::event_thread(self.threads[index].tid)
+            .map_err(Error::control("ask for its new thread"))?;
+        let known = self.early.iter().position(|(tid, _)| *tid == made);
+        let stop = match known {
+            Some(at) => Some(self.early.remove(at)),
+            None => control::wait(Some(made), true).map_err(Error::control("wait for its new thread"))?,
+        };
+        let alive = matches!(stop, Some((_, Stop::Pause)));
+        let ours = std::path::Path::new(&format!("/proc/{}/task/{}", self.process.0, made.0)).exists();
+        if alive && !ours {
+            // Another process with the same memory: it runs by itself, as all children do.
+            let _ = control::detach(made, 0);
+        } else if alive {
+            match control::registers(made) {
+                Ok(registers) => {
+                    self.threads.push(Thread::new(made, registers));
+                    self.events.push_back(Event::Started { at: registers, stack });
+                }
+                Err(error) if control::is_gone(&error) => {}
+                Err(error) => return Err(Error::control("look at its registers")(error)),
+            }
+        }
+        self.threads[index].delivering = 0;
+        self.resume(index)
+    }
+
+    /// The stack that a call of `clone3` gives to the new thread. Older calls do not tell its size.
+    fn stack_of_clone(&self, call: Registers) -> Option<Range<u64>> {
+        const STACK: u64 = std::mem::offset_of!(libc::clone_args, stack) as u64;
+        const STACK_SIZE: u64 = std::mem::offset_of!(libc::clone_args, stack_size) as u64;
+        let arguments = (call.rax as i64 == libc::SYS_clone3).then_some(call.arguments[0])?;
+        let start = self.code.read_word(arguments.checked_add(STACK)?)?;
+        let size = self.code.read_word(arguments.checked_add(STACK_SIZE)?)?;
+        Some(start..start.checked_add(size)?)
+    }
+
+    /// The leading thread is inside the system call that replaced the program; whichever thread called it is the leading
+    /// one now.
+    fn replaced(&mut self, index: usize) -> Result<(), Error> {
+        let mut leading = Thread::new(self.threads[index].tid, Registers::default());
+        leading.replaced = true;
+        if !launch::is_for_this_machine(self.process) {
+            // Nothing of it can be understood: it runs on by itself.
+            self.affinity.release();
+            self.threads.clear();
+            let _ = control::detach(leading.tid, 0);
+            return Ok(());
+        }
+        for thread in self.threads.drain(..).filter(|thread| thread.tid != leading.tid) {
+            self.events.push_back(Event::Ended { thread: thread.tid, executing: false });
+        }
+        self.current = Some(leading.tid);
+        self.threads.push(leading);
+        self.code = CodeCache::open(self.process).map_err(Error::control("read its memory"))?;
+        self.resume(0)
+    }
+
+    /// Lets the program run on by itself.
+    pub(crate) fn release(&mut self) -> Result<Ending, Error> {
+        self.affinity.release();
+        for thread in std::mem::take(&mut self.threads) {
+            let stop = match thread.state {
+                State::Ready => None,
+                State::Stopped(stop) => Some(stop),
+                State::Running => self.halt(thread.tid)?,
+            };
+            let signal = match stop {
+                None => thread.signal,
+                Some(Stop::Signal(signal)) => signal,
+                Some(Stop::Clone) => {
+                    if let Ok(made) = control::event_thread(thread.tid) {
+                        control::wait(Some(made), true).map_err(Error::control("let it go"))?;
+                        let _ = control::detach(made, 0);
+                    }
+                    0
+                }
+                Some(Stop::Exited(code)) if thread.tid == self.process => {
+                    self.ending = Ending::Exited(code);
+                    continue;
+                }
+                Some(Stop::Killed(signal)) if thread.tid == self.process => {
+                    self.ending = Ending::Killed(signal);
+                    continue;
+                }
+                _ => 0,
+            };
+            // Fails if the thread is gone.
+            let _ = control::detach(thread.tid, signal);
+        }
+        Ok(self.ending)
+    }
+
+    /// Stops a thread that is in a system call.
+    fn halt(&self, thread: Tid) -> Result<Option<Stop>, Error> {
+        // Fails if the thread is gone, which its end will tell.
+        let _ = control::interrupt(thread);
+        let mut stop = control::wait(Some(thread), true).map_err(Error::control("stop it"))?;
+        if matches!(stop, Some((_, Stop::Pause))) {
+            // The step it is in ends with a SIGTRAP, which would kill it once it is not traced. It comes with the next
+            // step, before anything is executed.
+            let _ = control::step(thread, 0);
+            stop = match wait_unless_asleep(self.process, thread)? {
+                Some(stop) => Some((thread, stop)),
+                None => {
+                    let _ = control::interrupt(thread);
+                    control::wait(Some(thread), true).map_err(Error::control("stop it"))?
+                }
+            };
+        }
+        Ok(stop.map(|(_, stop)| stop))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.affinity.release();
+            control::kill(self.process);
+        }
+    }
+}
+
+/// Waits for the end of a program that was let go.
+pub(crate) fn wait_for_end(process: Tid) -> std::io::Result<Ending> {
+    Ok(match control::wait_for_end(process)? {
+        Stop::Exited(code) => Ending::Exited(code),
+        Stop::Killed(signal) => Ending::Killed(signal),
+        _ => Ending::Running,
+    })
+}
+
+/// Waits for the end of a step; `None` if the thread sleeps in the system.
+fn wait_unless_asleep(process: Tid, tid: Tid) -> Result<Option<Stop>, Error> {
+    let mut look = 0;
+    loop {
+        // The state is asked for first: if the thread stops between the two, this is seen.
+        let asleep = look >= LOOKS && (look >= LOOKS_MAX || is_asleep(process, tid));
+        let found = control::wait(Some(tid), false).map_err(Error::control("wait for it"))?;
+        if found.is_some() || asleep {
+            return Ok(found.map(|(_, stop)| stop));
+        }
+        look += 1;
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a thread waits for something that may take any time.
+fn is_asleep(process: Tid, tid: Tid) -> bool {
+    let Ok(text) = std::fs::read(format!("/proc/{}/task/{}/stat", process.0, tid.0)) else { return true };
+    // The name in parentheses may contain anything.
+    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
+    !matches!(state, Some(b'R' | b'D' | b't' | b'T'))
+}

@@ -1,0 +1,233 @@
+//! Names of addresses in the traced program.
+//!
+//! Knows mappings, files and their functions; must not know why somebody asks.
+
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use object::ReadCache;
+use rustc_hash::FxHashMap;
+use stackhound_calltree::journal::Writer;
+use stackhound_calltree::{Address, LocationId, LocationInfo, ModuleId, ModuleInfo};
+
+use crate::code::CodeCache;
+use crate::elf::Image;
+use crate::maps::Mapping;
+
+/// Which file, by device and number, or which mapping without a file, by address.
+type FileKey = (u64, u64);
+
+/// Gives addresses their locations; takes files up as they are met.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    images: FxHashMap<FileKey, Rc<Image>>,
+    /// By file and base, since the program was replaced last.
+    modules: FxHashMap<(FileKey, u64), ModuleId>,
+    /// Of addresses, as long as the map stays as it is.
+    locations: FxHashMap<u64, LocationId>,
+    /// Whether functions start at addresses, as long as the map stays as it is.
+    starts: FxHashMap<u64, bool>,
+    known: FxHashMap<LocationInfo, LocationId>,
+    generation: u64,
+}
+
+impl Names {
+    /// The program was replaced: what is mapped from now on is mapped anew.
+    pub(crate) fn start_anew(&mut self) {
+        self.modules.clear();
+        self.locations.clear();
+        self.starts.clear();
+        self.generation = 0;
+    }
+
+    /// Whether a function is known to start at an address.
+    pub(crate) fn is_start(&mut self, code: &mut CodeCache, pc: u64) -> bool {
+        self.look_at_map(code);
+        if let Some(&known) = self.starts.get(&pc) {
+            return known;
+        }
+        let found = self.find(code, pc).is_some_and(|(mapping, _, image)| {
+            let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
+            address.and_then(|address| image.function_at(address)).is_some_and(|(_, offset)| offset == 0)
+        });
+        self.starts.insert(pc, found);
+        found
+    }
+
+    /// Forgets what was found for another map than that of now.
+    fn look_at_map(&mut self, code: &mut CodeCache) {
+        let generation = code.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.locations.clear();
+            self.starts.clear();
+        }
+    }
+
+    /// What is mapped at an address, if it has a name.
+    fn find(&mut self, code: &mut CodeCache, pc: u64) -> Option<(Mapping, FileKey, Rc<Image>)> {
+        let mapping = code.map().at(pc).filter(|mapping| !mapping.name.as_os_str().is_empty())?.clone();
+        let (key, image) = self.image(code, &mapping);
+        Some((mapping, key, image))
+    }
+
+    /// The number of an address's location. What has to be defined for it goes to the journal.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub(crate) fn location<W: Write>(
+        &mut self,
+        code: &mut CodeCache,
+        pc: u64,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationId> {
+        self.look_at_map(code);
+        if let Some(&known) = self.locations.get(&pc) {
+            return Ok(known);
+        }
+        let info = self.describe(code, pc, journal)?;
+        let id = match self.known.entry(info) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let id = journal.location(new.key())?;
+                *new.insert(id)
+            }
+        };
+        self.locations.insert(pc, id);
+        Ok(id)
+    }
+
+    fn describe<W: Write>(
+        &mut self,
+        code: &mut CodeCache,
+        pc: u64,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationInfo> {
+        let unnamed = LocationInfo {
+            address: Some(Address(pc)),
+            module: None,
+            rva: None,
+            symbol: None,
+            symbol_offset: 0,
+        };
+        let Some((mapping, key, image)) = self.find(code, pc) else { return Ok(unnamed) };
+        let address = image.address_of(pc - mapping.addresses.start + mapping.offset);
+        // Where the file says nothing, its first mapped byte stands for its base.
+        let base = match address {
+            Some(address) => pc.wrapping_sub(address).wrapping_add(image.base()),
+            None => mapping.addresses.start.wrapping_sub(mapping.offset),
+        };
+        let module = match self.modules.entry((key, base)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let id = journal.module(&module_info(&mapping.name, base))?;
+                *new.insert(id)
+            }
+        };
+        let function = address.and_then(|address| image.function_at(address));
+        Ok(LocationInfo {
+            module: Some(module),
+            rva: Some(pc.wrapping_sub(base)),
+            symbol: function.map(|(name, _)| demangle(name)),
+            symbol_offset: function.map_or(0, |(_, offset)| offset),
+            ..unnamed
+        })
+    }
+
+    /// The image of what is mapped: read from its file, or, where the kernel provides it, from memory.
+    fn image(&mut self, code: &mut CodeCache, mapping: &Mapping) -> (FileKey, Rc<Image>) {
+        let has_file = mapping.file.1 != 0;
+        let key = if has_file { mapping.file } else { (0, mapping.addresses.start) };
+        let image = self.images.entry(key).or_insert_with(|| {
+            Rc::new(if has_file {
+                read_file(&mapping.name, mapping.file)
+            } else {
+                read_memory(code, mapping)
+            })
+        });
+        (key, Rc::clone(image))
+    }
+}
+
+/// Empty unless the file at the path is still the one that was mapped.
+fn read_file(path: &Path, file: FileKey) -> Image {
+    let same = |there: &File| there.metadata().is_ok_and(|there| (there.dev(), there.ino()) == file);
+    match File::open(path) {
+        Ok(there) if same(&there) => Image::read(&ReadCache::new(there)),
+        _ => Image::default(),
+    }
+}
+
+/// The part of the kernel that programs call, `[vdso]`, is a file that is in memory only.
+fn read_memory(code: &CodeCache, mapping: &Mapping) -> Image {
+    const SIZE_MAX: u64 = 1 << 16;
+    if !mapping.name.as_os_str().as_encoded_bytes().starts_with(b"[vdso") {
+        return Image::default();
+    }
+    let size = mapping.addresses.end - mapping.addresses.start;
+    let mut bytes = vec![0; size.min(SIZE_MAX) as usize];
+    let length = code.read(mapping.addresses.start, &mut bytes);
+    Image::read(&bytes[..length])
+}
+
+fn module_info(path: &Path, base: u64) -> ModuleInfo {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let is_file = path.is_absolute();
+    ModuleInfo {
+        name: name.into_owned(),
+        path: is_file.then(|| path.to_string_lossy().into_owned()),
+        base: Some(Address(base)),
+    }
+}
+
+/// A name as the source has it, without parameters; `@plt` stays.
+fn demangle(name: &str) -> String {
+    let (plain, suffix) = match name.strip_suffix("@plt") {
+        Some(plain) => (plain, "@plt"),
+        None => (name, ""),
+    };
+    if let Ok(rust) = rustc_demangle::try_demangle(plain) {
+        return format!("{rust:#}{suffix}");
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let demangled = plain
+        .starts_with("_Z")
+        .then(|| cpp_demangle::Symbol::new(plain).ok())
+        .flatten()
+        .and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    format!("{}{suffix}", demangled.as_deref().unwrap_or(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_the_source_has_them() {
+        for (mangled, expected) in [
+            ("main", "main"),
+            ("malloc@plt", "malloc@plt"),
+            ("_ZN3foo3barEi", "foo::bar"),
+            ("_ZN3foo3barEi@plt", "foo::bar@plt"),
+            ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back"),
+            ("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad"),
+            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
+            ("_Z", "_Z"),
+            ("_start", "_start"),
+        ] {
+            assert_eq!(demangle(mangled), expected);
+        }
+    }
+
+    #[test]
+    fn modules_are_called_as_their_files() {
+        let info = module_info(Path::new("/usr/lib/libc.so.6"), 0x1000);
+        assert_eq!((info.name.as_str(), info.path.as_deref()), ("libc.so.6", Some("/usr/lib/libc.so.6")));
+        let info = module_info(Path::new("[vdso]"), 0x1000);
+        assert_eq!((info.name.as_str(), info.path.as_deref()), ("[vdso]", None));
+    }
+}

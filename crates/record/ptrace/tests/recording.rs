@@ -1,0 +1,194 @@
+//! What happens around a recording: programs that cannot be recorded, the end of it, and that it can be repeated.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stackhound_calltree::journal::{Record, Writer};
+use stackhound_calltree::{EndType, StackInfo};
+use stackhound_record_ptrace::{Ending, Recorder};
+use support::{compile, record, tool, words};
+
+fn refused(program: &Path, expected: &str) {
+    let error =
+        Recorder::start(&[program]).map(|recorder| recorder.process()).expect_err("nothing to record");
+    assert_eq!(error.to_string(), format!("{}: {expected}", program.display()));
+}
+
+#[test]
+fn what_cannot_be_recorded_gets_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    refused(&path, "there is no such program");
+    refused(Path::new("no-such-program-anywhere"), "there is no such program");
+    refused(folder.path(), "not a program that may be run");
+    std::fs::write(&path, b"#!/bin/sh\n").unwrap();
+    refused(&path, "not a program that may be run");
+    // The beginning of a program for 32-bit x86.
+    std::fs::write(&path, b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0\x01\0\0\0").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    refused(&path, "not a program for 64-bit x86, the only kind that can be recorded");
+    std::fs::write(&path, b"#!/no/such/interpreter\n").unwrap();
+    refused(&path, "cannot be started: No such file or directory (os error 2)");
+    let other_user =
+        "would run as another user or group (set-user-ID or set-group-ID), which cannot be recorded";
+    // Whoever may give files away can make such a program; others find one.
+    if chown(&path, Some(65_534), None).is_ok() {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        refused(&path, other_user);
+    } else if let Some(su) = tool("su") {
+        refused(&su, other_user);
+    }
+}
+
+/// All that is recorded but the numbers of processes.
+fn comparable(records: Vec<Record>) -> Vec<Record> {
+    records
+        .into_iter()
+        .map(|record| match record {
+            Record::Stack(stack) => Record::Stack(StackInfo { process: None, thread: None, ..stack }),
+            record => record,
+        })
+        .collect()
+}
+
+#[test]
+fn the_same_program_gives_the_same_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
+    let command = words(&program, &[folder.path().join("printed").to_str().unwrap()]);
+    let first = record(&command, u64::MAX);
+    let second = record(&command, u64::MAX);
+    assert_eq!((first.ending, first.totals), (Ending::Exited(3), second.totals));
+    assert!(first.records.len() > 1_000, "{}", first.records.len());
+    let (first, second) = (comparable(first.records), comparable(second.records));
+    let different = first.iter().zip(&second).position(|(first, second)| first != second);
+    assert_eq!((different, first.len()), (None, second.len()));
+}
+
+#[test]
+fn a_recording_can_be_cut_short_and_the_program_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
+    let printed = folder.path().join("printed");
+    let command = words(&program, &[printed.to_str().unwrap()]);
+    let whole = record(&command, u64::MAX);
+    for limit in [1, 1_000, whole.totals.transitions - 1] {
+        std::fs::write(&printed, "").unwrap();
+        let part = record(&command, limit);
+        assert_eq!(part.totals.transitions, limit);
+        assert_eq!(part.ending, Ending::Exited(3));
+        assert!(!std::fs::read_to_string(&printed).unwrap().is_empty());
+        // What is open at the end stays open.
+        assert!(part.frames().any(|frame| frame.end_type() == EndType::TraceEnd));
+    }
+}
+
+#[test]
+fn a_program_that_waits_can_be_left_alone() {
+    let Some(sleep) = tool("sleep") else { return };
+    let stop = AtomicBool::new(false);
+    let recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
+    let process = recorder.process();
+    let started = Instant::now();
+    let recorded = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(3));
+            stop.store(true, Ordering::Relaxed);
+        });
+        recorder.record(u64::MAX, &stop, Writer::new(Vec::new()).unwrap()).unwrap()
+    });
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(recorded.totals.transitions > 10_000, "{:?}", recorded.totals);
+    assert_eq!(recorded.ending, Ending::Running);
+    // It sleeps on, and nobody traces it.
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    assert!(status.contains("TracerPid:\t0\n"), "{status}");
+    let killed = Command::new("kill").arg(process.to_string()).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(stackhound_record_ptrace::wait_for_end(process).unwrap(), Ending::Killed(15));
+}
+
+#[test]
+fn a_recorder_that_is_dropped_leaves_no_program_behind() {
+    let Some(sleep) = tool("sleep") else { return };
+    let recorder = Recorder::start(&words(&sleep, &["60"])).unwrap();
+    let process = recorder.process();
+    assert!(Path::new(&format!("/proc/{process}")).exists());
+    drop(recorder);
+    assert!(!Path::new(&format!("/proc/{process}")).exists());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_recording_but_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("steady.c", folder.path(), &["-static"]) else { return };
+    let printed = folder.path().join("printed");
+    let recorder = Recorder::start(&words(&program, &[printed.to_str().unwrap()])).unwrap();
+    let process = recorder.process();
+    // A device that is always full, behind the few bytes of the header.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let journal = Writer::new(std::io::BufWriter::new(full)).unwrap();
+    let error = recorder.record(u64::MAX, &AtomicBool::new(false), journal).unwrap_err();
+    assert_eq!(error.to_string(), "the recording cannot be written: No space left on device (os error 28)");
+    // Already ended, and waited for, when the last page could not be written.
+    let _ = stackhound_record_ptrace::wait_for_end(process);
+    assert!(!std::fs::read_to_string(printed).unwrap().is_empty());
+}
+
+#[test]
+fn a_program_that_is_killed_ends_the_recording() {
+    let Some(bash) = tool("bash") else { return };
+    let recording = record(&words(&bash, &["-c", "kill -KILL $$; sleep 60"]), u64::MAX);
+    assert_eq!(recording.ending, Ending::Killed(9));
+    assert_eq!(recording.totals.returns_matched, recording.totals.returns);
+}
+
+#[test]
+fn a_program_that_is_replaced_has_new_stacks() {
+    let (Some(bash), Some(_)) = (tool("bash"), tool("true")) else { return };
+    let recording = record(&words(&bash, &["-c", "exec true"]), u64::MAX);
+    assert_eq!(recording.ending, Ending::Exited(0));
+    assert_eq!((recording.totals.programs_replaced, recording.totals.stacks), (1, 2));
+    let stacks: Vec<StackInfo> = recording
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Stack(stack) => Some(stack.clone()),
+            _ => None,
+        })
+        .collect();
+    let names: Vec<_> = stacks.iter().map(|stack| stack.name.as_deref().unwrap()).collect();
+    assert_eq!(names[0], "bash");
+    assert!(names[1] == "true" || names[1] == "coreutils" || names[1] == "busybox", "{names:?}");
+    assert_eq!(stacks[0].process, stacks[1].process);
+    // The frames of the first program are given up, all at the same time; none of its frames ends later.
+    let last_of_first = recording
+        .frames()
+        .filter(|frame| frame.stack().id().0 == 0)
+        .inspect(|frame| assert!(frame.has_ended()))
+        .map(|frame| frame.last_context().id())
+        .max()
+        .unwrap();
+    let first_of_second = recording
+        .frames()
+        .filter(|frame| frame.stack().id().0 == 1)
+        .map(|frame| frame.first_context().id())
+        .min()
+        .unwrap();
+    assert_eq!(last_of_first.0 + 1, first_of_second.0);
+}
+
+#[test]
+fn children_run_untraced() {
+    let Some(bash) = tool("bash") else { return };
+    let script = "x=$(sleep 0.1; echo 3); [ \"$x\" = 3 ] || exit 9; (exit 5); exit $?";
+    let recording = record(&words(&bash, &["-c", script]), u64::MAX);
+    assert_eq!(recording.ending, Ending::Exited(5));
+    assert_eq!((recording.totals.threads, recording.totals.stacks), (1, 1));
+}

@@ -1,0 +1,233 @@
+//! The stack model of a recording is what its threads and processors did.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use stackhound::calltree::{Bound, ContextId, Cpu, EndType, Evidence, Frame, StackKind, Trace};
+use stackhound::{Enrichment, Passes, Pipeline, Stacks};
+use stackhound_etl::{RawTime, Recording, Tid};
+use stackhound_scenario::{Deed, Did, Mix, Scenario};
+use stackhound_trace::{OpenTrace, Source};
+
+/// Contexts, from the first to the last.
+type Range = (u64, u64);
+
+/// A recording, what was done in it, and when each of its events came on which processor.
+struct Case {
+    trace: OpenTrace,
+    deeds: Vec<Deed>,
+    events: Vec<(RawTime, u16)>,
+}
+
+fn case(events: u64, seed: u64) -> Case {
+    let mut file = Cursor::new(Vec::new());
+    let scenario = Scenario { events, seed, mix: Mix::Default };
+    let (_, deeds) = scenario.write_deeds(&mut file).unwrap();
+    let recording = Recording::open(file.into_inner().into()).unwrap();
+    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap();
+    let mut events = Vec::new();
+    Pipeline::new(&trace, Passes::Two).run(|seen| {
+        events.push((seen.raw_time(), seen.processor().unwrap()));
+        ControlFlow::Continue(())
+    });
+    Case { trace, deeds, events }
+}
+
+/// Something that was on a stack from its first to its last context, and where its stack was the active one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Expected {
+    kind: u8,
+    /// The thread, or the processor.
+    of: u32,
+    first: u64,
+    last: u64,
+    routine: u64,
+    end: u8,
+    active: Vec<Range>,
+}
+
+/// What must be found, by walking through the contexts one by one.
+struct Truth {
+    frames: Vec<Expected>,
+    /// From which context on deeds are missing.
+    lost_from: u64,
+}
+
+fn truth(case: &Case) -> Truth {
+    let number: HashMap<(RawTime, u16), u64> =
+        (0..).zip(&case.events).map(|(n, &place)| (place, n)).collect();
+    let lost = case.deeds.iter().filter(|deed| !deed.kept).map(|deed| (deed.time, deed.processor));
+    let first_lost = lost.min_by_key(|lost| lost.0);
+    let lost_from = first_lost.map_or(u64::MAX, |(time, on)| {
+        let before = (0..).zip(&case.events).filter(|(_, event)| event.1 == on && event.0 < time);
+        before.map(|(n, _)| n).last().unwrap() + 1
+    });
+    let transitions = case.events.len() as u64;
+    let mut frames: Vec<Expected> = Vec::new();
+    let mut open: HashMap<Tid, Vec<usize>> = HashMap::new();
+    // What each processor runs from which context on; the interruptions of each; contexts just before a call.
+    let mut runs: Vec<Vec<(u64, Tid)>> = vec![Vec::new(); 4];
+    let mut interrupted: Vec<Vec<(Range, StackKind)>> = vec![Vec::new(); 4];
+    let mut in_user_mode: HashMap<Tid, Vec<u64>> = HashMap::new();
+    for deed in case.deeds.iter().filter(|deed| deed.kept) {
+        let n = number[&(deed.time, deed.processor)];
+        let on = usize::from(deed.processor);
+        match deed.what {
+            Did::Switch { old, old_ends, new } => {
+                runs[on].push((n + 1, new));
+                for at in open.get_mut(&old).filter(|_| old_ends).into_iter().flat_map(|open| open.drain(..))
+                {
+                    (frames[at].last, frames[at].end) = (n, EndType::Unwound as u8);
+                }
+            }
+            Did::Enter { tid, routine } => {
+                in_user_mode.entry(tid).or_default().push(n);
+                open.entry(tid).or_default().push(frames.len());
+                let (kind, end) = (StackKind::Kernel as u8, EndType::TraceEnd as u8);
+                let (first, last, routine, active) = (n + 1, transitions, routine.0, Vec::new());
+                frames.push(Expected { kind, of: tid.0, first, last, routine, end, active });
+            }
+            Did::Exit { tid } => {
+                if let Some(at) = open.entry(tid).or_default().pop() {
+                    (frames[at].last, frames[at].end) = (n, EndType::Return as u8);
+                }
+            }
+            Did::Interrupt { since, routine, is_deferred } => {
+                let reached = case.events.iter().position(|event| event.0 >= since).unwrap() as u64;
+                let own = (0..).zip(&case.events).filter(|(_, event)| event.1 == deed.processor);
+                let behind = own.take_while(|(_, event)| event.0 <= since).map(|(n, _)| n + 1).last();
+                let first = reached.max(behind.unwrap_or(0));
+                let kind = if is_deferred { StackKind::Deferred } else { StackKind::Interrupt };
+                let end = if is_deferred { EndType::Return } else { EndType::InterruptReturn } as u8;
+                interrupted[on].push(((first, n), kind));
+                let (of, last, routine, active) = (deed.processor.into(), n, routine.0, vec![(first, n)]);
+                frames.push(Expected { kind: kind as u8, of, first, last, routine, end, active });
+            }
+        }
+    }
+    for frame in frames.iter_mut().filter(|frame| frame.kind == StackKind::Kernel as u8) {
+        let mut active = vec![false; (frame.last - frame.first + 1) as usize];
+        for (runs, interrupted) in runs.iter().zip(&interrupted) {
+            for (at, &(first, tid)) in runs.iter().enumerate().filter(|(_, run)| run.1.0 == frame.of) {
+                let last = runs.get(at + 1).map_or(transitions, |next| next.0 - 1);
+                for context in first.max(frame.first)..=last.min(frame.last) {
+                    let is_cut = interrupted.iter().any(|(cut, _)| (cut.0..=cut.1).contains(&context));
+                    let is_user = in_user_mode[&tid].binary_search(&context).is_ok();
+                    active[(context - frame.first) as usize] |= !is_cut && !is_user;
+                }
+            }
+        }
+        for (context, _) in (frame.first..).zip(&active).filter(|(_, active)| **active) {
+            add(&mut frame.active, (context, context));
+        }
+    }
+    frames.sort();
+    Truth { frames, lost_from }
+}
+
+fn add(ranges: &mut Vec<Range>, range: Range) {
+    match ranges.last_mut() {
+        Some(last) if last.1 + 1 == range.0 => last.1 = range.1,
+        _ => ranges.push(range),
+    }
+}
+
+fn found(frame: &Frame<'_>) -> Expected {
+    let info = frame.stack().info();
+    let of = match info.kind {
+        StackKind::Kernel => info.thread.unwrap(),
+        _ => info.cpu.unwrap().0.into(),
+    };
+    let mut active = Vec::new();
+    for range in frame.execution_ranges() {
+        add(&mut active, (range.begin().0, range.last().0));
+    }
+    Expected {
+        kind: info.kind as u8,
+        of,
+        first: frame.first_context().id().0,
+        last: frame.last_context().id().0,
+        routine: frame
+            .function_location()
+            .and_then(|location| location.address())
+            .map_or(0, |address| address.0),
+        end: frame.end_type() as u8,
+        active,
+    }
+}
+
+fn boundaries(trace: &Trace) -> impl Iterator<Item = Frame<'_>> {
+    let frames = (0..trace.frame_count()).map(|n| trace.frame(stackhound::calltree::FrameId(n)).unwrap());
+    frames.filter(|frame| frame.evidence() == Evidence::Boundary)
+}
+
+/// The first context at which the thread of a processor is not known any more.
+fn first_gap(trace: &Trace) -> u64 {
+    let stack = |cpu: u16, at: u64| trace.context(ContextId(at)).unwrap().on(Cpu(cpu)).stack();
+    let has_stack = |cpu, at| stack(cpu, at).is_some();
+    let has_thread = |cpu, at| stack(cpu, at).is_some_and(|stack| stack.info().thread.is_some());
+    let gaps = (0..4).filter_map(|cpu| {
+        let mut contexts = 0..=trace.transition_count();
+        contexts.find(|&at| has_thread(cpu, at))?;
+        contexts.find(|&at| !has_stack(cpu, at))
+    });
+    gaps.min().unwrap()
+}
+
+#[test]
+fn system_calls_and_interruptions_are_those_that_were_made() {
+    for seed in 1..=5 {
+        let case = case(20_000, seed);
+        let truth = truth(&case);
+        let (trace, report) =
+            stackhound::timeline(&case.trace, Enrichment::default(), Stacks::Exact).unwrap();
+        assert_eq!(trace.transition_count(), case.events.len() as u64);
+        // A missing buffer may be any processor's whose numbers go past it, so that some lose sight of their threads
+        // before the one that lost it.
+        let lost_from = first_gap(&trace);
+        assert!(lost_from <= truth.lost_from && lost_from > truth.lost_from * 3 / 4, "{lost_from}");
+        let is_before = |frame: &Expected| frame.last + 1 < lost_from;
+        let mut before: Vec<Expected> = boundaries(&trace)
+            .filter(|frame| frame.start() == Bound::Observed(frame.first_context().id()))
+            .map(|frame| found(&frame))
+            .filter(is_before)
+            .collect();
+        before.sort();
+        let expected: Vec<Expected> = truth.frames.iter().filter(|frame| is_before(frame)).cloned().collect();
+        for (found, expected) in before.iter().zip(&expected) {
+            assert_eq!(found, expected, "seed {seed}");
+        }
+        assert_eq!(before.len(), expected.len());
+        assert!(before.len() > 1000, "{}", before.len());
+
+        // Behind the loss, what is said to be observed was so.
+        let mut exact = 0;
+        for frame in boundaries(&trace).filter(|frame| frame.last_context().id().0 + 1 >= lost_from) {
+            let found = found(&frame);
+            let same_place = |true_one: &&Expected| (true_one.kind, true_one.of) == (found.kind, found.of);
+            let around = |true_one: &&Expected| true_one.first <= found.first && found.last <= true_one.last;
+            let true_one = truth.frames.iter().filter(same_place).rfind(around);
+            let was_older = frame.function_location().is_none();
+            let Some(true_one) = true_one else {
+                assert!(was_older, "{found:?}");
+                continue;
+            };
+            for (bound, context) in [(frame.start(), true_one.first), (frame.end(), true_one.last)] {
+                match bound {
+                    Bound::Observed(at) => {
+                        assert_eq!(at, ContextId(context), "{found:?} {true_one:?}");
+                        exact += 1;
+                    }
+                    Bound::Inferred { lo, hi } => {
+                        assert!((lo.0..=hi.0).contains(&context), "{found:?} {true_one:?}");
+                    }
+                    Bound::Open => assert!(true_one.last == trace.transition_count()),
+                }
+            }
+        }
+        assert!(exact > 100, "{exact}");
+        assert!(report.counts.gaps > 0 && report.counts.conflicting_threads == 0, "{:?}", report.counts);
+        assert_eq!(report.counts.clipped_interruptions, 0);
+    }
+}

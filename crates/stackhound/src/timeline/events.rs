@@ -1,0 +1,200 @@
+//! What the pipeline's events tell of threads, processors and stacks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stackhound_calltree::{Builder, LabelId};
+use stackhound_enrich::Mode;
+use stackhound_etl::{Address, PointerSize};
+use stackhound_schema::Value;
+use stackhound_stacks::{StackId, StackState};
+use stackhound_system::ProcessId;
+use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
+use stackhound_trace::{OpenTrace, TimeBase};
+
+use super::functions::Functions;
+use crate::seen::Seen;
+
+const THREAD_START: u16 = 0x0501;
+const THREAD_END: u16 = 0x0502;
+const CONTEXT_SWITCH: u16 = 0x0524;
+const SAMPLES: [u16; 2] = [0x0f2e, 0x0f2f];
+const SYSTEM_CALL_ENTER: u16 = 0x0f33;
+const SYSTEM_CALL_EXIT: u16 = 0x0f34;
+const INTERRUPT_ROUTINES: [u16; 3] = [0x0f43, 0x0f32, 0x0f5f];
+const DEFERRED_CALLS: [u16; 3] = [0x0f44, 0x0f45, 0x0f46];
+/// Processes, threads and images that exist, told in their name by somebody else.
+const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
+/// The thread's state when it waits for something.
+const WAITING: u64 = 5;
+/// A part of so many frames may have been cut off.
+const FRAMES_MAX: usize = 192;
+/// So many stacks are kept to be used again.
+const KEPT_MAX: usize = 1 << 18;
+
+/// What of an event's stack tells one snapshot from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct SnapshotKey {
+    stack: StackId,
+    process: Option<ProcessId>,
+    state: StackState,
+    is_sample: bool,
+    has_lower_half: bool,
+}
+
+/// Reads events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    bases: Vec<TimeBase>,
+    wants_stacks: bool,
+    labels: HashMap<u16, LabelId>,
+    snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>>,
+}
+
+impl Events {
+    pub fn new(trace: &OpenTrace, wants_stacks: bool) -> Events {
+        let (labels, snapshots) = Default::default();
+        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
+    }
+
+    /// What the event is called.
+    pub fn label(&mut self, seen: &Seen<'_>, builder: &mut Builder) -> LabelId {
+        match seen.event().hook() {
+            Some(hook) => *self.labels.entry(hook).or_insert_with(|| builder.label(&seen.name())),
+            None => builder.label(&seen.name()),
+        }
+    }
+
+    /// The thread that logged the event, if the event tells.
+    pub fn thread(&self, seen: &Seen<'_>) -> Option<Tid> {
+        let tid = match seen.event().hook() {
+            Some(hook) if RUNDOWN.contains(&hook) || matches!(hook >> 8, 0x00 | 0x0b) => None,
+            Some(CONTEXT_SWITCH) => None,
+            Some(hook) if SAMPLES.contains(&hook) => seen.stack_owner().tid,
+            _ if seen.stack().is_some() => seen.stack_owner().tid,
+            _ => seen.event().header_tid(),
+        };
+        tid.map(|tid| Tid(tid.0))
+    }
+
+    /// What happens to threads and processors.
+    pub fn what(&self, seen: &Seen<'_>, functions: &mut Functions, builder: &mut Builder) -> What {
+        let Some(hook) = seen.event().hook() else { return What::Other };
+        let number = |name: &str| seen.field(name).and_then(|(_, value)| number(&value));
+        let tid = |name: &str| number(name).and_then(|tid| u32::try_from(tid).ok()).map(Tid);
+        let mut routine = |name: &str| {
+            let address = number(name).filter(|&address| address != 0)?;
+            functions.routine(seen, Address(address), builder)
+        };
+        let known = match hook {
+            CONTEXT_SWITCH => || -> Option<What> {
+                Some(What::Switch {
+                    old: tid("OldThreadId")?,
+                    new: tid("NewThreadId")?,
+                    old_waits: number("OldThreadState") == Some(WAITING),
+                })
+            }(),
+            SYSTEM_CALL_ENTER => Some(What::SystemCallEnter { routine: routine("SysCallAddress") }),
+            SYSTEM_CALL_EXIT => Some(What::SystemCallExit),
+            THREAD_START => tid("TThreadId").map(What::ThreadStart),
+            THREAD_END => tid("TThreadId").map(What::ThreadEnd),
+            hook if INTERRUPT_ROUTINES.contains(&hook) || DEFERRED_CALLS.contains(&hook) => {
+                let by = if DEFERRED_CALLS.contains(&hook) {
+                    Interruption::Deferred
+                } else {
+                    Interruption::Service
+                };
+                number("InitialTime").map(|since| What::Interrupted {
+                    by,
+                    since: self.trace_time(seen, since),
+                    routine: routine("Routine"),
+                })
+            }
+            _ => None,
+        };
+        known.unwrap_or_default()
+    }
+
+    fn trace_time(&self, seen: &Seen<'_>, raw: u64) -> i64 {
+        let raw = stackhound_etl::RawTime(i64::try_from(raw).unwrap_or(i64::MAX));
+        let base = self.bases.get(usize::from(seen.event().source()));
+        base.map_or(raw.0, |base| base.trace_time(raw).0)
+    }
+
+    /// The event's stack, if it was recorded and nothing of it is doubtful.
+    pub fn stack(
+        &mut self,
+        seen: &Seen<'_>,
+        functions: &mut Functions,
+        builder: &mut Builder,
+    ) -> Option<Arc<Snapshot>> {
+        let stack = seen.stack().filter(|_| self.wants_stacks)?;
+        let event = seen.event();
+        let is_sample = event.hook().is_some_and(|hook| SAMPLES.contains(&hook));
+        // Of 32-bit programs, providers record the 32-bit frames only.
+        let has_lower_half = event.hook().is_none()
+            && event.record().pointer_size() == PointerSize::Four
+            && event.block().session().pointer_size == PointerSize::Eight;
+        let key = SnapshotKey {
+            stack,
+            process: seen.stack_owner().process,
+            state: seen.state(),
+            is_sample,
+            has_lower_half,
+        };
+        if let Some(snapshot) = self.snapshots.get(&key) {
+            return snapshot.clone();
+        }
+        let snapshot = snapshot(seen, &key, functions, builder).map(Arc::new);
+        if self.snapshots.len() >= KEPT_MAX {
+            self.snapshots.clear();
+        }
+        self.snapshots.insert(key, snapshot.clone());
+        snapshot
+    }
+}
+
+fn snapshot(
+    seen: &Seen<'_>,
+    key: &SnapshotKey,
+    functions: &mut Functions,
+    builder: &mut Builder,
+) -> Option<Snapshot> {
+    let (mut kernel, mut user): (Vec<SeenFrame>, Vec<SeenFrame>) = Default::default();
+    for frame in seen.frames() {
+        let part = if frame.mode == Mode::Kernel { &mut kernel } else { &mut user };
+        part.push(functions.frame(seen, &frame, builder));
+    }
+    let part = |mut frames: Vec<SeenFrame>| {
+        frames.reverse();
+        match frames.len() {
+            0 => Part::Absent,
+            FRAMES_MAX.. => Part::Unknown,
+            _ => Part::Frames(frames.into()),
+        }
+    };
+    let (mut kernel, mut user) = (part(kernel), part(user));
+    match key.state {
+        StackState::Complete => {}
+        StackState::KernelOnly => user = Part::Unknown,
+        StackState::UserOnly => kernel = Part::Unknown,
+        StackState::UnresolvedKey | StackState::Ambiguous | StackState::Lost | StackState::None => {
+            return None;
+        }
+    }
+    // Whoever logs an event from user mode does so by a system call, whose part is left out.
+    if kernel == Part::Absent && !key.is_sample {
+        kernel = Part::Unknown;
+    }
+    if key.has_lower_half {
+        user = Part::Unknown;
+    }
+    Some(Snapshot { kernel, user })
+}
+
+fn number(value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::RawTime(time) => u64::try_from(time.0).ok(),
+        value => value.as_u64(),
+    }
+}

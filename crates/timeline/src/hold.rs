@@ -1,0 +1,215 @@
+//! Puts the starts of interruptions where they belong.
+//!
+//! An interrupt routine is logged when it ends, with the time at which it had started. Everything that happened on its
+//! processor in between is its own doing, so happenings are held back for a while before they are understood.
+//!
+//! The start gets no transition of its own: transition `n` stays event `n`. A routine that started between two events
+//! owns the contexts from the second one on. That is the first event, of whichever processor, that is not earlier than
+//! the start and comes behind all that the routine's own processor logged up to that time.
+
+use std::collections::VecDeque;
+
+use stackhound_calltree::LocationId;
+
+use crate::happening::{Happening, Interruption, What};
+
+/// So many happenings are held back at most.
+const HELD_MAX: usize = 1 << 15;
+
+/// Of events with the very time of a start, so many are looked at.
+const AT_ONCE_MAX: usize = 64;
+
+/// Something in the order in which it is to be understood.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Event(Happening),
+    /// From here on, a processor's events are missing.
+    Lost(u16),
+    /// They are there again.
+    Regained(u16),
+}
+
+#[derive(Debug)]
+struct Held {
+    /// The number of the event; of anything else, that of the next event.
+    id: u64,
+    /// The latest time up to here: never falls.
+    time: i64,
+    item: Item,
+}
+
+impl Held {
+    fn is_of(&self, cpu: u16) -> bool {
+        matches!(&self.item, Item::Event(happening) if happening.cpu.is_some_and(|own| own.0 == cpu))
+    }
+}
+
+/// The start of an interruption.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// The first context at which it was surely there.
+    pub hi: u64,
+    /// It was not there before this one.
+    pub lo: u64,
+    pub cpu: u16,
+    pub by: Interruption,
+    pub routine: Option<LocationId>,
+    /// The event that ends it.
+    pub end: u64,
+    /// Whether it was there already when the recording began.
+    pub is_older: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Start(Start),
+    Item(u64, Item),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Processor {
+    /// What a thread did last: the context behind it, and when.
+    thread: Option<(u64, i64)>,
+    /// The end of the latest interruption: the context behind it, and when.
+    interruption: Option<(u64, i64)>,
+    /// The first context of that one.
+    interruption_first: u64,
+    /// The context from which its events are there again.
+    regained: u64,
+}
+
+/// Happenings that are held back.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    queue: VecDeque<Held>,
+    /// In the order of contexts; of those at one context, outer ones first.
+    starts: VecDeque<Start>,
+    processors: Vec<Processor>,
+    /// How long, in ticks.
+    ticks: i64,
+    next: u64,
+    newest: i64,
+    /// The time of the latest one that left.
+    left: Option<i64>,
+    ends: bool,
+    /// Starts whose place could not be told exactly.
+    pub clipped: u64,
+}
+
+impl Hold {
+    pub fn new(ticks: i64) -> Hold {
+        Hold {
+            queue: VecDeque::new(),
+            starts: VecDeque::new(),
+            processors: Vec::new(),
+            ticks,
+            next: 0,
+            newest: i64::MIN,
+            left: None,
+            ends: false,
+            clipped: 0,
+        }
+    }
+
+    /// Events so far.
+    pub fn count(&self) -> u64 {
+        self.next
+    }
+
+    pub fn push(&mut self, happening: Happening) {
+        let (id, time) = (self.next, happening.time);
+        self.next += 1;
+        self.newest = self.newest.max(time);
+        if let Some(cpu) = happening.cpu {
+            match happening.what {
+                What::Interrupted { by, since, routine } => {
+                    let first = self.start(id, cpu.0, by, since, routine);
+                    let processor = self.processor(cpu.0);
+                    (processor.interruption, processor.interruption_first) = (Some((id + 1, time)), first);
+                }
+                What::Switch { .. } | What::SystemCallEnter { .. } | What::SystemCallExit => {
+                    self.processor(cpu.0).thread = Some((id + 1, time));
+                }
+                _ => {}
+            }
+        }
+        self.queue.push_back(Held { id, time: self.newest, item: Item::Event(happening) });
+    }
+
+    pub fn mark(&mut self, item: Item) {
+        if let Item::Regained(cpu) = item {
+            self.processor(cpu).regained = self.next;
+        }
+        self.queue.push_back(Held { id: self.next, time: self.newest, item });
+    }
+
+    fn processor(&mut self, cpu: u16) -> &mut Processor {
+        let index = usize::from(cpu);
+        if self.processors.len() <= index {
+            self.processors.resize(index + 1, Processor::default());
+        }
+        &mut self.processors[index]
+    }
+
+    /// Places the start of an interruption. Gives its first context.
+    fn start(
+        &mut self,
+        end: u64,
+        cpu: u16,
+        by: Interruption,
+        since: i64,
+        routine: Option<LocationId>,
+    ) -> u64 {
+        let is_before = self.left.is_some_and(|left| since <= left);
+        let place = self.queue.partition_point(|held| held.time < since);
+        let stated = self.queue.get(place).map_or(end, |held| held.id);
+        let Processor { thread, interruption, interruption_first, regained } = *self.processor(cpu);
+        // What its processor logged at the very time of the start came before it.
+        let at_once = self.queue.iter().skip(place).take_while(|held| held.time == since).take(AT_ONCE_MAX);
+        let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
+        let logged = [thread, interruption].into_iter().flatten().filter(|&(_, at)| at <= since);
+        let exact = logged.map(|(behind, _)| behind).chain(own).fold(stated, u64::max);
+        // A thread does nothing during an interruption, and of two interruptions one is inside the other or behind it.
+        // Otherwise the stated time cannot be right.
+        let mut hi = exact.max(regained);
+        if let Some((behind, _)) = thread {
+            hi = hi.max(behind);
+        }
+        if let Some((behind, _)) = interruption
+            && hi > interruption_first
+        {
+            hi = hi.max(behind);
+        }
+        let hi = hi.min(end);
+        let is_clipped = is_before || hi > exact;
+        self.clipped += u64::from(is_clipped);
+        let lo = if is_before { 0 } else { exact.min(hi) };
+        let is_older = hi == 0 && !is_clipped;
+        // Of several at one context, the one that ends last is the outermost.
+        let at = self.starts.partition_point(|other| other.hi < hi);
+        self.starts.insert(at, Start { hi, lo, cpu, by, routine, end, is_older });
+        hi
+    }
+
+    /// No more will come.
+    pub fn end(&mut self) {
+        self.ends = true;
+    }
+
+    /// The next one that has been held back for long enough.
+    pub fn pop(&mut self) -> Option<Next> {
+        let front = self.queue.front()?;
+        let is_due =
+            self.ends || self.queue.len() > HELD_MAX || self.newest.saturating_sub(front.time) > self.ticks;
+        if !is_due {
+            return None;
+        }
+        if self.starts.front().is_some_and(|start| start.hi <= front.id) {
+            return self.starts.pop_front().map(Next::Start);
+        }
+        let held = self.queue.pop_front()?;
+        self.left = Some(held.time);
+        Some(Next::Item(held.id, held.item))
+    }
+}

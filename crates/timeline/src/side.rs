@@ -1,0 +1,256 @@
+//! One stack and the frames that are open on it: those with exact ends, and those that recorded stacks show.
+
+use stackhound_calltree::{Change, ContextId, EndType, Evidence, LocationId, StackId, StartType};
+
+use crate::happening::SeenFrame;
+use crate::step::{NOT_KNOWN, Step};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Stands for all that is not known: as long as the stack exists, something is on it.
+    Base,
+    /// Both its ends are events. Since this context.
+    Exact(u64),
+    /// Recorded stacks show it.
+    Seen,
+}
+
+/// An open frame.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    kind: Kind,
+    function: Option<LocationId>,
+    /// The place in it that was seen last.
+    address: Option<u64>,
+}
+
+/// The contexts for which a recorded stack holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval {
+    pub first: u64,
+    pub last: u64,
+}
+
+/// A stack with its open frames.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub id: StackId,
+    /// Outermost first. Those that were seen stand on top of the innermost other one: the anchor.
+    frames: Vec<Live>,
+    /// The last context at which the frames that were seen were surely there.
+    certain: Option<u64>,
+    /// Frames that are seen next were not there before this context.
+    floor: u64,
+}
+
+impl Side {
+    pub fn new(id: StackId, floor: u64) -> Side {
+        Side { id, frames: Vec::new(), certain: None, floor }
+    }
+
+    /// Makes sure that there is a frame from context `first` on.
+    pub fn ensure_base(&mut self, first: u64, start: StartType, steps: &mut Vec<Step>) {
+        if self.frames.is_empty() {
+            self.frames.push(Live { kind: Kind::Base, function: None, address: None });
+            let first = ContextId(first);
+            steps.push(Step::Change(Change::Open { stack: self.id, first, start, location: None }));
+        }
+    }
+
+    /// What is seen next was not there before this context.
+    pub fn floor(&self) -> u64 {
+        self.certain.map_or(self.floor, |certain| certain + 1)
+    }
+
+    /// How many frames have exact ends.
+    pub fn exact(&self) -> usize {
+        self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact(_))).count()
+    }
+
+    /// Index of the anchor.
+    fn anchor(&self) -> Option<usize> {
+        self.frames.iter().rposition(|frame| frame.kind != Kind::Seen)
+    }
+
+    /// Puts a frame with exact ends on top. Whether the frames seen before are still there is not known.
+    pub fn open_exact(
+        &mut self,
+        (lo, hi): (u64, u64),
+        start: StartType,
+        location: Option<LocationId>,
+        evidence: Evidence,
+        steps: &mut Vec<Step>,
+    ) {
+        self.close_seen(NOT_KNOWN, steps);
+        self.frames.push(Live { kind: Kind::Exact(hi), function: location, address: None });
+        self.floor = hi;
+        let (lo, hi) = (ContextId(lo), ContextId(hi));
+        steps.push(Step::Open { stack: self.id, lo, hi, start, location, evidence });
+    }
+
+    /// Closes the innermost frame with exact ends and all above it.
+    pub fn close_exact(&mut self, last: u64, end: EndType, steps: &mut Vec<Step>) {
+        self.close_seen(ContextId(last), steps);
+        if self.exact() == 0 {
+            return;
+        }
+        self.frames.pop();
+        steps.push(Step::Change(Change::Close { stack: self.id, last: ContextId(last), end }));
+        self.floor = match self.frames.last() {
+            Some(Live { kind: Kind::Exact(first), .. }) => *first,
+            _ => last + 1,
+        };
+    }
+
+    /// Closes all frames with exact ends, of which it is only known that they were there at `lo`.
+    pub fn give_up_exact(&mut self, lo: u64, hi: ContextId, steps: &mut Vec<Step>) {
+        self.close_seen(hi, steps);
+        while let Some(&Live { kind: Kind::Exact(first), .. }) = self.frames.last() {
+            self.frames.pop();
+            let lo = ContextId(lo.max(first));
+            steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
+        }
+        self.floor = 0;
+    }
+
+    /// Closes the frames that were seen; the latest context that they can have had is `hi`.
+    pub fn close_seen(&mut self, hi: ContextId, steps: &mut Vec<Step>) {
+        self.close_above(self.anchor().map_or(0, |anchor| anchor + 1), hi, steps);
+        self.certain = None;
+    }
+
+    fn close_above(&mut self, keep: usize, hi: ContextId, steps: &mut Vec<Step>) {
+        let lo = ContextId(self.certain.unwrap_or(self.floor));
+        for _ in self.frames.drain(keep..) {
+            steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
+        }
+    }
+
+    /// The stack is empty from context `first` on: what is seen later starts there or later.
+    pub fn is_empty_at(&mut self, first: u64, steps: &mut Vec<Step>) {
+        self.close_seen(ContextId(first.saturating_sub(1)), steps);
+        self.floor = self.floor.max(first + 1);
+    }
+
+    /// From here on nothing is known any more.
+    pub fn forget(&mut self, last: u64, steps: &mut Vec<Step>) {
+        self.close_seen(NOT_KNOWN, steps);
+        self.give_up_exact(last, NOT_KNOWN, steps);
+        self.floor = 0;
+    }
+
+    /// Closes all frames, since the stack is no more.
+    pub fn finish(&mut self, last: u64, end: EndType, steps: &mut Vec<Step>) {
+        self.close_seen(ContextId(last), steps);
+        for _ in self.frames.drain(..) {
+            steps.push(Step::Change(Change::Close { stack: self.id, last: ContextId(last), end }));
+        }
+    }
+
+    /// The frames that were seen do not change up to context `last`.
+    pub fn hold_until(&mut self, last: u64) {
+        self.certain = self.certain.map(|certain| certain.max(last));
+    }
+
+    /// Whether frames were seen, and a recorded stack shows exactly them.
+    pub fn shows(&self, seen: &[SeenFrame]) -> bool {
+        let frames = self.seen();
+        frames.len() == seen.len() && extends(frames, seen)
+    }
+
+    /// Whether a recorded stack shows the frames that were seen, unchanged, and maybe more.
+    pub fn is_extended_by(&self, seen: &[SeenFrame]) -> bool {
+        extends(self.seen(), seen)
+    }
+
+    /// Whether frames were seen and are open.
+    pub fn has_seen(&self) -> bool {
+        !self.seen().is_empty()
+    }
+
+    /// Whether a recorded stack has another outermost function than the frames that were seen.
+    pub fn has_other_root(&self, seen: &[SeenFrame]) -> bool {
+        let outermost = self.seen().first().zip(seen.first());
+        outermost.is_some_and(|(live, seen)| live.function != seen.function)
+    }
+
+    /// Gives up what was seen, without saying until when it was there.
+    pub fn forget_seen(&mut self, steps: &mut Vec<Step>) {
+        self.close_seen(NOT_KNOWN, steps);
+        self.floor = 0;
+    }
+
+    fn seen(&self) -> &[Live] {
+        &self.frames[self.anchor().map_or(0, |anchor| anchor + 1)..]
+    }
+
+    /// What of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
+    /// does not show the functions of the frames with exact ends.
+    pub fn above_anchor<'s>(&self, seen: &'s [SeenFrame]) -> Option<(Option<u64>, &'s [SeenFrame])> {
+        let mut above = (None, seen);
+        let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact(_)));
+        let innermost = exact.clone().count();
+        for (number, frame) in exact.enumerate() {
+            let function = frame.function;
+            let at = above.1.iter().position(|seen| function.is_some() && seen.function == function);
+            match at {
+                Some(at) => above = (Some(above.1[at].address), &above.1[at + 1..]),
+                // Outer calls may have been left out.
+                None if number + 1 < innermost => {}
+                None => return None,
+            }
+        }
+        Some(above)
+    }
+
+    /// Merges what stands above the anchor: a frame goes on if its function is the same and so are all return
+    /// addresses further out. `false` if that contradicts another recorded stack of the same contexts.
+    pub fn merge(
+        &mut self,
+        (place, seen): (Option<u64>, &[SeenFrame]),
+        during: Interval,
+        evidence: Evidence,
+        steps: &mut Vec<Step>,
+    ) -> bool {
+        let Some(anchor) = self.anchor() else { return false };
+        if let Some(certain) = self.certain
+            && during.first <= certain
+        {
+            let is_same = self.shows(seen);
+            if is_same {
+                self.certain = Some(certain.max(during.last));
+            }
+            return is_same;
+        }
+        let mut is_same_place = self.frames[anchor].address == place;
+        self.frames[anchor].address = place;
+        let mut going_on = 0;
+        for (live, seen) in self.frames[anchor + 1..].iter_mut().zip(seen) {
+            if !is_same_place || live.function != seen.function {
+                break;
+            }
+            going_on += 1;
+            is_same_place = live.address == Some(seen.address);
+            live.address = Some(seen.address);
+        }
+        self.close_above(anchor + 1 + going_on, ContextId(during.first.saturating_sub(1)), steps);
+        let lo = self.floor().min(during.first);
+        for frame in &seen[going_on..] {
+            let (address, function) = (Some(frame.address), frame.function);
+            self.frames.push(Live { kind: Kind::Seen, function, address });
+            let (stack, lo, hi) = (self.id, ContextId(lo), ContextId(during.first));
+            let (start, location) = (StartType::Unknown, frame.location);
+            steps.push(Step::Open { stack, lo, hi, start, location, evidence });
+        }
+        self.certain = Some(during.last);
+        true
+    }
+}
+
+fn extends(frames: &[Live], seen: &[SeenFrame]) -> bool {
+    frames.len() <= seen.len()
+        && frames
+            .iter()
+            .zip(seen)
+            .all(|(live, seen)| live.function == seen.function && live.address == Some(seen.address))
+}
