@@ -497,8 +497,10 @@ fn a_stack_may_lie_in_the_memory_of_another() {
          signal 6e00 900 6df8  | new 1 Alternate 6000-7000, enter 1, open 1 Interrupt 3f0, open 1 Manual 900
          ret   3f0 6e00        | close 1 Return
          iret  502 5000        | close 1 InterruptReturn, enter 0
+         dynamic 700 80000     | new 2 Alternate, enter 2, open 2 Unknown 700
          release 6000 7000     |
-         dynamic 503 6800      |",
+         dynamic 503 6800      | enter 0
+         release 0 ffff        | close 0 Abandoned, close 0 Abandoned, leave",
     );
 }
 
