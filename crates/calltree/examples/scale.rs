@@ -11,9 +11,9 @@ use stackhound_calltree::{
 
 const STACKS: u32 = 4;
 const FUNCTIONS: u64 = 60_000;
-const QUERIES: u32 = 1_000_000;
+const QUERIES: u32 = 2_000_000;
 const ROUNDS: usize = 10;
-/// How deep the backtraces that are timed are at least.
+/// How many frames the backtraces that are timed have.
 const DEPTH: u64 = 30;
 
 /// Xorshift (Marsaglia 2003): the same numbers every time.
@@ -66,26 +66,28 @@ fn main() -> Result<(), Error> {
             .map(|f| f.id())
     });
     println!("context to frame                 {:>11} ns", context_to_frame);
+    let frame_at = |context| trace.context(context).ok()?.stack()?.frame();
     let deep: Vec<ContextId> = contexts
         .iter()
         .copied()
-        .filter(|context| {
-            let stack = trace.context(*context).ok().and_then(|context| context.stack());
-            stack.and_then(|stack| stack.frame()).is_some_and(|frame| frame.depth() >= DEPTH)
-        })
+        .filter(|context| frame_at(*context).is_some_and(|f| f.depth() == DEPTH - 1))
         .collect();
     let mut numbers = Vec::new();
-    let mut total = 0;
     let backtrace = timed(&deep, |context| {
         numbers.clear();
         if let Some(stack) = trace.context(context).ok().and_then(|context| context.stack()) {
             stack.frame_ids(&mut numbers);
         }
-        total += numbers.len();
-        numbers.len()
+        assert_eq!(numbers.len() as u64, DEPTH);
     });
-    println!("backtrace                        {:>11} ns", backtrace);
-    println!("  its mean depth                 {:>14.1}", total as f64 / deep.len().max(1) as f64);
+    println!("backtrace of {DEPTH} from a context    {backtrace:>11} ns");
+    let frames: Vec<_> = deep.iter().filter_map(|context| frame_at(*context)).collect();
+    let backtrace = timed(&frames, |frame| {
+        numbers.clear();
+        frame.ancestor_ids(&mut numbers);
+        assert_eq!(numbers.len() as u64, DEPTH - 1);
+    });
+    println!("backtrace of {DEPTH} from a frame      {backtrace:>11} ns");
     let parent = timed(&contexts[..contexts.len() / 10], |context| {
         let stack = trace.context(context).ok().and_then(|context| context.stack())?;
         stack.frame()?.parent().map(|frame| (frame.first_context().id(), frame.last_context().id()))
@@ -99,13 +101,13 @@ fn main() -> Result<(), Error> {
 }
 
 /// Nanoseconds per query, in the median of ten rounds.
-fn timed<T>(contexts: &[ContextId], mut query: impl FnMut(ContextId) -> T) -> u128 {
-    let rounds = contexts.chunks(contexts.len().div_ceil(ROUNDS).max(1));
+fn timed<Q: Copy, T>(queries: &[Q], mut query: impl FnMut(Q) -> T) -> u128 {
+    let rounds = queries.chunks(queries.len().div_ceil(ROUNDS).max(1));
     let mut times: Vec<u128> = rounds
         .map(|round| {
             let start = Instant::now();
-            for context in round {
-                black_box(query(*context));
+            for one in round {
+                black_box(query(*one));
             }
             start.elapsed().as_nanos() / round.len() as u128
         })

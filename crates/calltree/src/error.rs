@@ -60,9 +60,7 @@ pub enum Error {
     )]
     NoIndex,
     /// The index has another version of the format.
-    #[error(
-        "the index has version {found} of the format, this program reads version {expected}: make it anew"
-    )]
+    #[error("the index has version {found} of the format, this program reads version {expected}")]
     IndexVersion {
         /// Its version.
         found: u32,
@@ -77,9 +75,6 @@ pub enum Error {
         /// What should be there.
         expected: &'static str,
     },
-    /// The index was made from something else.
-    #[error("the index was made from another trace than this one")]
-    IndexForeign,
     /// The bytes are no journal.
     #[error(
         "this is no journal of calls: it does not begin with {:?}",

@@ -128,7 +128,10 @@ impl<'t> Frame<'t> {
         let last = ContextId(self.last());
         match self.slack().1 {
             Some(0) => Bound::Observed(last),
-            Some(later) => Bound::Inferred { lo: last, hi: ContextId(last.0.saturating_add(later)) },
+            Some(later) => {
+                let hi = ContextId(last.0.saturating_add(later)).min(self.trace.last_context().id());
+                Bound::Inferred { lo: last, hi }
+            }
             None if self.has_ended() => Bound::Observed(last),
             None => Bound::Open,
         }
@@ -174,6 +177,13 @@ impl<'t> Frame<'t> {
     /// Its parent, the parent's parent, and so on.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + use<'t> {
         std::iter::successors(self.parent(), Self::parent)
+    }
+
+    /// The numbers of its ancestors, the nearest first, appended to `numbers`: at the price of one look into the index.
+    pub fn ancestor_ids(&self, numbers: &mut Vec<FrameId>) {
+        if let Some(before) = self.node.place.checked_sub(1) {
+            self.trace.index.frames.line(before, |number| numbers.push(FrameId(number)));
+        }
     }
 
     /// How many ancestors it has.

@@ -29,6 +29,9 @@ pub(crate) struct Period {
 }
 
 impl Trace {
+    /// What the bytes of an index begin with.
+    pub const MAGIC: &[u8] = crate::index::MAGIC;
+
     /// A trace of the bytes of an index.
     ///
     /// # Errors

@@ -36,7 +36,9 @@
 //! comparisons, others a constant number of operations besides the frames they end; only changes of stacks look regions
 //! up, in a tree.
 
+mod frames;
 mod open;
+mod places;
 mod regions;
 mod step;
 
@@ -45,7 +47,7 @@ use std::collections::HashMap;
 pub use self::regions::MERGE_DISTANCE;
 pub use self::step::{Class, Counts, Point, Space, Step, Thread, Tracked};
 
-use self::open::{Frame, OpenStack};
+use self::open::Frame;
 use self::regions::{RegionIndex, Regions};
 use crate::id::{Address, ContextId, StackId, TransitionId};
 use crate::kind::{EndType, StackKind, StartType};
@@ -182,97 +184,6 @@ impl Tracker {
         self.counts
     }
 
-    /// Memory was set up as a stack, by the next transition: a thread's, an alternate one for signals, a coroutine's.
-    /// What was known of other stacks that lie in it is given up, but a region that only grew from what was seen, or
-    /// ends at the same address, goes on with these bounds. Memory of a region that is larger is cut out of it.
-    pub fn declare(
-        &mut self,
-        space: Space,
-        low: Address,
-        high: Address,
-        kind: StackKind,
-        mut sink: impl FnMut(Tracked),
-    ) {
-        let (low, high) = (low.0, high.0);
-        if low >= high {
-            return;
-        }
-        let known = self.regions.within(space, low, high);
-        let inside = |tracker: &Tracker, index: RegionIndex| {
-            tracker.regions.get(index).is_some_and(|region| low <= region.low && region.high <= high)
-        };
-        let grown = known.iter().copied().find(|&index| {
-            let region = self.regions.get(index);
-            inside(self, index)
-                && region.is_some_and(|region| region.high == high || (known.len() == 1 && !region.declared))
-        });
-        if let Some(index) = grown {
-            self.regions.adopt(index, low, high, kind);
-            self.look_around();
-            return;
-        }
-        for &index in &known {
-            if inside(self, index) {
-                self.discard(index, &mut sink);
-            }
-        }
-        if self.regions.len() >= STACKS_MAX {
-            self.counts.stacks_refused += 1;
-            return;
-        }
-        self.regions.declare(space, low, high, kind);
-        for index in known {
-            if self.regions.is_covered(index) {
-                self.discard(index, &mut sink);
-            }
-        }
-        self.look_around();
-    }
-
-    /// Memory is given back by the next transition. A stack all of whose frames lie above it only loses free memory;
-    /// others are abandoned.
-    pub fn release(&mut self, space: Space, low: Address, high: Address, mut sink: impl FnMut(Tracked)) {
-        let (low, high) = (low.0, high.0);
-        for index in self.regions.within(space, low, high) {
-            let Some(region) = self.regions.get(index) else { continue };
-            let sp = match &region.stack {
-                Some(_) if self.active == Some(index) => Some(self.sp),
-                Some(stack) => Some(stack.left),
-                None => None,
-            };
-            if high < region.high && sp.is_none_or(|sp| high <= sp) {
-                self.regions.trim(index, high);
-                if self.regions.is_covered(index) {
-                    self.discard(index, &mut sink);
-                }
-            } else {
-                self.discard(index, &mut sink);
-            }
-        }
-        self.look_around();
-    }
-
-    /// A thread ends by the next transition. The stack it is on and the one it began with are abandoned. Declared memory
-    /// stays declared, for the stack of another thread.
-    pub fn exit(&mut self, thread: Thread, mut sink: impl FnMut(Tracked)) {
-        let active = self.active.filter(|_| thread == self.thread);
-        let mut ended: Vec<RegionIndex> = active.into_iter().collect();
-        if let Some(position) = self.threads.remove(&thread) {
-            let last = position.last.filter(|_| thread != self.thread);
-            let stacks = [position.own, last].into_iter().flatten().filter(|&(index, id)| {
-                self.stack_id(index) == Some(id) && (self.active != Some(index) || active.is_some())
-            });
-            ended.extend(stacks.map(|(index, _)| index));
-        }
-        for index in ended {
-            if self.regions.get(index).is_some_and(|region| region.declared) {
-                self.abandon(index, &mut sink);
-            } else {
-                self.discard(index, &mut sink);
-            }
-        }
-    }
-
     #[inline(never)]
     fn change(&mut self, step: &Step, read: Read, sink: Sink) {
         let transition = TransitionId(self.next);
@@ -283,6 +194,7 @@ impl Tracker {
             let index = self.locate(step.space, self.sp, StackKind::User, false);
             // Steps that were skipped were on the same stack.
             self.arrive(ContextId(0), index, sink);
+            self.look_around();
             self.ensure_frame(ContextId(0), step.before.pc, sink);
             self.remember_own();
         }
@@ -314,7 +226,7 @@ impl Tracker {
         if !self.doubted.is_empty() && transition.0 >= self.doubted_until {
             self.announce(sink);
         }
-        self.look_around();
+        self.renew_limit();
     }
 
     fn call(&mut self, now: &Now, return_address: Address, sink: Sink) {
@@ -354,7 +266,6 @@ impl Tracker {
             None => match stack.base {
                 Some(base) if slot >= base => {
                     let id = stack.id;
-                    stack.base = Some(now.after.sp.0);
                     sink(Tracked::Close { stack: id, last: now.last(), end: EndType::Return });
                     sink(Tracked::Below { stack: id, function: now.after.pc });
                 }
@@ -405,43 +316,6 @@ impl Tracker {
         self.go(now, None, read, sink);
     }
 
-    fn switch(&mut self, now: &Now, to: Thread, read: Read, sink: Sink) {
-        self.announce(sink);
-        let place = self.place();
-        if self.threads.len() < THREADS_MAX || self.threads.contains_key(&self.thread) {
-            let space = self
-                .active
-                .and_then(|index| self.regions.get(index))
-                .map_or(now.space, |region| region.space);
-            let position =
-                self.threads.entry(self.thread).or_insert(Position { own: None, last: None, space, sp: 0 });
-            (position.last, position.space, position.sp) = (place, space, now.before.sp.0);
-        } else {
-            self.counts.stacks_refused += 1;
-        }
-        self.thread = to;
-        let known = self.threads.get(&to).copied();
-        // Where it stopped, it goes on, even if its pointer has left the region by then.
-        let known_stack = known
-            .filter(|position| position.space == now.space && position.sp == now.after.sp.0)
-            .and_then(|position| position.last)
-            .filter(|&(index, id)| self.stack_id(index) == Some(id))
-            .map(|(index, _)| index);
-        self.go(now, known_stack, read, sink);
-        if known.is_none() {
-            self.remember_own();
-        }
-    }
-
-    /// Notes the active stack as the one that the thread began with.
-    fn remember_own(&mut self) {
-        let own = self.place();
-        if self.threads.len() < THREADS_MAX {
-            let space = Space::default();
-            self.threads.entry(self.thread).or_insert(Position { own, last: None, space, sp: 0 });
-        }
-    }
-
     /// A step that stays on its stack.
     fn stay(&mut self, now: &Now, read: Read, sink: Sink) {
         if self.active.is_none() {
@@ -473,251 +347,6 @@ impl Tracker {
             self.check(now, read, sink);
         }
         self.ensure_frame(now.first(), now.after.pc, sink);
-    }
-
-    /// Makes the stack of the new pointer the active one. `false` if that is not known.
-    fn reach(&mut self, now: &Now, known: Option<RegionIndex>, sink: Sink) -> bool {
-        if let Some(active) = self.active {
-            // Whatever the pointer did in static steps, it was still on this stack.
-            self.regions.extend(active, now.before.sp.0);
-        }
-        let (kind, pushes) = match now.class {
-            Class::Signal { .. } => (StackKind::Alternate, true),
-            Class::Interrupt { .. } => (StackKind::Kernel, true),
-            Class::Dynamic => (StackKind::Alternate, false),
-            _ => (StackKind::User, false),
-        };
-        let index = known.or_else(|| self.locate(now.space, now.after.sp.0, kind, pushes));
-        if index.is_some() && index == self.active {
-            return true;
-        }
-        self.announce(sink);
-        if let Some(stack) = self.stack() {
-            stack.left = now.before.sp.0;
-        }
-        self.arrive(now.first(), index, sink)
-    }
-
-    fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) -> bool {
-        let left = self.active.is_some();
-        self.active = None;
-        let Some(index) = index else {
-            self.counts.stacks_refused += 1;
-            if left {
-                sink(Tracked::Leave { last: ContextId(first.0.saturating_sub(1)) });
-            }
-            return false;
-        };
-        let (thread, id) = (self.thread, StackId(self.stacks));
-        let Some(region) = self.regions.get_mut(index) else { return false };
-        let mut defined = false;
-        let region_bounds = region.declared.then_some((Address(region.low), Address(region.high)));
-        let (kind, space) = (region.kind, region.space);
-        let stack = region.stack.get_or_insert_with(|| {
-            defined = true;
-            OpenStack::new(id)
-        });
-        stack.doubtful = stack.frames.len();
-        let stack = stack.id;
-        if defined {
-            self.stacks = self.stacks.saturating_add(1);
-            sink(Tracked::Stack { stack, kind, thread, space, region: region_bounds });
-        }
-        self.active = Some(index);
-        sink(Tracked::Enter { stack, first });
-        true
-    }
-
-    /// The region of a stack pointer: a known one, the nearest, or a new one of that kind. Declared bounds are exact,
-    /// except that a system that `pushes` may go on below them on the active stack.
-    fn locate(&mut self, space: Space, sp: u64, kind: StackKind, pushes: bool) -> Option<RegionIndex> {
-        // Nothing lies below address 0, where hostile pointers point.
-        let sp = sp.max(1);
-        if let Some((index, ..)) = self.regions.find(space, sp) {
-            return Some(index);
-        }
-        let active = self.active;
-        let near = self
-            .regions
-            .near(space, sp, |index, region| Some(index) == active && (pushes || !region.declared))
-            .or_else(|| self.regions.near(space, sp, |_, region| !region.declared));
-        if let Some(index) = near {
-            self.regions.extend(index, sp);
-            return Some(index);
-        }
-        (self.regions.len() < STACKS_MAX).then(|| self.regions.observe(space, sp, kind))
-    }
-
-    /// Closes the frames whose slots are below a stack pointer that rose without a return.
-    fn unwind(&mut self, now: &Now, sp: u64, sink: Sink) {
-        while self.top().is_some_and(|frame| frame.slot < sp) {
-            if self.doubted.is_empty() {
-                self.close(now, EndType::Unwound, sink);
-            } else {
-                self.counts.calls_without_frame += 1;
-                self.forget();
-            }
-        }
-        if let Some(stack) = self.stack()
-            && stack.frames.is_empty()
-            && let Some(base) = &mut stack.base
-        {
-            *base = (*base).max(sp);
-        }
-    }
-
-    /// Closes the frames whose slots are at or below one that is about to be written.
-    fn overwrite(&mut self, now: &Now, slot: u64, sink: Sink) {
-        if self.top().is_some_and(|frame| frame.slot <= slot) {
-            self.announce(sink);
-            while self.top().is_some_and(|frame| frame.slot <= slot) {
-                self.close(now, EndType::Unwound, sink);
-            }
-        }
-    }
-
-    /// Looks whether the top frames are what they were when their stack was left.
-    fn check(&mut self, now: &Now, read: Read, sink: Sink) {
-        let mut damaged = None;
-        for _ in 0..DAMAGED_MAX {
-            let Some(stack) = self.stack() else { return };
-            let count = stack.frames.len();
-            let Some(frame) = stack.frames.last().filter(|_| count <= stack.doubtful).copied() else { break };
-            let found = frame.checked().and_then(|address| Some((address, read(Address(frame.slot))?)));
-            match found {
-                Some((expected, found)) if expected != found => {
-                    self.close(now, EndType::Replaced, sink);
-                    damaged = Some((frame.slot, found));
-                }
-                _ => {
-                    stack.doubtful = count - 1;
-                    break;
-                }
-            }
-        }
-        let Some((slot, found)) = damaged else { return };
-        let frame = Frame { slot, return_address: Some(found), start: StartType::Damaged };
-        self.open(now, frame, Some(now.after.pc), sink);
-    }
-
-    /// An active stack has an open frame.
-    fn ensure_frame(&mut self, first: ContextId, function: Address, sink: Sink) {
-        let sp = self.sp;
-        if let Some(stack) = self.stack()
-            && stack.is_empty()
-        {
-            stack.base = Some(sp);
-            let (stack, start) = (stack.id, StartType::Unknown);
-            sink(Tracked::Open { stack, first, start, function: Some(function) });
-        }
-    }
-
-    fn open(&mut self, now: &Now, frame: Frame, function: Option<Address>, sink: Sink) {
-        let start = frame.start;
-        if self.push(frame)
-            && let Some(stack) = self.stack()
-        {
-            sink(Tracked::Open { stack: stack.id, first: now.first(), start, function });
-        }
-    }
-
-    fn push(&mut self, frame: Frame) -> bool {
-        if self.frames >= FRAMES_MAX {
-            self.counts.frames_refused += 1;
-            return false;
-        }
-        let Some(stack) = self.stack() else { return false };
-        stack.frames.push(frame);
-        self.frames += 1;
-        true
-    }
-
-    /// Closes the top frame.
-    fn close(&mut self, now: &Now, end: EndType, sink: Sink) {
-        self.announce(sink);
-        let Some(stack) = self.stack() else { return };
-        if stack.pop() {
-            sink(Tracked::Close { stack: stack.id, last: now.last(), end });
-            self.frames -= 1;
-        }
-    }
-
-    /// Takes back the top frame, which was not announced.
-    fn forget(&mut self) {
-        self.doubted.pop();
-        if let Some(stack) = self.stack()
-            && stack.pop()
-        {
-            self.frames -= 1;
-        }
-    }
-
-    fn announce(&mut self, sink: Sink) {
-        if self.doubted.is_empty() {
-            return;
-        }
-        let Some(stack) = self.stack().map(|stack| stack.id) else { return };
-        for Doubted { first, function } in self.doubted.drain(..) {
-            sink(Tracked::Open { stack, first, start: StartType::Call, function: Some(function) });
-        }
-    }
-
-    /// Forgets a region, and ends its stack.
-    fn discard(&mut self, index: RegionIndex, sink: Sink) {
-        self.abandon(index, sink);
-        self.regions.remove(index);
-    }
-
-    /// Ends a region's stack between two transitions.
-    fn abandon(&mut self, index: RegionIndex, sink: Sink) {
-        if self.active == Some(index) {
-            self.announce(sink);
-        }
-        let Some(stack) = self.regions.get_mut(index).and_then(|region| region.stack.take()) else { return };
-        let last = ContextId(self.next);
-        for _ in 0..stack.frames.len() + usize::from(stack.base.is_some()) {
-            sink(Tracked::Close { stack: stack.id, last, end: EndType::Abandoned });
-        }
-        self.frames -= stack.frames.len();
-        if self.active == Some(index) {
-            sink(Tracked::Leave { last });
-            self.active = None;
-            self.look_around();
-        }
-    }
-
-    fn stack(&mut self) -> Option<&mut OpenStack> {
-        self.regions.stack_mut(self.active?)
-    }
-
-    fn stack_id(&self, index: RegionIndex) -> Option<StackId> {
-        Some(self.regions.get(index)?.stack.as_ref()?.id)
-    }
-
-    /// The active stack, with its number to tell it from later ones in the same region.
-    fn place(&self) -> Option<(RegionIndex, StackId)> {
-        let index = self.active?;
-        Some((index, self.stack_id(index)?))
-    }
-
-    fn top(&mut self) -> Option<Frame> {
-        self.stack()?.frames.last().copied()
-    }
-
-    /// Renews what quick steps are judged by.
-    fn look_around(&mut self) {
-        let sp = self.sp;
-        let Some((index, region)) = self.active.and_then(|index| Some((index, self.regions.get(index)?)))
-        else {
-            // Without an active stack, static steps mean nothing and others may lead to one.
-            (self.limit, self.window) = (if self.started { u64::MAX } else { 0 }, Default::default());
-            return;
-        };
-        self.limit = region.stack.as_ref().map_or(0, OpenStack::limit);
-        self.window = match self.regions.find(region.space, sp) {
-            Some((found, low, high)) if found == index => (region.space, low, high),
-            _ => Default::default(),
-        };
     }
 }
 

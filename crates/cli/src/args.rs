@@ -26,6 +26,7 @@ Examples:
   stackhound events trace.etl --stacks     every event with its call stack
   stackhound stacks trace.etl --top 10     the most frequent call stacks
   stackhound profile trace.etl -o t.svg    a flame graph
+  stackhound tree x.stacks --at 1000       the calls around a context of a trace
   stackhound demo                          make a recording and show all this on it";
 
 /// Options of every verb.
@@ -85,6 +86,18 @@ pub enum Verb {
     /// Run a program and record every call, every return and every change of stack
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Record(Record),
+    /// The calls around a point of a trace: who called, and what was called
+    Tree(crate::calltree::tree::Arguments),
+    /// The stack that is active at a point of a trace, and those before and behind it
+    Stack(crate::calltree::stack::Arguments),
+    /// All frames at a point of a trace, from stack to stack down to the user mode
+    Backtrace(crate::calltree::backtrace::Arguments),
+    /// When a frame was executed, without what other stacks did meanwhile
+    Ranges(crate::calltree::ranges::Arguments),
+    /// What happened below a frame: calls, returns, and changes of the stack
+    EventsOf(crate::calltree::events::Arguments),
+    /// All calls of functions by name
+    Calls(crate::calltree::calls::Arguments),
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
     /// Settings and where they come from

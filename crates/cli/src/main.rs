@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod calltree;
 mod config;
 mod demo;
 mod events;
@@ -94,6 +95,12 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Profile(arguments) => profile::run(arguments, common),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Verb::Record(arguments) => recording::run(arguments, common),
+        Verb::Tree(arguments) => calltree::tree::run(arguments, common),
+        Verb::Stack(arguments) => calltree::stack::run(arguments, common),
+        Verb::Backtrace(arguments) => calltree::backtrace::run(arguments, common),
+        Verb::Ranges(arguments) => calltree::ranges::run(arguments, common),
+        Verb::EventsOf(arguments) => calltree::events::run(arguments, common),
+        Verb::Calls(arguments) => calltree::calls::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -1,7 +1,11 @@
 //! Every command that the documentation shows is run here, and does what is shown.
 //!
 //! A `console` block holds commands behind `$ ` and, if it shows any, their output; `…` stands for lines left out. All
-//! commands run in a folder where `trace.etl` is the demo recording.
+//! commands run in a folder where `trace.etl` is the demo recording, and `example.stacks` the trace that the examples of
+//! the stack model are about.
+
+#[path = "../../calltree/tests/fixtures/mod.rs"]
+mod fixtures;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +15,7 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 7] = [
+const RUN_BY_CI: [&str; 9] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
@@ -19,7 +23,13 @@ const RUN_BY_CI: [&str; 7] = [
     "scripts/windows-check.sh",
     "scripts/speedscope-check.sh",
     "scripts/check-perfetto.py",
+    "scripts/tree-check.sh",
+    "cargo run -p stackhound-calltree --example fixture",
 ];
+
+/// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
+const RUN_FOR_PYTHON: [&str; 2] =
+    ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
 
 /// Commands for people with time; a short form of each is run below.
 const LONG: [&str; 1] = ["scripts/speed.py"];
@@ -88,6 +98,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
     let made = run(&words("demo -q --out ."));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     std::fs::rename(folder.path().join("stackhound-demo.etl"), folder.path().join("trace.etl")).unwrap();
+    std::fs::write(folder.path().join("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
     let shown = commands();
     assert!(shown.len() >= 10, "the documentation shows {} commands", shown.len());
@@ -95,6 +106,10 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         let page = page.display();
         if let Some(known) = RUN_BY_CI.iter().find(|known| command.starts_with(**known)) {
             assert!(ci.contains(known), "{page}: {command}: not run by .ci/run");
+            continue;
+        }
+        if RUN_FOR_PYTHON.iter().any(|known| command.starts_with(known)) {
+            assert!(ci.contains("scripts/python-check.sh"), "{page}: {command}: not run by .ci/run");
             continue;
         }
         if LONG.iter().any(|known| command.starts_with(known)) {

@@ -30,8 +30,7 @@ impl From<Failure> for PyErr {
             | Error::NoSuchStack { .. } => PyIndexError::new_err(message),
             Error::NoIndex
             | Error::IndexVersion { .. }
-            | Error::IndexDamaged { .. }
-            | Error::IndexForeign => PyOSError::new_err(message),
+            | Error::IndexDamaged { .. }  => PyOSError::new_err(message),
             _ => PyValueError::new_err(message),
         }
     }

@@ -1,30 +1,22 @@
-//! Frames, stacks and trees of frames as HTML.
+//! Frames, stacks and trees of frames as HTML, as the program writes them.
 
-use stackhound_calltree as model;
-
-/// A text as it stands in HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
+use stackhound_calltree::{Frame, Stack};
+use stackhound_export::tree::{Limits, Tree, html};
 
 /// A frame on one line.
-pub(crate) fn frame(frame: &model::Frame<'_>) -> String {
-    format!("<code>{}</code>", escaped(&frame.to_string()))
+pub(crate) fn frame(frame: Frame<'_>) -> String {
+    html::frame(frame)
 }
 
 /// A stack: what it is, and its frames from the top down.
-pub(crate) fn stack(stack: &model::Stack<'_>) -> String {
-    let frames: String = stack.frames().map(|found| format!("<li>{}</li>", frame(&found))).collect();
-    format!("{}<ol>{frames}</ol>", escaped(&stack.to_string()))
+pub(crate) fn stack(stack: &Stack<'_>) -> String {
+    let frames: String = stack.frames().map(|found| format!("<li>{}</li>", frame(found))).collect();
+    // Names are untrusted.
+    let title = stack.to_string().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!("<p>{title}</p><ol>{frames}</ol>")
 }
 
 /// A frame between its ancestors and its descendants, itself in `<strong>`.
-pub(crate) fn tree(
-    active: &model::Frame<'_>,
-    max_ancestors: usize,
-    max_depth: usize,
-    max_children: usize,
-) -> String {
-    let _ = (max_ancestors, max_depth, max_children);
-    frame(active)
+pub(crate) fn tree(active: Frame<'_>, limits: Limits) -> String {
+    html::fragment(&Tree::around(active, limits))
 }

@@ -105,7 +105,7 @@ impl Observed {
     }
 
     fn __str__(&self) -> String {
-        self.context.to_string()
+        model::Bound::Observed(self.context.number()).to_string()
     }
 
     fn __repr__(&self) -> String {
@@ -133,7 +133,7 @@ impl Inferred {
     }
 
     fn __str__(&self) -> String {
-        format!("{} to {}, inferred", self.lo, self.hi)
+        model::Bound::Inferred { lo: self.lo.number(), hi: self.hi.number() }.to_string()
     }
 
     fn __repr__(&self) -> String {
@@ -148,8 +148,8 @@ pub(crate) struct Open;
 
 #[pymethods]
 impl Open {
-    fn __str__(&self) -> &'static str {
-        "outside the trace"
+    fn __str__(&self) -> String {
+        model::Bound::Open.to_string()
     }
 
     fn __repr__(&self) -> &'static str {
@@ -159,39 +159,45 @@ impl Open {
 
 /// A number that may be a lower bound only: in a recording that shows the stacks now and then, there may have been more.
 /// Equal to an ``int`` if it is exactly that.
-#[pyclass(frozen, get_all, module = "stackhound.stack")]
+#[pyclass(frozen, module = "stackhound.stack")]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Count {
-    /// How many were seen.
-    value: u64,
-    /// Whether there may have been more.
-    is_lower_bound: bool,
-}
+pub(crate) struct Count(model::Count);
 
-impl From<model::Count> for Count {
-    fn from(count: model::Count) -> Self {
-        match count {
-            model::Count::Exactly(value) => Self { value, is_lower_bound: false },
-            model::Count::AtLeast(value) => Self { value, is_lower_bound: true },
-        }
+impl Count {
+    pub(crate) fn new(count: model::Count) -> Self {
+        Self(count)
     }
 }
 
 #[pymethods]
 impl Count {
+    /// How many were seen.
+    #[getter]
+    fn value(&self) -> u64 {
+        self.0.number()
+    }
+
+    /// Whether there may have been more.
+    #[getter]
+    fn is_lower_bound(&self) -> bool {
+        self.0.is_lower_bound()
+    }
+
     fn __int__(&self) -> u64 {
-        self.value
+        self.value()
     }
 
     fn __bool__(&self) -> bool {
-        self.value > 0
+        self.value() > 0
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
         let equal = match other.cast::<Self>() {
             Ok(other) => self == other.get(),
-            Err(_) => !self.is_lower_bound && other.extract::<u64>().is_ok_and(|other| other == self.value),
+            Err(_) => {
+                !self.is_lower_bound() && other.extract::<u64>().is_ok_and(|other| other == self.value())
+            }
         };
         match op {
             CompareOp::Eq => equal.into_py_any(py),
@@ -203,14 +209,14 @@ impl Count {
 
     fn __hash__(&self) -> u64 {
         // That of the equal int.
-        self.value % ((1 << 61) - 1)
+        self.value() % ((1 << 61) - 1)
     }
 
     fn __str__(&self) -> String {
-        if self.is_lower_bound { format!("at least {}", self.value) } else { self.value.to_string() }
+        self.0.to_string()
     }
 
     fn __repr__(&self) -> String {
-        format!("Count({})", self.__str__())
+        format!("Count({})", self.0)
     }
 }

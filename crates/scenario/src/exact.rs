@@ -34,7 +34,7 @@ pub use truth::{Active, TrueFrame, TrueStack, Truth};
 pub struct Execution {
     /// Different seeds give different executions.
     pub seed: u64,
-    /// It ends with the first action that ends at this transition or later.
+    /// It ends soon after this transition, when the action then at hand is done.
     pub transitions: u64,
     /// Whether memory can be read. If not, changed return addresses show only when they are used.
     pub readable: bool,

@@ -21,8 +21,11 @@
 //!
 //! A [`Pipeline`] joins the stages: [`trace`] reads and orders, [`stacks`] attributes, [`system`] knows what was loaded
 //! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
+//!
+//! [`open_stacks`] opens a file for its call trees: see [`calltree`].
 #![forbid(unsafe_code)]
 
+mod calls;
 mod enrichment;
 mod frame;
 mod knowledge;
@@ -32,6 +35,7 @@ mod pipeline;
 mod seen;
 mod timeline;
 
+pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use enrichment::{Depth, Enrichment};
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};

@@ -32,6 +32,6 @@ pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use merge::{Ordered, TimeBase};
-pub use source::{Source, UNPACKED_SIZE_MAX};
+pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
 pub use stats::Stats;
 pub use trace::{Flow, OpenTrace, Trace};

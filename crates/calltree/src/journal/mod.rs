@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub use read::{Reader, Replayed, is_journal, trace};
+pub use read::{Reader, Replayed, fingerprint, is_journal, trace};
 pub use write::Writer;
 
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};

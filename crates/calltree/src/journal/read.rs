@@ -38,6 +38,12 @@ pub struct Replayed {
     pub lost_bytes: u64,
 }
 
+/// What tells one journal from another: its length and its checksum. A trace made of it has them as
+/// [`Trace::made_from`].
+pub fn fingerprint(bytes: &[u8]) -> (u64, u64) {
+    (bytes.len() as u64, u64::from(crc32fast::hash(bytes)))
+}
+
 /// Makes a journal into a trace, which knows the journal's length and checksum.
 ///
 /// # Errors
@@ -45,7 +51,8 @@ pub struct Replayed {
 /// journal that breaks off is no error.
 pub fn trace(bytes: &[u8]) -> Result<(Trace, Replayed), Error> {
     let mut builder = Builder::new();
-    builder.made_from(bytes.len() as u64, u64::from(crc32fast::hash(bytes)));
+    let (length, checksum) = fingerprint(bytes);
+    builder.made_from(length, checksum);
     let mut reader = Reader::new(bytes)?;
     let mut replayed = Replayed::default();
     while let Some(record) = reader.next_record()? {

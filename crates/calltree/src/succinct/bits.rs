@@ -1,13 +1,21 @@
 //! Bits, with the number of ones before a place (rank) and the place of the nth one or zero (select).
 //!
-//! Beside the bits stands one word for every 512 of them: the ones before. For every 4096th one and zero a word says in
-//! which block of 512 it lies, so that select searches a short range of blocks.
+//! Beside the bits stands one word for every 512 of them: the ones before. For every 4096th one a word says in which
+//! block of 512 it lies, so that select searches a short range of blocks. Of zeros, the places of every 64th or every
+//! 4096th are stored. Rising numbers are found by zeros: with every 64th, what is sought mostly stands in the same line
+//! of the processor's cache.
 
-use super::Words;
+use super::packed::width_of;
+use super::{Packed, Words};
 
 const BLOCK_WORDS: usize = 8;
 const BLOCK_BITS: u64 = 64 * BLOCK_WORDS as u64;
 const SAMPLE: u64 = 4096;
+/// Of which zeros the places are stored, for bits in which zeros are often sought and for others.
+pub(crate) const OFTEN: u64 = 64;
+pub(crate) const SELDOM: u64 = 4096;
+/// Words that are looked at behind a hint before blocks are searched instead.
+const NEAR: u64 = 8;
 
 /// Collects bits.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +44,29 @@ impl BitBuilder {
         self.length += 1;
     }
 
+    /// Appends the lowest `count` bits of `word`, at most 64; those above are zero.
+    pub(crate) fn extend(&mut self, word: u64, count: u32) {
+        let used = (self.length % 64) as u32;
+        match self.words.last_mut() {
+            Some(last) if used > 0 => {
+                *last |= word << used;
+                if used + count > 64 {
+                    self.words.push(word >> (64 - used));
+                }
+            }
+            _ if count > 0 => self.words.push(word),
+            _ => {}
+        }
+        self.length += u64::from(count);
+    }
+
+    /// Appends all bits of another one.
+    pub(crate) fn append(&mut self, other: &Self) {
+        for (index, word) in other.words.iter().enumerate() {
+            self.extend(*word, (other.length - index as u64 * 64).min(64) as u32);
+        }
+    }
+
     /// The bit at `at`, which must be inside.
     pub(crate) fn get(&self, at: u64) -> bool {
         self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
@@ -49,51 +80,76 @@ impl BitBuilder {
         &self.words
     }
 
-    /// The bits, then the ranks, then the samples of ones and of zeros.
-    pub(crate) fn build(&self) -> Vec<u64> {
+    /// The bits, then the ranks, the samples of ones, and the hints of zeros.
+    pub(crate) fn build(&self, step: u64) -> Vec<u64> {
         let blocks = self.words.len().div_ceil(BLOCK_WORDS);
         let mut all = self.words.clone();
         all.resize(blocks * BLOCK_WORDS, 0);
-        let mut ranks = Vec::with_capacity(blocks + 1);
-        let mut samples = [Vec::new(), Vec::new()];
+        let (mut ranks, mut samples) = (Vec::with_capacity(blocks + 1), Vec::new());
         let mut ones = 0_u64;
         for (block, words) in all.chunks(BLOCK_WORDS).enumerate() {
             ranks.push(ones);
-            let before = [ones, block as u64 * BLOCK_BITS - ones];
             ones += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            let bits = ((block as u64 + 1) * BLOCK_BITS).min(self.length);
-            let after = [ones, bits - ones];
-            for kind in 0..2 {
-                while samples[kind].len() as u64 * SAMPLE < after[kind] {
-                    debug_assert!(samples[kind].len() as u64 * SAMPLE >= before[kind]);
-                    samples[kind].push(block as u64);
-                }
+            while samples.len() as u64 * SAMPLE < ones {
+                samples.push(block as u64);
             }
         }
         ranks.push(ones);
+        let hints = Packed::build(self.every_zero(step), width_of(self.length));
         all.extend(ranks);
-        all.extend(samples.into_iter().flatten());
+        all.extend(samples);
+        all.extend(hints);
         all
+    }
+
+    /// The places of the zeros with the numbers 0, `step`, twice `step` and so on.
+    fn every_zero(&self, step: u64) -> impl Iterator<Item = u64> + '_ {
+        let mut sought = 0;
+        let mut before = 0;
+        self.words.iter().enumerate().filter_map(move |(index, word)| {
+            let start = index as u64 * 64;
+            let bits = (self.length - start).min(64);
+            let zeros = !word & (u64::MAX >> (64 - bits));
+            let here = u64::from(zeros.count_ones());
+            // At most one of them lies in a word, as `step` is not less than its bits.
+            let found = (sought < before + here).then(|| {
+                let place = start + u64::from(select_in_word(zeros, (sought - before) as u32));
+                sought += step;
+                place
+            });
+            before += here;
+            found
+        })
     }
 }
 
 /// Reads bits.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bits {
     words: Words,
     length: u64,
     ones: u64,
     blocks: u64,
+    step: u64,
+    hints: Packed,
 }
 
 impl Bits {
     /// `length` bits with `ones` ones, as [`BitBuilder::build`] laid them out. `None` if the words are too few or many.
-    pub(crate) fn new(words: Words, length: u64, ones: u64) -> Option<Self> {
+    pub(crate) fn new(words: Words, length: u64, ones: u64, step: u64) -> Option<Self> {
         let zeros = length.checked_sub(ones)?;
         let blocks = length.div_ceil(64).div_ceil(BLOCK_WORDS as u64);
-        let samples = ones.div_ceil(SAMPLE) + zeros.div_ceil(SAMPLE);
-        let expected = blocks.checked_mul(BLOCK_WORDS as u64 + 1)?.checked_add(1 + samples)?;
-        (words.len() as u64 == expected).then_some(Self { words, length, ones, blocks })
+        let hints = blocks.checked_mul(BLOCK_WORDS as u64 + 1)?.checked_add(1 + ones.div_ceil(SAMPLE))?;
+        let width = width_of(length);
+        let expected = hints.checked_add(Packed::words_for(zeros.div_ceil(step), width)?)?;
+        (words.len() as u64 == expected).then(|| Self {
+            hints: Packed::new(words.from(hints as usize), width),
+            words,
+            length,
+            ones,
+            blocks,
+            step,
+        })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -124,28 +180,47 @@ impl Bits {
     /// The place of the one with this number; the length if there are not so many.
     #[inline]
     pub(crate) fn select1(&self, number: u64) -> u64 {
-        self.select::<true>(number, self.ones, self.blocks * (BLOCK_WORDS as u64 + 1) + 1)
+        if number >= self.ones {
+            return self.length;
+        }
+        let samples = self.blocks * (BLOCK_WORDS as u64 + 1) + 1;
+        let sample = number / SAMPLE;
+        let low = self.words.get((samples + sample) as usize).min(self.blocks);
+        let high = match sample + 1 < self.ones.div_ceil(SAMPLE) {
+            true => self.words.get((samples + sample + 1) as usize).saturating_add(1).min(self.blocks),
+            false => self.blocks,
+        };
+        self.select_in_blocks::<true>(number, low, high)
     }
 
     /// The place of the zero with this number; the length if there are not so many.
     #[inline]
     pub(crate) fn select0(&self, number: u64) -> u64 {
-        let samples = self.blocks * (BLOCK_WORDS as u64 + 1) + 1 + self.ones.div_ceil(SAMPLE);
-        self.select::<false>(number, self.length - self.ones, samples)
-    }
-
-    #[inline]
-    fn select<const ONE: bool>(&self, number: u64, count: u64, samples: u64) -> u64 {
-        if number >= count {
+        if number >= self.length - self.ones {
             return self.length;
         }
-        let sample = number / SAMPLE;
-        let mut low = self.words.get((samples + sample) as usize).min(self.blocks);
-        let mut high = if sample + 1 < count.div_ceil(SAMPLE) {
-            self.words.get((samples + sample + 1) as usize).saturating_add(1).min(self.blocks)
-        } else {
-            self.blocks
+        let place = self.hints.get(number / self.step);
+        let mut left = number % self.step;
+        let mut index = place / 64;
+        let mut word = !self.word(index) & (u64::MAX << (place % 64));
+        for _ in 0..NEAR {
+            let here = u64::from(word.count_ones());
+            if left < here {
+                return (index * 64 + u64::from(select_in_word(word, left as u32))).min(self.length);
+            }
+            left -= here;
+            index += 1;
+            word = !self.word(index);
+        }
+        let next = number / self.step + 1;
+        let behind = match next < (self.length - self.ones).div_ceil(self.step) {
+            true => (self.hints.get(next) / BLOCK_BITS + 1).min(self.blocks),
+            false => self.blocks,
         };
+        self.select_in_blocks::<false>(number, (place / BLOCK_BITS).min(self.blocks), behind)
+    }
+
+    fn select_in_blocks<const ONE: bool>(&self, number: u64, mut low: u64, mut high: u64) -> u64 {
         // The last block with at most `number` before it.
         while low + 1 < high {
             let middle = low.midpoint(high);
@@ -205,15 +280,19 @@ mod tests {
     use crate::succinct::to_bytes;
     use proptest::prelude::*;
 
-    fn read(bits: &[bool]) -> Bits {
+    fn read(bits: &[bool], step: u64) -> Bits {
         let mut builder = BitBuilder::default();
         bits.iter().for_each(|bit| builder.push(*bit));
         let ones = bits.iter().filter(|bit| **bit).count() as u64;
-        Bits::new(Words::new(to_bytes(&builder.build()).into()), bits.len() as u64, ones).unwrap()
+        Bits::new(Words::new(to_bytes(&builder.build(step)).into()), bits.len() as u64, ones, step).unwrap()
     }
 
     fn agrees(bits: &[bool]) {
-        let read = read(bits);
+        [OFTEN, SELDOM].map(|step| agrees_with(bits, step));
+    }
+
+    fn agrees_with(bits: &[bool], step: u64) {
+        let read = read(bits, step);
         let (mut ones, mut zeros) = (0, 0);
         for (place, bit) in bits.iter().enumerate() {
             let place = place as u64;
@@ -235,6 +314,20 @@ mod tests {
         #[test]
         fn rank_and_select_agree_with_counting(bits in prop::collection::vec(any::<bool>(), 0..2000)) {
             agrees(&bits);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn appended_bits_stand_behind(parts in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..200), 0..6)) {
+            let (mut whole, mut joined) = (BitBuilder::default(), BitBuilder::default());
+            for part in &parts {
+                let mut bits = BitBuilder::default();
+                part.iter().for_each(|bit| bits.push(*bit));
+                part.iter().for_each(|bit| whole.push(*bit));
+                joined.append(&bits);
+            }
+            prop_assert_eq!((joined.words(), joined.len()), (whole.words(), whole.len()));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rising numbers in about `2 + log2(range / count)` bits each (Elias 1974, Fano 1971): the low bits of each stand in
 //! an array, the high bits as a sequence of ones, one for each number, with a zero wherever the high bits step up.
 
-use super::{BitBuilder, Bits, Packed, Words, to_bytes};
+use super::{BitBuilder, Bits, OFTEN, Packed, Words, to_bytes};
 
 /// What a reader must know beside the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Shape {
 }
 
 /// Reads rising numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct EliasFano {
     low: Packed,
     high: Bits,
@@ -45,7 +45,7 @@ impl EliasFano {
         for (index, number) in numbers.enumerate() {
             high.set((number >> width) + index as u64);
         }
-        bytes.extend(to_bytes(&high.build()));
+        bytes.extend(to_bytes(&high.build(OFTEN)));
         bytes
     }
 
@@ -56,7 +56,7 @@ impl EliasFano {
         if low > bytes.len() {
             return None;
         }
-        let high = Bits::new(Words::new(bytes.slice(low..)), shape.high_bits()?, count)?;
+        let high = Bits::new(Words::new(bytes.slice(low..)), shape.high_bits()?, count, OFTEN)?;
         Some(Self { low: Packed::new(Words::new(bytes.slice(..low)), shape.low_width()), high, shape })
     }
 

@@ -12,6 +12,7 @@ mod parentheses;
 mod wavelet;
 
 pub(crate) use bits::{BitBuilder, Bits};
+use bits::{OFTEN, SELDOM};
 pub(crate) use elias_fano::EliasFano;
 pub(crate) use packed::{Packed, width_of};
 pub(crate) use parentheses::{Node, Parentheses};
@@ -35,6 +36,11 @@ impl Words {
             Some(bytes) => u64::from_le_bytes(*bytes),
             None => 0,
         }
+    }
+
+    /// Those from `index` on.
+    pub(crate) fn from(&self, index: usize) -> Self {
+        Self(self.0.slice((index * 8).min(self.0.len())..))
     }
 
     /// How many there are.

@@ -65,6 +65,29 @@ impl Packed {
     }
 }
 
+impl Packed {
+    /// The numbers from `index` on, `count` of them.
+    pub(crate) fn run(&self, index: u64, count: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
+        let mask = if self.width == 64 { u64::MAX } else { (1 << self.width) - 1 };
+        let bit = index.saturating_mul(u64::from(self.width));
+        let (mut at, mut shift) = ((bit / 64) as usize, (bit % 64) as u32);
+        let mut word = self.words.get(at);
+        (0..count).map(move |_| {
+            let mut number = word >> shift;
+            shift += self.width;
+            if shift >= 64 {
+                at += 1;
+                shift -= 64;
+                word = self.words.get(at);
+                if shift > 0 {
+                    number |= word << (self.width - shift);
+                }
+            }
+            number & mask
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +106,9 @@ mod tests {
                 prop_assert_eq!(packed.get(index as u64), *number);
             }
             prop_assert_eq!(packed.get(u64::MAX), 0);
+            let middle = numbers.len() / 2;
+            let run: Vec<u64> = packed.run(middle as u64, numbers.len() - middle).collect();
+            prop_assert_eq!(&run, &numbers[middle..]);
         }
     }
 }

@@ -37,30 +37,27 @@ pub(crate) struct Parentheses {
     length: u64,
     blocks: u64,
     leaves: u64,
-    /// Beginnings before each block.
-    before: Packed,
+    /// For each block, the beginnings before it and where its list starts in `paths`.
+    heads: Packed,
     /// A binary heap of least depths: leaves from `leaves` on.
     least: Packed,
-    /// Where each block's list starts in `paths`.
-    starts: Packed,
     paths: Packed,
     paths_length: u64,
 }
 
 impl Parentheses {
-    /// Lays out balanced `bits`: five lengths in words, then bits, beginnings, minima, starts of lists, lists.
+    /// Lays out balanced `bits`: four counts, then bits, heads of blocks, minima, lists.
     pub(crate) fn build(bits: &BitBuilder) -> Vec<u8> {
         let length = bits.len();
         let blocks = length.div_ceil(BLOCK_BITS);
         let leaves = blocks.next_power_of_two();
-        let (mut before, mut starts, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut heads, mut paths) = (Vec::new(), Vec::new());
         let mut minima = vec![u64::MAX; leaves as usize];
         let (mut open, mut number, mut greatest) = (Vec::new(), 0_u64, 0_u64);
         for at in 0..length {
             let block = (at / BLOCK_BITS) as usize;
             if at.is_multiple_of(BLOCK_BITS) {
-                before.push(number);
-                starts.push(paths.len() as u64);
+                heads.extend([number, paths.len() as u64]);
                 paths.extend(open.iter().rev().take(PATH_MAX as usize).copied());
             }
             if bits.get(at) {
@@ -75,20 +72,18 @@ impl Parentheses {
             greatest = greatest.max(depth);
         }
         debug_assert!(open.is_empty(), "a beginning without an end");
-        before.push(number);
-        starts.push(paths.len() as u64);
+        heads.extend([number, paths.len() as u64]);
         // Unused leaves are deeper than everything.
         let mut heap = vec![greatest + 1; leaves as usize];
         heap.extend(minima.into_iter().map(|least| least.min(greatest + 1)));
         for index in (1..leaves as usize).rev() {
             heap[index] = heap[2 * index].min(heap[2 * index + 1]);
         }
-        let widths = [width_of(number), width_of(greatest + 1), width_of(paths.len() as u64)];
+        let widths = [width_of(number), width_of(greatest + 1), width_of(number.max(paths.len() as u64))];
         let counts = [length, number, greatest, paths.len() as u64];
         let parts = [
-            Packed::build(before.into_iter(), widths[0]),
+            Packed::build(heads.into_iter(), widths[2]),
             Packed::build(heap.into_iter(), widths[1]),
-            Packed::build(starts.into_iter(), widths[2]),
             Packed::build(paths.into_iter(), widths[0]),
         ];
         let mut bytes = to_bytes(&counts);
@@ -108,7 +103,7 @@ impl Parentheses {
         }
         let blocks = length.div_ceil(BLOCK_BITS);
         let leaves = blocks.checked_next_power_of_two()?;
-        let widths = [width_of(count), width_of(greatest.checked_add(1)?), width_of(paths_length)];
+        let widths = [width_of(count), width_of(greatest.checked_add(1)?), width_of(count.max(paths_length))];
         let mut at = 32_usize;
         let mut take = |words: u64| {
             let end = at.checked_add(usize::try_from(words).ok()?.checked_mul(8)?)?;
@@ -117,18 +112,16 @@ impl Parentheses {
             Some(Words::new(part))
         };
         let bits = take(length.div_ceil(64))?;
-        let before = Packed::new(take(Packed::words_for(blocks + 1, widths[0])?)?, widths[0]);
+        let heads = Packed::new(take(Packed::words_for(2 * (blocks + 1), widths[2])?)?, widths[2]);
         let least = Packed::new(take(Packed::words_for(leaves.checked_mul(2)?, widths[1])?)?, widths[1]);
-        let starts = Packed::new(take(Packed::words_for(blocks + 1, widths[2])?)?, widths[2]);
         let paths = Packed::new(take(Packed::words_for(paths_length, widths[0])?)?, widths[0]);
         (at == bytes.len()).then_some(Self {
             bits,
             length,
             blocks,
             leaves,
-            before,
+            heads,
             least,
-            starts,
             paths,
             paths_length,
         })
@@ -155,7 +148,7 @@ impl Parentheses {
     pub(crate) fn rank(&self, place: u64) -> u64 {
         let place = place.min(self.length);
         let block = place / BLOCK_BITS;
-        let mut count = self.before.get(block);
+        let mut count = self.before(block);
         for word in block * BLOCK_WORDS..place / 64 {
             count += u64::from(self.bits.get(word as usize).count_ones());
         }
@@ -171,6 +164,12 @@ impl Parentheses {
         (2 * self.rank(place + 1)).saturating_sub(place + 1)
     }
 
+    /// Beginnings before a block.
+    #[inline]
+    fn before(&self, block: u64) -> u64 {
+        self.heads.get(2 * block)
+    }
+
     /// The node with this number; `None` if there are not so many.
     pub(crate) fn node(&self, number: u64) -> Option<Node> {
         if number >= self.nodes() {
@@ -180,9 +179,9 @@ impl Parentheses {
         let (mut low, mut high) = (0, self.blocks);
         while low + 1 < high {
             let middle = low.midpoint(high);
-            if self.before.get(middle) <= number { low = middle } else { high = middle }
+            if self.before(middle) <= number { low = middle } else { high = middle }
         }
-        let mut left = number.saturating_sub(self.before.get(low));
+        let mut left = number.saturating_sub(self.before(low));
         for index in low * BLOCK_WORDS..(low + 1) * BLOCK_WORDS {
             let word = self.bits.get(index as usize);
             let here = u64::from(word.count_ones());
@@ -260,7 +259,7 @@ impl Parentheses {
         }
         let block = self.block_behind(block, target)?;
         let start = block * BLOCK_BITS;
-        let mut depth = (2 * self.before.get(block)).checked_sub(start)?;
+        let mut depth = (2 * self.before(block)).checked_sub(start)?;
         self.falls_to(target, &mut depth, start, start + BLOCK_BITS)
     }
 
@@ -351,10 +350,10 @@ impl Parentheses {
 
     /// The nodes open before `block`, innermost first.
     fn path(&self, block: u64) -> impl ExactSizeIterator<Item = u64> + '_ {
-        let start = self.starts.get(block).min(self.paths_length);
-        let end = self.starts.get(block + 1).min(self.paths_length).max(start);
+        let start = self.heads.get(2 * block + 1).min(self.paths_length);
+        let end = self.heads.get(2 * block + 3).min(self.paths_length).max(start);
         let length = (end - start).min(PATH_MAX) as usize;
-        (0..length).map(move |index| self.paths.get(start + index as u64))
+        self.paths.run(start, length)
     }
 }
 

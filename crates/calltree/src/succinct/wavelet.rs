@@ -2,7 +2,7 @@
 //! Navarro, Ordóñez, "The wavelet matrix", 2015): one level of bits for each bit of the numbers, highest first. Each
 //! level is sorted by the bit of the one before, zeros first.
 
-use super::{BitBuilder, Bits, Words, to_bytes};
+use super::{BitBuilder, Bits, SELDOM, Words, to_bytes};
 
 /// Reads the sequence.
 #[derive(Clone, Debug, Default)]
@@ -26,19 +26,26 @@ impl Wavelet {
             let mut bits = BitBuilder::default();
             ones.clear();
             let mut zeros = 0;
-            for index in 0..numbers.len() {
-                let number = numbers[index];
-                let bit = number >> level & 1 == 1;
-                bits.push(bit);
-                if bit {
-                    ones.push(number);
-                } else {
+            let mut from = 0;
+            while from < numbers.len() {
+                let to = numbers.len().min(from + 64);
+                let mut word = 0;
+                for index in from..to {
+                    let number = numbers[index];
+                    let bit = u64::from(number >> level & 1);
+                    word |= bit << (index - from);
+                    // Without a branch: what is kept of the number of a one is written over by the next.
                     numbers[zeros] = number;
-                    zeros += 1;
+                    zeros += 1 - bit as usize;
+                    if bit == 1 {
+                        ones.push(number);
+                    }
                 }
+                bits.extend(word, (to - from) as u32);
+                from = to;
             }
             numbers[zeros..].copy_from_slice(&ones);
-            let words = bits.build();
+            let words = bits.build(SELDOM);
             bytes.extend(to_bytes(&[ones.len() as u64, words.len() as u64]));
             bytes.extend(to_bytes(&words));
         }
@@ -54,7 +61,10 @@ impl Wavelet {
             let (ones, words) = (head.get(0), head.get(1));
             let end = at.checked_add(16)?.checked_add(usize::try_from(words).ok()?.checked_mul(8)?)?;
             let bits = bytes.get(at + 16..end).map(|bits| bytes.slice_ref(bits))?;
-            levels.push(Level { bits: Bits::new(Words::new(bits), length, ones)?, zeros: length - ones });
+            levels.push(Level {
+                bits: Bits::new(Words::new(bits), length, ones, SELDOM)?,
+                zeros: length - ones,
+            });
             at = end;
         }
         (at == bytes.len()).then_some(Self { levels, length })

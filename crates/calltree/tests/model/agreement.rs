@@ -1,7 +1,10 @@
 //! The model over the index says what a model that looks at everything says.
 
+use std::collections::HashSet;
+
 use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use stackhound_calltree::{
     Axis, Context, ContextId, Cpu, Frame, FrameId, Pattern, StackEvent, StackId, TransitionId,
 };
@@ -31,6 +34,23 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 400, ..ProptestConfig::default() }
 }
 
+#[test]
+fn random_traces_have_everything() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = [HashSet::new(), HashSet::new()];
+    let mut below = 0;
+    for _ in 0..200 {
+        let model = run(&steps().new_tree(&mut runner).unwrap().current());
+        for frame in &model.frames {
+            seen[0].insert(format!("{:?}", frame.start));
+            seen[1].insert(format!("{:?}", frame.end));
+            below += usize::from(frame.ancestors.is_empty() && frame.first != frame.last);
+        }
+    }
+    assert_eq!((seen[0].len(), seen[1].len()), (5, 8), "{seen:?}");
+    assert!(below > 0);
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -47,6 +67,9 @@ proptest! {
             let mut ancestors = numbers(found.ancestors());
             ancestors.reverse();
             prop_assert_eq!(&ancestors, &expected.ancestors);
+            let mut ids = Vec::new();
+            found.ancestor_ids(&mut ids);
+            prop_assert_eq!(ids, found.ancestors().map(|frame| frame.id()).collect::<Vec<_>>());
             prop_assert_eq!(found.depth() as usize, expected.ancestors.len());
             let children: Vec<usize> =
                 (0..model.frames.len()).filter(|child| model.frames[*child].ancestors.last() == Some(&index)).collect();

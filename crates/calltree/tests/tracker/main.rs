@@ -1,6 +1,10 @@
-//! The exact tracker against stories worked out by hand, against generated executions with known truth, and against
-//! arbitrary steps.
+//! The exact tracker against stories worked out by hand, against generated executions with known truth, against a literal
+//! form of its rules, and against arbitrary steps.
 
 mod arbitrary;
 mod found;
+mod limits;
+mod literal;
+mod notation;
+mod stories;
 mod truth;

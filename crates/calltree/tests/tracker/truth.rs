@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stackhound_calltree::ContextId;
-use stackhound_calltree::{EndType, StartType};
-use stackhound_scenario::exact::{Execution, Truth};
+use stackhound_calltree::tracker::Tracked;
+use stackhound_calltree::{
+    Builder, ContextId, Cpu, EndType, FrameId, LocationId, LocationInfo, StackInfo, StartType, Trace,
+};
+use stackhound_scenario::exact::{Execution, TrueFrame, Truth};
 
 use super::found::{Found, tell, tracker};
 
@@ -72,4 +74,79 @@ fn all_starts_and_ends_occur() {
     // All that an exact trace can have.
     assert_eq!(ends, (EndType::Return as u8..=EndType::TraceEnd as u8).collect());
     assert!(deepest > 10, "frames from before the trace: {deepest}");
+}
+
+/// What a recorder makes of an execution.
+fn record(execution: Execution) -> (Truth, Trace) {
+    let mut builder = Builder::new();
+    let mut items = Vec::new();
+    let mut tracker = tracker();
+    let truth = execution.run(|event, memory| tell(&mut tracker, event, memory, |item| items.push(item)));
+    tracker.finish(|item| items.push(item));
+    for item in items {
+        if let Tracked::Stack { stack, kind, thread, region, .. } = item {
+            let thread = Some(thread.0);
+            let defined =
+                builder.stack(StackInfo { kind, process: None, thread, cpu: None, name: None, region });
+            assert_eq!(defined, stack);
+        }
+        let location = |address| -> LocationId {
+            let address = Some(address);
+            builder.location(LocationInfo {
+                address,
+                module: None,
+                rva: None,
+                symbol: None,
+                symbol_offset: 0,
+            })
+        };
+        if let Some(change) = item.change(Cpu(0), location) {
+            builder.apply(change).expect("a change that can be");
+        }
+    }
+    let trace = builder.finish(truth.transitions).expect("a trace");
+    (truth, trace)
+}
+
+/// The innermost frame of a stack at a context.
+fn innermost(frames: &[TrueFrame], at: ContextId) -> Option<&TrueFrame> {
+    let there = |frame: &&TrueFrame| frame.first <= at && at <= frame.last;
+    frames.iter().rfind(|frame| there(frame) && !frame.below).or_else(|| frames.iter().find(there))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn what_was_tracked_becomes_a_trace(seed: u64) {
+        let (truth, trace) = record(Execution::new(seed));
+        let mut expected = Vec::new();
+        for (place, stack) in truth.stacks.iter().enumerate() {
+            expected.extend(stack.frames.iter().map(|frame| {
+                (place, frame.first, frame.last, frame.start as u8, frame.end as u8, frame.function)
+            }));
+        }
+        let mut found: Vec<_> = (0..trace.frame_count())
+            .map(|number| {
+                let frame = trace.frame(FrameId(number)).expect("a frame");
+                let (first, last) = (frame.first_context().id(), frame.last_context().id());
+                let function = frame.function_location().and_then(|location| location.address());
+                let place = frame.stack().id().0 as usize;
+                (place, first, last, frame.start_type() as u8, frame.end_type() as u8, function)
+            })
+            .collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        prop_assert_eq!(found, expected);
+        for number in 0..=truth.transitions {
+            let at = ContextId(number);
+            let active = truth.active.iter().rfind(|active| active.first <= at).and_then(|active| active.stack);
+            let stack = trace.context(at).expect("a context").stack();
+            prop_assert_eq!(stack.map(|stack| stack.id().0 as usize), active);
+            let top = stack.and_then(|stack| stack.frame());
+            let top = top.map(|frame| (frame.first_context().id(), frame.start_type()));
+            let known = active.and_then(|place| innermost(&truth.stacks[place].frames, at));
+            prop_assert_eq!(top, known.map(|frame| (frame.first, frame.start)), "at {}", number);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use stackhound_calltree::{Bound, Continuity, Frame};
 
 use super::plain::Escaped;
 use super::selection::{Relation, Shown, Tree};
-use super::text::remarks;
+use super::text::{frames, remarks};
 
 /// A frame, as in `<span class="stackhound-frame" title="…">#199862 - usbhub!UsbhDecHubBusy</span>`.
 pub fn frame(frame: Frame<'_>) -> String {
@@ -96,7 +96,7 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
                 }
             }
             Shown::Cut(count) => {
-                writeln!(html, r#"<li class="leaf cut">|- ... {} frames left out</li>"#, Escaped(count))?;
+                writeln!(html, r#"<li class="leaf cut">|- ... {} left out</li>"#, Escaped(frames(count)))?;
             }
             Shown::Away { left, back } => {
                 write!(html, r#"<li class="leaf away">stack left at {left}"#)?;
@@ -149,6 +149,7 @@ const HEAD: &str = r#"<!doctype html>
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 110ch; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.3em; overflow-wrap: anywhere; }
+h2 { font-size: 1.1em; margin-top: 2em; }
 dt { float: left; clear: left; width: 9em; font-family: ui-monospace, monospace; }
 dd { margin-left: 9.5em; }
 </style>
@@ -156,12 +157,12 @@ dd { margin-left: 9.5em; }
 
 const LEGEND: &str = r#"<h2>Signs</h2>
 <dl>
-<dt><strong>#12 - m!f</strong></dt><dd>the active frame: <code>f</code> of the module <code>m</code>, created by transition 12</dd>
+<dt>#12 - m!f</dt><dd>the function <code>f</code> of the module <code>m</code>, called by transition 12; in bold the active frame</dd>
 <dt>~#12 - m!f</dt><dd>how the frame was created was not seen; context 12 is the first at which it was there</dd>
 <dt>??? - m!f</dt><dd>the frame was there before anything is known of its stack</dd>
 <dt>#13 to #40</dt><dd>the frame's first and last context</dd>
 <dt>#13..#15</dt><dd>inferred: one of these contexts</dd>
-<dt>|- ...</dt><dd>frames are left out here; <code>&gt;=</code> before their number: there may have been more</dd>
+<dt>&gt;=12 frames</dt><dd>so many were seen, there may have been more</dd>
 <dt>stack left</dt><dd>another stack was active between these transitions</dd>
 </dl>
 "#;

@@ -149,7 +149,7 @@ impl<'t> Walk<'t> {
         let children = if level < self.levels && has_room { self.children } else { 0 };
         let mut rows = Vec::new();
         let mut push = |shown| rows.push(Row { level: level + 1, shown });
-        let mut aways = Aways { frame, left: children.max(1) };
+        let mut aways = Aways { frame, left: children.max(1), is_cut: false };
         // Frames are numbered so that those below one follow it: numbers tell how many are left out.
         let mut next = frame.id().0 + 1;
         let mut since = frame.first_context().id();
@@ -192,6 +192,8 @@ struct Aways<'t> {
     frame: Frame<'t>,
     /// How many may still be shown.
     left: usize,
+    /// Whether it was said that there are more.
+    is_cut: bool,
 }
 
 impl<'t> Aways<'t> {
@@ -202,13 +204,16 @@ impl<'t> Aways<'t> {
         let mut ranges = self.frame.execution_ranges_within(range).peekable();
         while let Some(range) = ranges.next() {
             let ends = range.last();
-            if ends.0 > to || ends == last || self.left == 0 {
+            if ends.0 > to || ends == last {
                 return;
             }
-            self.left -= 1;
-            if self.left == 0 {
-                push(Shown::MoreAway);
-                return;
+            match self.left.checked_sub(1) {
+                Some(left) => self.left = left,
+                None if self.is_cut => return,
+                None => {
+                    self.is_cut = true;
+                    return push(Shown::MoreAway);
+                }
             }
             let back = ranges.peek().map(|next| TransitionId(next.begin().0.saturating_sub(1)));
             push(Shown::Away { left: TransitionId(ends.0), back });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use stackhound_calltree::{Bound, CallRange, EndType, Evidence, Frame, Stack, StackEvent, StartType};
+use stackhound_calltree::{Bound, CallRange, Count, EndType, Evidence, Frame, Stack, StackEvent, StartType};
 
 use super::plain::Plain;
 use super::selection::{Relation, Shown, Tree};
@@ -23,13 +23,21 @@ pub fn tree(tree: &Tree<'_>, out: &mut impl Write) -> io::Result<()> {
         match row.shown {
             Shown::Frame(frame, Relation::Active) => writeln!(out, "{} <== active", line(frame))?,
             Shown::Frame(frame, _) => writeln!(out, "{}", line(frame))?,
-            Shown::Cut(count) => writeln!(out, "... {count} frames left out")?,
+            Shown::Cut(count) => writeln!(out, "... {} left out", frames(count))?,
             Shown::Away { left, back: Some(back) } => writeln!(out, "stack left at {left}, back at {back}")?,
             Shown::Away { left, back: None } => writeln!(out, "stack left at {left}")?,
             Shown::MoreAway => writeln!(out, "... and left more often")?,
         }
     }
     Ok(())
+}
+
+/// As in `12 frames`, `>=1 frames`.
+pub(super) fn frames(count: Count) -> String {
+    match count {
+        Count::Exactly(1) => "1 frame".to_owned(),
+        count => format!("{count} frames"),
+    }
 }
 
 /// A frame, with what is unusual about it in brackets.

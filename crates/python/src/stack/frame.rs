@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
+use stackhound_export::tree::Limits;
 
 use super::{FrameEnd, FrameStart, Location, Stack, StackEventIterator};
 use crate::convert::Failure;
@@ -192,12 +193,12 @@ impl StackFrame {
 
     /// How many frames it called. Takes as long as going through them.
     fn child_count(&self, py: Python<'_>) -> Result<Count, Failure> {
-        py.detach(|| Ok(self.view()?.child_count().into()))
+        py.detach(|| Ok(Count::new(self.view()?.child_count())))
     }
 
     /// How many frames it called, these called, and so on.
     fn descendant_count(&self) -> Result<Count, Failure> {
-        Ok(self.view()?.descendant_count().into())
+        Ok(Count::new(self.view()?.descendant_count()))
     }
 
     /// The beginnings and ends of all frames below it, and the changes from its stack to others and back, in order.
@@ -237,13 +238,13 @@ impl StackFrame {
 
     /// Its printed form as HTML.
     fn format_as_html(&self) -> Result<String, Failure> {
-        Ok(html::frame(&self.view()?))
+        Ok(html::frame(self.view()?))
     }
 
-    /// An HTML page fragment with its ancestors, itself in ``<strong>``, and what is below it.
+    /// The calls around it as HTML: its ancestors, itself in ``<strong>``, and what is below it and beside it.
     ///
     /// ``max_ancestors`` and ``max_depth`` are levels up and down; of each frame ``max_children`` children are shown, and
-    /// ``|- ...`` stands for more.
+    /// ``|- ...`` stands for more. It brings its styles and can be put into any page.
     #[pyo3(signature = (max_ancestors=2, max_depth=2, max_children=5))]
     fn tree_html(
         &self,
@@ -252,7 +253,8 @@ impl StackFrame {
         max_depth: usize,
         max_children: usize,
     ) -> Result<String, Failure> {
-        py.detach(|| Ok(html::tree(&self.view()?, max_ancestors, max_depth, max_children)))
+        let limits = Limits { ancestors: max_ancestors, depth: max_depth, children: max_children };
+        py.detach(|| Ok(html::tree(self.view()?, limits)))
     }
 
     /// Its tree, for notebooks.

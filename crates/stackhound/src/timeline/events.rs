@@ -182,7 +182,10 @@ fn snapshot(
             return None;
         }
     }
-    // What a provider records of user mode is recorded in the kernel, whose part it leaves out.
+    // Whoever logs an event from user mode does so by a system call, whose part is left out.
+    if kernel == Part::Absent && !key.is_sample {
+        kernel = Part::Unknown;
+    }
     if key.has_lower_half {
         user = Part::Unknown;
     }

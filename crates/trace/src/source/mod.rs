@@ -13,6 +13,7 @@ use bytes::Bytes;
 use stackhound_etl::Recording;
 
 use crate::Error;
+pub use map::bytes_of;
 
 /// A packed recording may not unpack to more than this; real ones stay far below, archives made to fill disks do not.
 pub const UNPACKED_SIZE_MAX: u64 = 64 << 30;

@@ -1,0 +1,147 @@
+//! Stories: executions in text, with what is to be found beside each transition.
+//!
+//! A line is `CLASS [ARGUMENT] PC SP | ITEMS`, all numbers hexadecimal: the transition's class and the registers after
+//! it. The first line, `start PC SP`, is a transition that does nothing. `call` leaves the address 5 behind the caller's
+//! pc at SP. Lines that are no transitions: `poke ADDRESS WORD`, `declare LOW HIGH KIND`, `release LOW HIGH`, `exit
+//! THREAD`, `skip TRANSITIONS`, `unseen PC SP` for what the skipped ones
+//! did to registers, `space NUMBER` for where stack pointers lie from then on, and `blind`, after which memory cannot be read.
+//!
+//! Items are written without their contexts where these are the usual ones: the one after the line's transition for
+//! what starts, the one before it for what ends. Others are written `@5`.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use stackhound_calltree::StackKind;
+use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tracked, Tracker};
+use stackhound_calltree::{Address, ContextId, TransitionId};
+use stackhound_scenario::exact::Event;
+
+use super::found::{Found, tell};
+
+/// Tells a story, and compares what was found.
+#[track_caller]
+pub fn check(story: &str) -> Counts {
+    let mut tracker = Tracker::new(Thread(1));
+    let mut found = Found::default();
+    let mut told = String::new();
+    let mut expected = String::new();
+    let mut machine = Machine::default();
+    for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (what, items) = line.split_once('|').unwrap_or((line, ""));
+        let mut said = Vec::new();
+        let transition = tracker.transition();
+        if let Some(event) = machine.event(what) {
+            let memory = |address: Address| machine.memory.get(&address.0).map(|&word| Address(word));
+            tell(&mut tracker, event, &memory, |item| {
+                found.take(item);
+                said.push(render(transition, item));
+            });
+        }
+        writeln!(expected, "{} | {}", what.trim(), items.trim()).expect("text");
+        writeln!(told, "{} | {}", what.trim(), said.join(", ")).expect("text");
+    }
+    assert!(told == expected, "found:\n{told}\nexpected:\n{expected}");
+    let end = ContextId(tracker.transition().0);
+    let counts = tracker.finish(|item| found.take(item));
+    found.end(end);
+    counts
+}
+
+#[derive(Default)]
+struct Machine {
+    point: Option<Point>,
+    memory: HashMap<u64, u64>,
+    blind: bool,
+    space: u64,
+}
+
+impl Machine {
+    fn event(&mut self, line: &str) -> Option<Event> {
+        let (name, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let number = |place: usize| u64::from_str_radix(words[place], 16).expect("a hexadecimal number");
+        let address = |place: usize| Address(number(place));
+        let space = Space(self.space);
+        match name {
+            "poke" => {
+                self.memory.insert(number(0), number(1));
+                return None;
+            }
+            "unseen" => {
+                self.point = Some(Point { pc: address(0), sp: address(1) });
+                return None;
+            }
+            "space" => {
+                self.space = number(0);
+                return None;
+            }
+            "blind" => {
+                self.blind = true;
+                self.memory.clear();
+                return None;
+            }
+            "declare" => {
+                let kind = match words[2] {
+                    "User" => StackKind::User,
+                    "Alternate" => StackKind::Alternate,
+                    "Interrupt" => StackKind::Interrupt,
+                    other => panic!("no kind {other}"),
+                };
+                return Some(Event::Declare { space, low: address(0), high: address(1), kind });
+            }
+            "release" => return Some(Event::Release { space, low: address(0), high: address(1) }),
+            "exit" => return Some(Event::Exit(Thread(number(0) as u32))),
+            "skip" => return Some(Event::Skip(number(0) as u32)),
+            _ => {}
+        }
+        let after = Point { pc: address(words.len() - 2), sp: address(words.len() - 1) };
+        let before = self.point.unwrap_or(after);
+        self.point = Some(after);
+        let class = match name {
+            "start" | "other" => Class::Other,
+            "call" => {
+                let return_address = Address(before.pc.0 + 5);
+                if !self.blind {
+                    self.memory.insert(after.sp.0, return_address.0);
+                }
+                Class::Call { return_address }
+            }
+            "ret" => Class::Return,
+            "jmp" => Class::Jump,
+            "static" => Class::Static,
+            "dynamic" => Class::Dynamic,
+            "system" => Class::System,
+            "int" => Class::Interrupt { slot: address(0) },
+            "signal" => Class::Signal { slot: address(0) },
+            "iret" => Class::InterruptReturn,
+            "switch" => Class::Switch { to: Thread(number(0) as u32) },
+            other => panic!("no class {other}"),
+        };
+        Some(Event::Step(Step { class, before, after, space }))
+    }
+}
+
+fn render(transition: TransitionId, item: Tracked) -> String {
+    let at = |context: ContextId, usual: ContextId| {
+        if context == usual { String::new() } else { format!(" @{:x}", context.0) }
+    };
+    let (last, first) = (transition.context_before(), transition.context_after());
+    let function =
+        |address: Option<Address>| address.map_or("?".into(), |address| format!("{:x}", address.0));
+    match item {
+        Tracked::Stack { stack, kind, region, .. } => {
+            let region = region.map_or(String::new(), |(low, high)| format!(" {:x}-{:x}", low.0, high.0));
+            format!("new {} {kind:?}{region}", stack.0)
+        }
+        Tracked::Enter { stack, first: at_first } => format!("enter {}{}", stack.0, at(at_first, first)),
+        Tracked::Leave { last: at_last } => format!("leave{}", at(at_last, last)),
+        Tracked::Open { stack, first: at_first, start, function: address } => {
+            format!("open {} {start:?} {}{}", stack.0, function(address), at(at_first, first))
+        }
+        Tracked::Close { stack, last: at_last, end } => {
+            format!("close {} {end:?}{}", stack.0, at(at_last, last))
+        }
+        Tracked::Below { stack, function: address } => format!("below {} {:x}", stack.0, address.0),
+    }
+}

@@ -1,0 +1,83 @@
+//! `calls`: all calls of functions by name.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use stackhound::calltree::{ContextId, Frame, Pattern};
+use stackhound_export::tree::json::Json;
+use stackhound_export::tree::text;
+
+use super::list::{List, ListFormat, counted, tell};
+use super::place::Place;
+use super::{Source, open, pattern, time};
+use crate::Outcome;
+use crate::args::{Common, Output};
+use crate::output::Sink;
+
+/// Arguments of `calls`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    /// Names of functions, such as ntoskrnl!Ke* or *Close* (* and ? stand for any text)
+    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    pattern: Pattern,
+    /// Only calls whose first context is not before this one, or this time
+    #[arg(long, value_name = "PLACE")]
+    from: Option<Place>,
+    /// Only calls whose first context is before this one, or this time
+    #[arg(long, value_name = "PLACE")]
+    to: Option<Place>,
+    /// No more than so many, the first ones
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: ListFormat,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A call as JSON: its time, if the trace has times, and the keys of its frame.
+#[derive(Serialize)]
+struct Call<'t> {
+    time: Option<String>,
+    thread: Option<u32>,
+    process: Option<u32>,
+    #[serde(flatten)]
+    frame: Json<Frame<'t>>,
+}
+
+impl<'t> Call<'t> {
+    fn new(frame: Frame<'t>) -> Self {
+        let info = frame.stack().info();
+        let start = frame.creation_transition().map_or(frame.first_context(), |by| by.context_before());
+        Self { time: time(start), thread: info.thread, process: info.process, frame: Json(frame) }
+    }
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
+    let limit = |place: Option<Place>, without| {
+        place.map_or(Ok(ContextId(without)), |place: Place| place.limit(&trace))
+    };
+    let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
+    let mut calls = trace.calls(&arguments.pattern);
+    calls.retain(|frame| (from..to).contains(&frame.first_context().id()));
+    let found = counted(&trace, calls.len() as u64);
+    calls.truncate(arguments.limit.unwrap_or(usize::MAX));
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let list =
+        List { head: ("found", found.number()), key: "calls", items: calls.into_iter().map(Call::new) };
+    let shown = list.write(&mut sink, arguments.format, &trace, |sink, call| {
+        writeln!(sink, "{}", text::call(call.frame.0))
+    })?;
+    sink.finish()?;
+    match shown == found {
+        true => tell(common, format_args!("{found} calls")),
+        false => tell(common, format_args!("{found} calls, {} shown", shown.number())),
+    }
+    Ok(Outcome::default())
+}

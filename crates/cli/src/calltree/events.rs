@@ -1,0 +1,72 @@
+//! `events-of`: what happened below a frame.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use stackhound::calltree::{Frame, Pattern, StackEvent};
+use stackhound_export::tree::json::Json;
+use stackhound_export::tree::text;
+
+use super::list::{List, ListFormat, tell};
+use super::place::WhichFrame;
+use super::{Source, open, pattern};
+use crate::Outcome;
+use crate::args::{Common, Output};
+use crate::output::Sink;
+
+/// Arguments of `events-of`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    frame: WhichFrame,
+    /// Nothing below functions of these names, such as ntoskrnl!Ke* (* and ? stand for any text)
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
+    skip: Vec<Pattern>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: ListFormat,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
+    let frame = arguments.frame.find(&trace)?;
+    let items = events(frame, &arguments.skip).map(Json);
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let list = List { head: ("frame", Json(frame)), key: "events", items };
+    let count = list.write(&mut sink, arguments.format, &trace, |sink, Json((depth, event))| {
+        writeln!(sink, "{}", text::event(*depth, *event))
+    })?;
+    sink.finish()?;
+    tell(common, format_args!("{count} events"));
+    Ok(Outcome::default())
+}
+
+/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth.
+fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize, StackEvent<'t>)> {
+    let mut events = frame.descendant_events();
+    let mut depth = 0_usize;
+    std::iter::from_fn(move || {
+        let event = events.next()?;
+        let at = match event {
+            StackEvent::FrameStart(frame) => {
+                let location = frame.function_location();
+                if location.is_some_and(|location| skip.iter().any(|pattern| pattern.fits(&location))) {
+                    events.skip_children();
+                }
+                depth += 1;
+                depth - 1
+            }
+            StackEvent::FrameEnd(_) => {
+                depth = depth.saturating_sub(1);
+                depth
+            }
+            StackEvent::StackLeave(_) | StackEvent::StackEnter(_) => depth,
+        };
+        Some((at, event))
+    })
+}

@@ -1,0 +1,90 @@
+//! Lists that are written while they are made, however long they are.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use stackhound::calltree::{Count, Trace};
+
+use crate::args::Common;
+use crate::output::Sink;
+
+/// Forms of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// Lines
+    Text,
+    /// One object with a list
+    Json,
+    /// One object a line
+    Ndjson,
+}
+
+/// A list to be written.
+pub struct List<H, I> {
+    /// What stands before it in the JSON object, with its key.
+    pub head: (&'static str, H),
+    /// The key of the list in the JSON object.
+    pub key: &'static str,
+    /// What is in it.
+    pub items: I,
+}
+
+impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
+    /// Writes it, each item as a line by `line`. Gives how many items there were.
+    pub fn write(
+        self,
+        sink: &mut Sink,
+        format: ListFormat,
+        trace: &Trace,
+        line: impl Fn(&mut Sink, &T) -> io::Result<()>,
+    ) -> Result<Count> {
+        let count = Cell::new(0_u64);
+        let mut items = self.items.inspect(|_| count.set(count.get() + 1));
+        match format {
+            ListFormat::Text => items.try_for_each(|item| line(sink, &item))?,
+            ListFormat::Ndjson => items.try_for_each(|item| {
+                serde_json::to_writer(&mut *sink, &item)?;
+                writeln!(sink)
+            })?,
+            ListFormat::Json => {
+                let items = Stream(RefCell::new(items));
+                let mut serializer = serde_json::Serializer::pretty(&mut *sink);
+                let mut write = || {
+                    let mut map = serializer.serialize_map(None)?;
+                    map.serialize_entry(self.head.0, &self.head.1)?;
+                    map.serialize_entry(self.key, &items)?;
+                    map.serialize_entry("count", &count.get())?;
+                    map.serialize_entry("at_least", &trace.is_sampled())?;
+                    map.end()
+                };
+                write().map_err(io::Error::from)?;
+                writeln!(sink)?;
+            }
+        }
+        Ok(counted(trace, count.get()))
+    }
+}
+
+/// A number of things seen in a trace.
+pub fn counted(trace: &Trace, number: u64) -> Count {
+    if trace.is_sampled() { Count::AtLeast(number) } else { Count::Exactly(number) }
+}
+
+/// The closing line.
+pub fn tell(common: &Common, text: std::fmt::Arguments<'_>) {
+    if !common.quiet {
+        eprintln!("{text}");
+    }
+}
+
+/// Anything that is gone through once.
+struct Stream<I>(RefCell<I>);
+
+impl<I: Iterator<Item: Serialize>> Serialize for Stream<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&mut *self.0.borrow_mut())
+    }
+}

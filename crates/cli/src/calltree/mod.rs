@@ -1,0 +1,85 @@
+//! Verbs about the stack model of a trace: where am I, who called this, what did it call, when did it run?
+//!
+//! How a trace is opened and what its frames are, the library knows; how they are written, the exports.
+
+pub mod backtrace;
+pub mod calls;
+pub mod events;
+mod list;
+mod place;
+pub mod ranges;
+pub mod stack;
+pub mod tree;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use stackhound::FileTime;
+use stackhound::StacksFrom;
+use stackhound::calltree::{Context, Pattern, Trace};
+
+use crate::args::{Common, Naming};
+use crate::naming::{self, Use};
+use crate::render::utc;
+
+/// Forms of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Lines
+    Text,
+    /// One object
+    Json,
+}
+
+/// What holds the trace.
+#[derive(Args, Debug)]
+struct Source {
+    /// A recording, an exact trace (.calls), or an index of stacks
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    naming: Naming,
+}
+
+fn open(source: &Source, common: &Common) -> Result<Trace> {
+    let enrichment = naming::enrichment(&source.naming, common, Use::Summary)?;
+    let (trace, from) = stackhound::open_stacks(&source.file, enrichment)?;
+    if common.quiet {
+        return Ok(trace);
+    }
+    if let StacksFrom::Journal(replayed, unwritten) = from {
+        if !replayed.finished {
+            let lost = replayed.lost_bytes;
+            eprintln!("{} breaks off, its last {lost} bytes cannot be read.", source.file.display());
+        }
+        if let Some(reason) = unwritten {
+            eprintln!("The index could not be kept: {reason}");
+        }
+    }
+    Ok(trace)
+}
+
+fn pattern(text: &str) -> Result<Pattern, String> {
+    Pattern::new(text).map_err(|error| error.to_string())
+}
+
+/// The time of a context, if the trace has times.
+fn time(context: Context<'_>) -> Option<String> {
+    Some(utc(FileTime(i64::try_from(context.time()?).ok()?)))
+}
+
+/// A context as JSON.
+#[derive(Serialize)]
+struct At {
+    context: u64,
+    cpu: u16,
+    time: Option<String>,
+}
+
+impl At {
+    fn new(context: Context<'_>) -> Self {
+        Self { context: context.id().0, cpu: context.cpu().0, time: time(context) }
+    }
+}

@@ -1,0 +1,80 @@
+//! `ranges`: when a frame was executed.
+
+use std::cell::Cell;
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use stackhound::calltree::{ContextRange, Frame, Pattern};
+use stackhound_export::tree::json::Json;
+use stackhound_export::tree::text;
+
+use super::list::{List, ListFormat, counted, tell};
+use super::place::WhichFrame;
+use super::{Source, open, pattern};
+use crate::Outcome;
+use crate::args::{Common, Output};
+use crate::output::Sink;
+
+/// Arguments of `ranges`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    frame: WhichFrame,
+    /// Cut where frames below it begin and end, each range with the frame it belongs to
+    #[arg(long)]
+    by_call: bool,
+    /// Without functions of these names, such as ntoskrnl!Ke*, and all they call (* and ? stand for any text)
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
+    exclude: Vec<Pattern>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: ListFormat,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
+    let frame = arguments.frame.find(&trace)?;
+    let head = ("frame", Json(frame));
+    let contexts = Cell::new(0);
+    let add = |range: ContextRange| contexts.set(contexts.get() + range.len());
+    let excluded = |frame: &Frame<'_>| {
+        let fits = |location| arguments.exclude.iter().any(|pattern| pattern.fits(&location));
+        frame.function_location().is_some_and(fits)
+    };
+    let by_call = frame.execution_ranges_by_call().without(excluded);
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let count = if arguments.by_call {
+        let items = by_call.inspect(|item| add(item.range)).map(Json);
+        List { head, key: "ranges", items }.write(&mut sink, arguments.format, &trace, |sink, item| {
+            writeln!(sink, "{}", text::call_range(item.0))
+        })?
+    } else {
+        let plain: Box<dyn Iterator<Item = ContextRange>> = match arguments.exclude.is_empty() {
+            true => Box::new(frame.execution_ranges()),
+            false => Box::new(joined(by_call.map(|item| item.range))),
+        };
+        let items = plain.inspect(|range| add(*range)).map(Json);
+        List { head, key: "ranges", items }
+            .write(&mut sink, arguments.format, &trace, |sink, item| writeln!(sink, "{}", item.0))?
+    };
+    sink.finish()?;
+    tell(common, format_args!("{count} ranges, {} contexts", counted(&trace, contexts.get())));
+    Ok(Outcome::default())
+}
+
+/// Ranges in order, those that follow one another without a gap as one.
+fn joined(ranges: impl Iterator<Item = ContextRange>) -> impl Iterator<Item = ContextRange> {
+    let mut ranges = ranges.peekable();
+    std::iter::from_fn(move || {
+        let mut range = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| next.begin().0 == range.last().0 + 1) {
+            range = ContextRange::new(range.begin(), next.last()).unwrap_or(range);
+        }
+        Some(range)
+    })
+}

@@ -1,0 +1,88 @@
+//! `tree`: the calls around a point of a trace.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use stackhound_export::tree::json::{Json, StackOnly};
+use stackhound_export::tree::{Limits, Tree, html, text};
+
+use super::place::Spot;
+use super::{At, Source, open};
+use crate::Outcome;
+use crate::args::{Common, Output};
+use crate::output::Sink;
+
+/// Arguments of `tree`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    spot: Spot,
+    /// How many frames above the active one
+    #[arg(long, value_name = "N", default_value_t = Limits::default().ancestors)]
+    ancestors: usize,
+    /// How many levels of calls below the active frame
+    #[arg(long, value_name = "N", default_value_t = Limits::default().depth)]
+    depth: usize,
+    /// How many calls of each frame
+    #[arg(long, value_name = "N", default_value_t = Limits::default().children)]
+    children: usize,
+    /// Form of the output; by default what the name of the file says, else text
+    #[arg(long, value_enum)]
+    format: Option<TreeFormat>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Forms of `tree`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TreeFormat {
+    /// Indented lines
+    Text,
+    /// One page that needs nothing else, foldable (.html)
+    Html,
+    /// One object (.json)
+    Json,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    at: At,
+    stack: StackOnly<'a>,
+    tree: Json<&'a Tree<'a>>,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = open(&arguments.source, common)?;
+    let Spot { at, whose } = arguments.spot;
+    let stack = whose.stack(&trace, at)?;
+    let frame = whose.frame(&trace, at)?;
+    let limits =
+        Limits { ancestors: arguments.ancestors, depth: arguments.depth, children: arguments.children };
+    let tree = Tree::around(frame, limits);
+    let path = arguments.output.output.as_deref();
+    let mut sink = Sink::open(path)?;
+    match arguments.format.unwrap_or_else(|| by_name(path)) {
+        TreeFormat::Text => text::tree(&tree, &mut sink)?,
+        TreeFormat::Html => sink.write_all(html::page(&tree).as_bytes())?,
+        TreeFormat::Json => {
+            let at = At::new(at.context(&trace)?);
+            sink.json(&Document { at, stack: StackOnly(stack), tree: Json(&tree) })?;
+        }
+    }
+    sink.finish()?;
+    Ok(Outcome::default())
+}
+
+fn by_name(path: Option<&Path>) -> TreeFormat {
+    let ending = path.and_then(Path::extension).map(|ending| ending.to_ascii_lowercase());
+    match ending.as_deref().and_then(|ending| ending.to_str()) {
+        Some("html" | "htm") => TreeFormat::Html,
+        Some("json") => TreeFormat::Json,
+        _ => TreeFormat::Text,
+    }
+}

@@ -1,0 +1,441 @@
+//! Call trees as people and programs read them: the documented example, cuts, bounds, hostile names.
+
+#[path = "../../calltree/tests/fixtures/mod.rs"]
+mod fixtures;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use stackhound_calltree::{
+    Axis, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId, LocationInfo,
+    ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
+};
+use stackhound_export::tree::json::{Json, StackOnly};
+use stackhound_export::tree::{Limits, Relation, Row, Shown, Tree, html, text};
+
+fn top(trace: &Trace, context: u64) -> Frame<'_> {
+    trace.context(ContextId(context)).unwrap().stack().unwrap().frame().unwrap()
+}
+
+fn limits(ancestors: usize, depth: usize, children: usize) -> Limits {
+    Limits { ancestors, depth, children }
+}
+
+#[track_caller]
+fn check(frame: Frame<'_>, limits: Limits, expected: &str) {
+    let mut written = Vec::new();
+    text::tree(&Tree::around(frame, limits), &mut written).unwrap();
+    let expected: Vec<_> =
+        expected.lines().map(|line| line.strip_prefix("            ").unwrap_or(line)).collect();
+    let written = String::from_utf8(written).unwrap();
+    assert_eq!(written.lines().collect::<Vec<_>>(), expected[1..expected.len() - 1], "{written}");
+}
+
+#[test]
+fn the_calls_around_the_frame_of_the_example() {
+    let trace = fixtures::trace();
+    let frame = top(&trace, 200_000);
+    check(
+        frame,
+        Limits::default(),
+        "
+            #198300 - ???
+            |- #198400 - ???
+               |- #199862 - usbhub!UsbhDecHubBusy <== active
+                  |- #199886 - ntoskrnl!KeWaitForSingleObject
+                  |- #200032 - ntoskrnl!ExFreePoolWithTag
+                     |- #200183 - ntoskrnl!ExpInterlockedPushEntrySList
+                  |- #200239 - ntoskrnl!KiAcquireKobjectLockSafe
+                  |- #200269 - ntoskrnl!KiExitDispatcher
+               |- stack left at #209497, back at #211888
+            ",
+    );
+    check(
+        frame,
+        limits(0, 1, 2),
+        "
+            #199862 - usbhub!UsbhDecHubBusy <== active
+            |- #199886 - ntoskrnl!KeWaitForSingleObject
+            |- #200032 - ntoskrnl!ExFreePoolWithTag
+               |- ... 1 frame left out
+            |- ... 2 frames left out
+            ",
+    );
+    check(
+        frame,
+        limits(1, 0, 5),
+        "
+            #198400 - ???
+            |- #199862 - usbhub!UsbhDecHubBusy <== active
+               |- ... 5 frames left out
+            |- stack left at #209497, back at #211888
+            ",
+    );
+    check(
+        frame,
+        limits(0, 5, 0),
+        "
+            #199862 - usbhub!UsbhDecHubBusy <== active
+            |- ... 5 frames left out
+            ",
+    );
+}
+
+#[test]
+fn the_ancestors_may_run_out() {
+    let trace = fixtures::trace();
+    // Four ancestors there are. Two levels below the active frame are shown, however many there are above.
+    for (ancestors, above, level, root) in [
+        (3, 1, 3, "#198205 - ???"),
+        (4, 0, 4, "??? - ???"),
+        (5, 0, 4, "??? - ???"),
+        (usize::MAX, 0, 4, "??? - ???"),
+    ] {
+        let tree = Tree::around(top(&trace, 200_000), limits(ancestors, 2, 5));
+        assert_eq!(tree.above(), above);
+        let frames: Vec<_> = frames(&tree);
+        assert_eq!(frames[0].1.to_string(), root);
+        let active = frames.iter().find(|(_, _, relation)| *relation == Relation::Active).unwrap();
+        assert_eq!((active.0, active.1), (level, tree.active()));
+        let deepest = frames.iter().map(|(level, ..)| *level).max();
+        assert_eq!(deepest, Some(level + 2), "ExpInterlockedPushEntrySList is shown");
+    }
+}
+
+fn frames<'t>(tree: &Tree<'t>) -> Vec<(usize, Frame<'t>, Relation)> {
+    let frame = |row: &Row<'t>| match row.shown {
+        Shown::Frame(frame, relation) => Some((row.level, frame, relation)),
+        _ => None,
+    };
+    tree.rows().iter().filter_map(frame).collect()
+}
+
+fn stack(builder: &mut Builder) -> StackId {
+    let stack = builder.stack(StackInfo {
+        kind: StackKind::User,
+        process: Some(7),
+        thread: Some(8),
+        cpu: None,
+        name: None,
+        region: None,
+    });
+    builder.apply(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
+    stack
+}
+
+fn named(builder: &mut Builder, name: &str) -> Option<LocationId> {
+    let module = builder.module(ModuleInfo { name: "m".to_owned(), path: None, base: None });
+    Some(builder.location(LocationInfo {
+        address: None,
+        module: Some(module),
+        rva: None,
+        symbol: Some(name.to_owned()),
+        symbol_offset: 0,
+    }))
+}
+
+/// A frame that calls `count` others, each for one context: the one number n is called by transition 2n + 1.
+fn busy(count: u64) -> Trace {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    let location = named(&mut builder, "f");
+    let mut apply = |change| builder.apply(change).unwrap();
+    apply(Change::Open { stack, first: ContextId(1), start: StartType::Call, location });
+    for call in 0..count {
+        let at = ContextId(2 * call + 2);
+        apply(Change::Open { stack, first: at, start: StartType::Call, location });
+        apply(Change::Close { stack, last: at, end: EndType::Return });
+    }
+    builder.finish(2 * count + 10).unwrap()
+}
+
+#[test]
+fn a_late_call_is_shown_with_its_neighbours() {
+    let trace = busy(100);
+    check(
+        top(&trace, 102),
+        limits(1, 0, 5),
+        "
+            #0 - m!f
+            |- ... 48 frames left out
+            |- #97 - m!f
+            |- #99 - m!f
+            |- #101 - m!f <== active
+            |- #103 - m!f
+            |- #105 - m!f
+            |- ... 47 frames left out
+            ",
+    );
+    check(
+        top(&trace, 200),
+        limits(1, 0, 2),
+        "
+            #0 - m!f
+            |- ... 98 frames left out
+            |- #197 - m!f
+            |- #199 - m!f <== active
+            ",
+    );
+    check(
+        top(&trace, 102),
+        limits(1, 0, 0),
+        "
+            #0 - m!f
+            |- ... 50 frames left out
+            |- #101 - m!f <== active
+            |- ... 49 frames left out
+            ",
+    );
+}
+
+#[test]
+fn a_stack_that_is_left_often_does_not_fill_the_tree() {
+    let mut builder = Builder::new();
+    let [own, other] = [0, 1].map(|_| stack(&mut builder));
+    let mut apply = |change| builder.apply(change).unwrap();
+    apply(Change::Open { stack: own, first: ContextId(0), start: StartType::Unknown, location: None });
+    // Even contexts belong to the one stack, odd ones to the other.
+    for context in 0..1000 {
+        let stack = if context % 2 == 0 { own } else { other };
+        apply(Change::Enter { cpu: Cpu(0), stack, first: ContextId(context) });
+    }
+    let trace = builder.finish(1000).unwrap();
+    check(
+        top(&trace, 10),
+        limits(0, 1, 2),
+        "
+            ??? - ??? <== active
+            |- stack left at #0, back at #1
+            |- stack left at #2, back at #3
+            |- ... and left more often
+            ",
+    );
+}
+
+#[test]
+fn counts_of_recordings_are_lower_bounds_everywhere() {
+    let mut builder = Builder::new();
+    builder.sampled();
+    let stack = stack(&mut builder);
+    let location = named(&mut builder, "f");
+    builder
+        .open_between(stack, (ContextId(1), ContextId(3)), StartType::Call, location, Evidence::Snapshot)
+        .unwrap();
+    builder
+        .open_between(stack, (ContextId(4), ContextId(5)), StartType::Call, location, Evidence::Snapshot)
+        .unwrap();
+    builder.close_between(stack, (ContextId(6), ContextId(8)), EndType::Gone).unwrap();
+    let trace = builder.finish(10).unwrap();
+    let outer = top(&trace, 3);
+    check(
+        outer,
+        limits(0, 0, 5),
+        "
+            ~#3 - m!f <== active
+            |- ... >=1 frames left out
+            ",
+    );
+    let tree = Tree::around(outer, limits(0, 0, 5));
+    let document = serde_json::to_value(Json(&tree)).unwrap();
+    assert_eq!(document["rows"][1], json!({"level": 1, "cut": 1, "at_least": true}));
+    assert_eq!(document["rows"][0]["frame"]["at_least"], true);
+    assert!(html::page(&tree).contains("|- ... &gt;=1 frames left out"));
+    let inner = top(&trace, 5);
+    assert_eq!(text::call(inner).to_string(), "~#5 m!f(...) ~#6");
+    assert_eq!(text::call(outer).to_string(), "~#3 m!f(...) ???");
+    assert!(html::page(&Tree::around(inner, Limits::default())).contains("<small>#4..#5 to #6..#8</small>"));
+    let frame = serde_json::to_value(Json(inner)).unwrap();
+    assert_eq!(frame["start"], json!({"inferred": {"lo": 4, "hi": 5}}));
+    assert_eq!(frame["end"], json!({"inferred": {"lo": 6, "hi": 8}}));
+    assert_eq!(frame["creation"], Value::Null);
+    assert_eq!(frame["continuity"], "assumed");
+    assert_eq!(serde_json::to_value(Json(outer)).unwrap()["end"], "open");
+}
+
+#[test]
+fn unusual_frames_say_so() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    let location = named(&mut builder, "f");
+    let mut apply = |change| builder.apply(change).unwrap();
+    apply(Change::Open { stack, first: ContextId(1), start: StartType::Call, location });
+    apply(Change::Open { stack, first: ContextId(2), start: StartType::Interrupt, location });
+    apply(Change::Close { stack, last: ContextId(3), end: EndType::InterruptReturn });
+    apply(Change::Open { stack, first: ContextId(5), start: StartType::Manual, location });
+    apply(Change::Close { stack, last: ContextId(6), end: EndType::Unwound });
+    let trace = builder.finish(10).unwrap();
+    check(
+        top(&trace, 1),
+        Limits::default(),
+        "
+            #0 - m!f <== active
+            |- #1 - m!f [interrupt]
+            |- #4 - m!f [manual, unwound]
+            ",
+    );
+    let page = html::page(&Tree::around(top(&trace, 1), Limits::default()));
+    assert!(page.contains("<small>#5 to #6, manual, unwound</small>"), "{page}");
+    assert!(page.contains("started by manual, ended by unwound"), "{page}");
+    assert!(page.contains("<small>#1, not ended</small>"), "{page}");
+}
+
+/// Text of all elements, in order, and the names of elements; fails where the fragment is not well-formed.
+fn elements(html: &str) -> (String, Vec<String>) {
+    use quick_xml::events::Event;
+    let mut reader = quick_xml::Reader::from_str(html);
+    let (mut text, mut names) = (String::new(), Vec::new());
+    loop {
+        match reader.read_event().expect("well-formed") {
+            Event::Start(start) => names.push(start.name().0.to_owned()),
+            Event::Text(part) => text += &part,
+            Event::GeneralRef(name) => text += &format!("&{};", &*name),
+            Event::Eof => return (text, names),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_example_as_a_page() {
+    let trace = fixtures::trace();
+    let tree = Tree::around(top(&trace, 200_000), limits(2, 2, 3));
+    let (shown, names) = elements(&html::fragment(&tree));
+    let count = |name: &str| names.iter().filter(|found| *found == name).count();
+    // Those that call: two above, the active one, and ExFreePoolWithTag.
+    assert_eq!((count("strong"), count("details"), count("summary")), (1, 4, 4));
+    assert_eq!(count("ul"), 5);
+    assert!(shown.contains("|- ... 1 frame left out"), "{shown}");
+    assert!(shown.contains("stack left at #209497, back at #211888"), "{shown}");
+    let page = html::page(&tree);
+    assert!(page.contains(&html::fragment(&tree)));
+    assert!(page.contains("2 outer frames are not shown"), "{page}");
+    let active =
+        page.split_once(r#"<strong aria-current="true">"#).unwrap().1.split_once("</strong>").unwrap().0;
+    assert_eq!(active, html::frame(tree.active()));
+    assert!(active.ends_with(">#199862 - usbhub!UsbhDecHubBusy</span>"), "{active}");
+    assert!(
+        active.contains("kernel stack of thread 1: #199863 to #200320; started by call, ended by return")
+    );
+    // One file: nothing is loaded.
+    for loading in ["src=", "href=", "url(", "@import", "<script", "<link", "<iframe"] {
+        assert!(!page.contains(loading), "{loading}");
+    }
+}
+
+#[test]
+fn names_are_never_markup_or_control_characters() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    let hostile = "<script>alert('1')</script>\"&\u{1b}[31m\n";
+    let location = named(&mut builder, hostile);
+    builder.apply(Change::Open { stack, first: ContextId(1), start: StartType::Call, location }).unwrap();
+    let trace = builder.finish(5).unwrap();
+    let frame = top(&trace, 1);
+    let tree = Tree::around(frame, Limits::default());
+    let page = html::page(&tree);
+    let escaped = "m!&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}[31m\u{fffd}";
+    assert_eq!(page.matches(escaped).count(), 3, "title, heading, tree: {page}");
+    assert!(!page.contains("<script") && !page.contains('\u{1b}'));
+    elements(&html::fragment(&tree));
+    let mut lines = Vec::new();
+    text::tree(&tree, &mut lines).unwrap();
+    text::stack(&frame.stack(), &mut lines).unwrap();
+    let mut lines = String::from_utf8(lines).unwrap();
+    for range in frame.execution_ranges_by_call() {
+        lines += &format!("{}\n", text::call_range(range));
+    }
+    lines += &text::call(frame).to_string();
+    assert_eq!(lines.lines().count(), 5, "{lines:?}");
+    assert!(!lines.contains('\u{1b}'));
+    // JSON has an escape for everything.
+    assert_eq!(serde_json::to_value(Json(frame)).unwrap()["symbol"], hostile);
+}
+
+#[test]
+fn the_example_as_json() {
+    let trace = fixtures::trace();
+    let frame = top(&trace, 200_000);
+    let expected = json!({
+        "stack": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "symbol": "UsbhDecHubBusy", "offset": 0,
+        "address": "0xfffff800fe4ac010", "rva": "0xc010", "creation": 199_862, "first": 199_863, "last": 200_320,
+        "start": {"observed": 199_863}, "end": {"observed": 200_320}, "start_type": "call", "end_type": "return",
+        "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "at_least": false,
+    });
+    let mut written = serde_json::to_value(Json(frame)).unwrap();
+    // A number says nothing but which frame it is.
+    let number = written.as_object_mut().unwrap().remove("frame").unwrap().as_u64().unwrap();
+    assert_eq!(trace.frame(FrameId(number)).unwrap(), frame);
+    assert_eq!(written, expected);
+
+    let tree = serde_json::to_value(Json(&Tree::around(frame, limits(1, 1, 1)))).unwrap();
+    assert_eq!((&tree["active"], &tree["above"]), (&json!(number), &json!(3)));
+    let shape: Vec<_> =
+        tree["rows"].as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect();
+    let keys: Vec<Vec<_>> = shape.iter().map(|row| row.keys().map(String::as_str).collect()).collect();
+    let (frame_row, cut, away) =
+        (vec!["frame", "level", "relation"], vec!["at_least", "cut", "level"], vec!["back", "left", "level"]);
+    assert_eq!(keys, [frame_row.clone(), frame_row.clone(), frame_row, cut, away]);
+    assert_eq!(tree["rows"][3], json!({"level": 2, "cut": 4, "at_least": false}));
+    assert_eq!(tree["rows"][4], json!({"level": 1, "left": 209_497, "back": 211_888}));
+
+    let between = trace.context(ContextId(210_000)).unwrap().stack().unwrap();
+    assert_eq!(
+        serde_json::to_value(StackOnly(between.prev_stack(Axis::Cpu).unwrap())).unwrap(),
+        json!({
+            "stack": 0, "kind": "kernel", "process": 4, "thread": 1, "cpu": null, "name": null, "context": 209_497,
+            "active": true, "active_since": {"observed": 0},
+        })
+    );
+    assert_eq!(serde_json::to_value(Json(between)).unwrap()["frames"].as_array().unwrap().len(), 1);
+}
+
+proptest! {
+    /// Whatever the limits: each frame below the first row's is shown, or counted where it is left out; and the way to
+    /// the active frame is always shown.
+    #[test]
+    fn no_frame_goes_unmentioned(
+        steps in prop::collection::vec(any::<bool>(), 1..200),
+        context in 0_usize..200,
+        (ancestors, depth, children) in (0_usize..6, 0_usize..6, 0_usize..6),
+    ) {
+        let mut builder = Builder::new();
+        let stack = stack(&mut builder);
+        builder.apply(Change::Open { stack, first: ContextId(0), start: StartType::Unknown, location: None }).unwrap();
+        let mut open = 0;
+        for (at, opens) in steps.iter().enumerate() {
+            let at = at as u64;
+            if *opens {
+                let first = ContextId(at + 1);
+                builder.apply(Change::Open { stack, first, start: StartType::Call, location: None }).unwrap();
+                open += 1;
+            } else if open > 0 {
+                builder.apply(Change::Close { stack, last: ContextId(at), end: EndType::Return }).unwrap();
+                open -= 1;
+            }
+        }
+        let trace = builder.finish(steps.len() as u64).unwrap();
+        let active = top(&trace, (context % (steps.len() + 1)) as u64);
+        let tree = Tree::around(active, limits(ancestors, depth, children));
+        let shown = frames(&tree);
+        let root = shown[0].1;
+        let cut: u64 = tree.rows().iter().map(|row| match row.shown {
+            Shown::Cut(count) => count.number(),
+            _ => 0,
+        }).sum();
+        let below = root.descendant_events().filter(|event| matches!(event, StackEvent::FrameStart(_))).count();
+        prop_assert_eq!(shown.len() as u64 + cut, 1 + below as u64);
+        let path: Vec<_> = shown.iter().filter(|(.., relation)| matches!(relation, Relation::Above | Relation::Active))
+            .map(|(_, frame, _)| *frame).collect();
+        let mut expected: Vec<_> = std::iter::once(active).chain(active.ancestors().take(ancestors)).collect();
+        expected.reverse();
+        prop_assert_eq!(&path, &expected);
+        // In the order of the trace, and none twice.
+        prop_assert!(shown.windows(2).all(|pair| pair[0].1.id() < pair[1].1.id()));
+        for (level, frame, _) in &shown {
+            let below = shown.iter().filter(|(_, other, _)| other.parent() == Some(*frame)).count();
+            prop_assert!(below <= children.max(1));
+            prop_assert!(*level < path.len() + depth);
+            let above_it = frame.ancestors().position(|above| above == root).map_or(0, |above| above + 1);
+            prop_assert_eq!(above_it, *level);
+        }
+    }
+}

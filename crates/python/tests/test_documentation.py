@@ -1,0 +1,91 @@
+"""What is written about the package holds: its pages are executed, and everything public is described."""
+
+import doctest
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+import stackhound
+
+ROOT = Path(__file__).parents[3]
+TUTORIAL = ROOT / "crates/python/tutorial.ipynb"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, documented: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with the files that the examples open."""
+    shutil.copy(documented, tmp_path / "stacks.idx")
+    shutil.copy(recorded, tmp_path / "recording.idx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(name: str, text: str, names: dict[str, object]) -> int:
+    """Runs the examples of a text and compares what they print. How many there were."""
+    test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
+    failed, attempted = doctest.DocTestRunner().run(test, clear_globs=False)
+    assert failed == 0
+    names.update(test.globs)
+    return attempted
+
+
+def test_the_page(folder: Path) -> None:
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```pycon\n(.*?)```", page, re.DOTALL)
+    assert sum(run(f"block {number}", block, names) for number, block in enumerate(blocks)) >= 30
+
+
+def test_the_readme(folder: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```pycon\n(.*?)```", readme, re.DOTALL)
+    assert run("README.md", block, {}) > 2
+
+
+def test_the_description_of_the_package(folder: Path) -> None:
+    assert run("stackhound", stackhound.__doc__ or "", {}) == 2
+
+
+def test_the_tutorial(folder: Path) -> None:
+    notebook = nbformat.read(TUTORIAL, as_version=4)  # type: ignore[no-untyped-call]
+    assert not any(cell.get("outputs") for cell in notebook.cells), "results are made anew by who reads it"
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": folder}}).execute()
+    text, html = "", ""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            text += output.get("text", "") + data.get("text/plain", "")
+            html += data.get("text/html", "")
+    assert "#199862 - usbhub!UsbhDecHubBusy" in text
+    assert "[2]#200183 - ntoskrnl!ExpInterlockedPushEntrySList" in text
+    assert "<strong" in html
+
+
+def public() -> list[tuple[str, object]]:
+    """Everything people can name."""
+    found: list[tuple[str, object]] = [("stackhound", stackhound)]
+    for module in (stackhound, stackhound.trace, stackhound.stack):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            found.append((f"{module.__name__}.{name}", thing))
+            if inspect.isclass(thing):
+                members = [one for one in vars(thing) if not one.startswith("_")]
+                found.extend((f"{name}.{member}", inspect.getattr_static(thing, member)) for member in members)
+    return [(name, thing) for name, thing in found if not isinstance(thing, (str, int))]
+
+
+def test_everything_is_described() -> None:
+    things = public()
+    assert len(things) > 120
+    assert [name for name, thing in things if not (inspect.getdoc(thing) or "").strip()] == []
+
+
+def test_classes_say_where_they_belong() -> None:
+    for module in (stackhound.trace, stackhound.stack):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert thing.__module__ in (module.__name__, "stackhound._kinds")

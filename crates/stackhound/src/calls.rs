@@ -1,0 +1,124 @@
+//! Opening whatever holds call trees: an index, the journal of an exact trace, a recording.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stackhound_calltree::{self as calltree, Trace, journal};
+
+use crate::enrichment::Enrichment;
+use crate::timeline::{Stacks, TimelineReport, timeline};
+
+/// Why the call trees of a file cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStacksError {
+    /// The file cannot be read.
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
+    /// Its call trees are damaged, of another version, or more than can be held.
+    #[error("{}: {}", .0.display(), .1)]
+    Trace(PathBuf, calltree::Error),
+    /// It is an index of another version.
+    #[error("{}: {}; {} anew", .path.display(), .error, anew(.path))]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Which version it has.
+        error: calltree::Error,
+    },
+    /// It is neither an index nor a journal, and no recording either.
+    #[error(transparent)]
+    Recording(#[from] stackhound_trace::Error),
+}
+
+/// How an index is made anew.
+fn anew(path: &Path) -> String {
+    match source(path) {
+        Some(source) => format!("`stackhound stack {} --at '#0'` makes it", source.display()),
+        None => "open the file that it was made from, and it is made".to_owned(),
+    }
+}
+
+/// Where call trees came from.
+#[derive(Clone, Debug)]
+pub enum StacksFrom {
+    /// An index, used as it is.
+    Index,
+    /// A journal, through the index beside it.
+    IndexOfJournal,
+    /// A journal, and what became of it. Says why the index could not be written beside it.
+    Journal(journal::Replayed, Option<String>),
+    /// A recording, and what became of it.
+    Recording(Box<TimelineReport>),
+}
+
+/// Opens the trace of a file; its first bytes say what it is.
+///
+/// - An index is mapped and read where it lies.
+/// - Of a journal, the index beside it, called `.index` behind the journal's whole name, is used if it was made from just
+///   this journal. Otherwise it is made anew, and written unless the journal is unfinished.
+/// - Anything else is taken for a recording and read, named as the enrichment says.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or is an index of another version of the format.
+pub fn open_stacks(path: &Path, enrichment: Enrichment) -> Result<(Trace, StacksFrom), OpenStacksError> {
+    let unreadable = |error| OpenStacksError::Io(path.to_owned(), error);
+    if fs::metadata(path).map_err(unreadable)?.is_file() {
+        let bytes = File::open(path).and_then(stackhound_trace::bytes_of).map_err(unreadable)?;
+        if bytes.starts_with(Trace::MAGIC) {
+            return match Trace::open(bytes) {
+                Ok(trace) => Ok((trace, StacksFrom::Index)),
+                Err(error @ calltree::Error::IndexVersion { .. }) => {
+                    Err(OpenStacksError::OtherVersion { path: path.to_owned(), error })
+                }
+                Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),
+            };
+        }
+        if journal::is_journal(&bytes) {
+            return of_journal(path, &bytes).map_err(|error| OpenStacksError::Trace(path.to_owned(), error));
+        }
+    }
+    let recording = stackhound_trace::Trace::file(path).open()?;
+    match timeline(&recording, enrichment, Stacks::Recorded) {
+        Ok((trace, report)) => Ok((trace, StacksFrom::Recording(Box::new(report)))),
+        Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),
+    }
+}
+
+fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree::Error> {
+    let index = index_of(path);
+    // Whatever is wrong with it, it can be made anew.
+    let kept = File::open(&index)
+        .and_then(stackhound_trace::bytes_of)
+        .ok()
+        .and_then(|bytes| Trace::open(bytes).ok());
+    if let Some(kept) = kept.filter(|kept| kept.made_from() == Some(journal::fingerprint(bytes))) {
+        return Ok((kept, StacksFrom::IndexOfJournal));
+    }
+    let (trace, replayed) = journal::trace(bytes)?;
+    let unwritten = match replayed.finished {
+        true => write(&index, trace.as_bytes()).err().map(|error| format!("{}: {error}", index.display())),
+        false => None,
+    };
+    Ok((trace, StacksFrom::Journal(replayed, unwritten)))
+}
+
+/// Writes beside and renames, so that there is never half an index.
+fn write(index: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = index.with_added_extension(std::process::id().to_string());
+    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, index));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// The index beside a journal.
+fn index_of(journal: &Path) -> PathBuf {
+    journal.with_added_extension("index")
+}
+
+/// The journal beside an index.
+fn source(index: &Path) -> Option<PathBuf> {
+    (index.extension()? == "index").then(|| index.with_extension("")).filter(|journal| journal.is_file())
+}

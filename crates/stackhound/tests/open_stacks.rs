@@ -1,0 +1,124 @@
+//! Files with call trees, opened: which are read as they are, which indexes are made anew, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stackhound::calltree::journal::Writer;
+use stackhound::calltree::{Change, ContextId, Cpu, EndType, StackInfo, StackKind, StartType};
+use stackhound::{Enrichment, OpenStacksError, StacksFrom, open_stacks};
+
+/// A journal with one call in so many transitions, with or without its end mark.
+fn journal(transitions: u64, finished: bool) -> Vec<u8> {
+    let stack = StackInfo {
+        kind: StackKind::User,
+        process: Some(1),
+        thread: Some(1),
+        cpu: None,
+        name: None,
+        region: None,
+    };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes).unwrap();
+    let stack = writer.stack(&stack).unwrap();
+    for change in [
+        Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) },
+        Change::Open { stack, first: ContextId(0), start: StartType::Unknown, location: None },
+        Change::Open { stack, first: ContextId(3), start: StartType::Call, location: None },
+        Change::Close { stack, last: ContextId(7), end: EndType::Return },
+    ] {
+        writer.change(change).unwrap();
+    }
+    match finished {
+        true => _ = writer.finish(transitions).unwrap(),
+        false => writer.flush().unwrap(),
+    }
+    bytes
+}
+
+fn file(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn open(path: &Path) -> Result<(u64, StacksFrom), OpenStacksError> {
+    open_stacks(path, Enrichment::default()).map(|(trace, from)| (trace.transition_count(), from))
+}
+
+#[test]
+fn the_index_beside_a_journal_is_kept_while_it_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "a.calls", &journal(10, true));
+    let index = folder.path().join("a.calls.index");
+
+    assert!(matches!(open(&path).unwrap(), (10, StacksFrom::Journal(replayed, None)) if replayed.finished));
+    assert!(matches!(open(&path).unwrap(), (10, StacksFrom::IndexOfJournal)));
+    assert!(matches!(open(&index).unwrap(), (10, StacksFrom::Index)));
+    // Nothing else is left in the folder.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+
+    // The journal of another recording under the same name.
+    file(folder.path(), "a.calls", &journal(11, true));
+    assert!(matches!(open(&path).unwrap(), (11, StacksFrom::Journal(..))));
+    assert!(matches!(open(&path).unwrap(), (11, StacksFrom::IndexOfJournal)));
+}
+
+#[test]
+fn an_index_that_cannot_be_used_is_made_anew_where_its_journal_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "a.calls", &journal(10, true));
+    open(&path).unwrap();
+    let index = folder.path().join("a.calls.index");
+    let whole = fs::read(&index).unwrap();
+    let mut older = whole.clone();
+    older[8] = 0;
+    let mut damaged = whole.clone();
+    damaged[70] ^= 1;
+    for unusable in [&older[..], &damaged, b"something else", b""] {
+        fs::write(&index, unusable).unwrap();
+        assert!(matches!(open(&path).unwrap(), (10, StacksFrom::Journal(..))));
+        assert_eq!(fs::read(&index).unwrap(), whole);
+    }
+
+    // Asked for by itself, it is refused with the way to a new one.
+    fs::write(&index, &older).unwrap();
+    let told = open(&index).unwrap_err().to_string();
+    let path = path.display();
+    assert!(
+        told.ends_with(&format!("version 1; `stackhound stack {path} --at '#0'` makes it anew")),
+        "{told}"
+    );
+    let alone = file(folder.path(), "alone.index", &older);
+    let told = open(&alone).unwrap_err().to_string();
+    assert!(told.ends_with("version 1; open the file that it was made from, and it is made anew"), "{told}");
+    let alone = file(folder.path(), "alone.index", &damaged);
+    let told = open(&alone).unwrap_err().to_string();
+    assert!(told.ends_with("the index is damaged at byte 56: the checksum of the header expected"), "{told}");
+}
+
+#[test]
+fn a_journal_that_breaks_off_is_read_and_leaves_no_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = journal(0, false);
+    bytes.extend(b"cut off");
+    let path = file(folder.path(), "a.calls", &bytes);
+    match open(&path).unwrap() {
+        (8, StacksFrom::Journal(replayed, None)) => {
+            assert!(!replayed.finished);
+            assert_eq!(replayed.lost_bytes, 7);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_holds_no_call_trees_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    assert!(
+        open(&missing).unwrap_err().to_string().starts_with(&format!("{}: No such file", missing.display()))
+    );
+    let text = file(folder.path(), "text.etl", b"no recording");
+    assert!(matches!(open(&text).unwrap_err(), OpenStacksError::Recording(_)));
+}

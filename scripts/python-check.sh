@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds and installs the Python package as people do, into an environment that is removed again, and tests it there:
+# its tests with the pages and the tutorial, its types, and that these are those of the module.
+#
+#   python-check.sh [PYTEST ARGUMENTS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 MYPY_CACHE_DIR="$folder/mypy" IPYTHONDIR="$folder/ipython"
+
+cargo fmt --check --manifest-path crates/python/Cargo.toml
+cargo clippy --quiet --locked --manifest-path crates/python/Cargo.toml -- -D warnings
+
+python3 -m venv "$folder/environment"
+"$folder/environment/bin/pip" install --quiet "./crates/python[test]"
+python=$folder/environment/bin/python
+cd crates/python
+"$python" -m pytest -q -p no:cacheprovider "$@"
+"$python" -m mypy --strict --exclude examples.py tests
+"$python" -m mypy.stubtest stackhound --allowlist tests/stubtest.txt
