@@ -3,9 +3,12 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::{PyOSError, PyUserWarning};
+use pyo3::exceptions::{PyOSError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use stackhound::{Enrichment, OpenStacksError, StacksFrom};
+use stackhound::symbols::path::SymbolPath;
+use stackhound::symbols::store::StoreOptions;
+use stackhound::symbols::{Symbolizer, SymbolizerOptions};
+use stackhound::{Depth, Enrichment, OpenStacksError, StacksFrom};
 
 use crate::owner::Owner;
 use crate::trace::Trace;
@@ -38,14 +41,15 @@ impl Recording {
 
 /// Opens a file for its stacks: an index, the journal of an exact trace, or a Windows recording (``.etl``).
 ///
-/// Of a journal, the index beside it is used, or made and written there. A recording is read, and its frames are named by
-/// module. Warns if a journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read,
-/// is none of these, is damaged, or is an index of another version.
+/// Of a journal, the index beside it is used, or made and written there. A recording is read; its functions are named with
+/// what lies along ``symbol_path``, which is that of ``_NT_SYMBOL_PATH`` where none is given. Nothing is downloaded. Warns if a journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read,
+/// is none of these, is damaged, or is an index of another version; ``ValueError`` if the symbol path cannot be read.
 #[pyfunction]
-pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<Recording> {
-    let (trace, from) = py
-        .detach(|| stackhound::open_stacks(&path, Enrichment::default()))
-        .map_err(|error| raised(&error))?;
+#[pyo3(signature = (path, symbol_path=None))]
+pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<Recording> {
+    let enrichment = enrichment(symbol_path)?;
+    let (trace, from) =
+        py.detach(|| stackhound::open_stacks(&path, enrichment)).map_err(|error| raised(&error))?;
     if let StacksFrom::Journal(replayed, unwritten) = from {
         if !replayed.finished {
             let (path, lost) = (path.display(), replayed.lost_bytes);
@@ -56,6 +60,18 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<Recording> {
         }
     }
     Ok(Recording { owner: Owner::new(trace), path })
+}
+
+/// Everything named, as far as files at hand do.
+fn enrichment(symbol_path: Option<&str>) -> PyResult<Enrichment> {
+    let of_system = std::env::var("_NT_SYMBOL_PATH").ok();
+    let path = match symbol_path.or(of_system.as_deref()) {
+        Some(text) => SymbolPath::parse(text).map_err(|error| PyValueError::new_err(error.to_string()))?,
+        None => SymbolPath::user_store(),
+    };
+    let store = StoreOptions { path, ..StoreOptions::default() };
+    let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })?;
+    Ok(Enrichment { depth: Some(Depth::Function), symbolizer: Some(symbolizer), ..Enrichment::default() })
 }
 
 fn warn(py: Python<'_>, message: String) -> PyResult<()> {
