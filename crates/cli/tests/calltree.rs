@@ -448,6 +448,51 @@ fn what_is_not_there_gets_one_clear_sentence() {
 }
 
 #[test]
+fn names_do_not_command_the_terminal() {
+    let mut builder = Builder::new();
+    let stack = builder.stack(StackInfo {
+        kind: StackKind::User,
+        process: None,
+        thread: Some(1),
+        cpu: None,
+        name: Some("\u{1b}[2J".to_owned()),
+        region: None,
+    });
+    let symbol = Some("\u{1b}]0;x\u{7}\n<script>".to_owned());
+    let location = Some(builder.location(LocationInfo {
+        address: None,
+        module: None,
+        rva: None,
+        symbol,
+        symbol_offset: 0,
+    }));
+    builder.apply(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
+    for _ in 0..2 {
+        builder.apply(Change::Open { stack, first: ContextId(1), start: StartType::Call, location }).unwrap();
+    }
+    let trace = builder.finish(3).unwrap();
+    let (_folder, path) = index(&trace);
+    for (arguments, lines) in [
+        (&["tree", text(&path), "--at", "1"][..], 2),
+        (&["stack", text(&path), "--at", "1"], 3),
+        (&["backtrace", text(&path), "--at", "1"], 3),
+        (&["ranges", text(&path), "@0", "--by-call"], 1),
+        (&["ranges", text(&path), "#0"], 1),
+        (&["events-of", text(&path), "@0"], 1),
+        (&["calls", text(&path), "*"], 2),
+    ] {
+        let output = stackhound(&[arguments, &["-q"]].concat());
+        let written = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(written.lines().count(), lines, "{arguments:?}: {written:?}");
+        assert!(written.chars().all(|c| c == '\n' || !c.is_control()), "{arguments:?}: {written:?}");
+    }
+    // What was named twice is refused; the message has names as well.
+    let output = stackhound(&["ranges", text(&path), "#0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 frames begin at transition #0"));
+}
+
+#[test]
 fn damaged_and_foreign_files_get_one_clear_sentence() {
     let trace = fixtures::trace();
     let folder = tempfile::tempdir().unwrap();

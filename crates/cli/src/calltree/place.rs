@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use stackhound::FileTime;
 use stackhound::calltree::{Bound, Context, ContextId, Cpu, Frame, FrameId, Stack, Trace, TransitionId};
+use stackhound_export::tree::Plain;
 
 use crate::render::utc;
 use crate::time::Point;
@@ -136,7 +137,7 @@ impl Whose {
     pub fn frame(self, trace: &Trace, at: Place) -> Result<Frame<'_>> {
         let stack = self.stack(trace, at)?;
         stack.frame().with_context(|| {
-            format!("no frame of the {stack} is known at context #{}", stack.context().id().0)
+            format!("no frame of the {} is known at context #{}", Plain(stack), stack.context().id().0)
         })
     }
 }
@@ -196,7 +197,9 @@ impl FrameName {
                 let shown: Vec<_> = found
                     .iter()
                     .take(5)
-                    .map(|frame| format!("@{} ({} on the {})", frame.id().0, frame.name(), frame.stack()))
+                    .map(|frame| {
+                        format!("@{} ({} on the {})", frame.id().0, Plain(frame.name()), Plain(frame.stack()))
+                    })
                     .collect();
                 let more = if found.len() > shown.len() { ", …" } else { "" };
                 bail!(

@@ -13,4 +13,5 @@ mod plain;
 mod selection;
 pub mod text;
 
+pub use plain::Plain;
 pub use selection::{Limits, ROWS_MAX, Relation, Row, Shown, Tree};

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 /// Anything on one line: control characters of names, which terminals would obey, are replaced.
-pub(super) struct Plain<T>(pub(super) T);
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<T>(pub T);
 
 /// Anything as text of an HTML element or attribute.
 pub(super) struct Escaped<T>(pub(super) T);

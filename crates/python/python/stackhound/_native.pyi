@@ -34,7 +34,7 @@ __all__ = [
 
 __version__: str
 
-def open(path: str | os.PathLike[str]) -> Recording: ...
+def open(path: str | os.PathLike[str], symbol_path: str | None = None) -> Recording: ...
 @final
 class Recording:
     @property

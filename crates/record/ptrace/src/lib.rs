@@ -11,10 +11,12 @@
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 mod affinity;
+mod asleep;
 mod code;
 mod control;
 mod elf;
 mod error;
+mod event;
 mod instruction;
 mod launch;
 mod machine;
@@ -24,5 +26,5 @@ mod recorder;
 mod stacks;
 
 pub use error::Error;
-pub use machine::Ending;
+pub use event::Ending;
 pub use recorder::{Recorded, Recorder, Totals, wait_for_end};

@@ -9,79 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::affinity::{Affinity, is_about_affinity};
+use crate::asleep::wait_unless_asleep;
 use crate::code::CodeCache;
 use crate::control::{self, Registers, Stop, Tid, TrapCause};
 use crate::error::Error;
+use crate::event::{Ending, Event};
 use crate::instruction::{Class, Instruction};
 use crate::launch;
 
 /// How many steps a thread makes before others have their turn.
 const SLICE: u32 = 5_000;
-/// How often a thread is looked after before its state is asked for: most system calls come back sooner.
-const LOOKS: u32 = 16;
-/// How often a thread that does not sleep is looked after before others may run.
-const LOOKS_MAX: u32 = 100_000;
 /// From how many iterations on a repeated instruction is run through, as its iterations are one transition. Making a
 /// breakpoint costs as much as a few steps.
 const ITERATIONS_STEPPED: u64 = 4;
-
-/// What the program did.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// A thread is there from now on.
-    Started {
-        /// Before its first instruction.
-        at: Registers,
-        /// The memory that was given to it as its stack, as far as the system was told.
-        stack: Option<Range<u64>>,
-    },
-    /// Another thread runs from now on.
-    Switched {
-        /// The thread.
-        to: Tid,
-        /// Where it goes on.
-        at: Registers,
-    },
-    /// An instruction was executed, all its iterations if it is repeated; or its first ones, if a signal came.
-    Executed {
-        /// The instruction.
-        instruction: Instruction,
-        /// Before it.
-        before: Registers,
-        /// After it.
-        after: Registers,
-    },
-    /// The system set up a signal handler.
-    Delivered {
-        /// Before that.
-        before: Registers,
-        /// At the handler's first instruction.
-        after: Registers,
-    },
-    /// The program was replaced by another. All other threads are gone.
-    Replaced {
-        /// Before the first instruction of the new program.
-        after: Registers,
-    },
-    /// A thread is gone.
-    Ended {
-        /// The thread.
-        thread: Tid,
-        /// While it executed an instruction, as a call of `exit`; else it was ended from elsewhere.
-        executing: bool,
-    },
-}
-
-/// How a program that was recorded ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// With this exit code.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
-    /// It was still running when the recording ended.
-    Running,
-}
 
 /// A program under control. It is killed if this is dropped before it ends or is let go.
 #[derive(Debug)]
@@ -569,27 +509,4 @@ pub(crate) fn wait_for_end(process: Tid) -> std::io::Result<Ending> {
         Stop::Killed(signal) => Ending::Killed(signal),
         _ => Ending::Running,
     })
-}
-
-/// Waits for the end of a step; `None` if the thread sleeps in the system.
-fn wait_unless_asleep(process: Tid, tid: Tid) -> Result<Option<Stop>, Error> {
-    let mut look = 0;
-    loop {
-        // The state is asked for first: if the thread stops between the two, this is seen.
-        let asleep = look >= LOOKS && (look >= LOOKS_MAX || is_asleep(process, tid));
-        let found = control::wait(Some(tid), false).map_err(Error::control("wait for it"))?;
-        if found.is_some() || asleep {
-            return Ok(found.map(|(_, stop)| stop));
-        }
-        look += 1;
-        std::thread::yield_now();
-    }
-}
-
-/// Whether a thread waits for something that may take any time.
-fn is_asleep(process: Tid, tid: Tid) -> bool {
-    let Ok(text) = std::fs::read(format!("/proc/{}/task/{}/stat", process.0, tid.0)) else { return true };
-    // The name in parentheses may contain anything.
-    let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
-    !matches!(state, Some(b'R' | b'D' | b't' | b'T'))
 }

@@ -11,9 +11,10 @@ use stackhound_calltree::{Address, Cpu, EndType, LocationId, StackInfo, StackKin
 
 use crate::control::{Registers, Tid};
 use crate::error::Error;
+use crate::event::{Ending, Event};
 use crate::instruction::{Class, Instruction};
 use crate::launch::launch;
-use crate::machine::{Ending, Event, Machine};
+use crate::machine::Machine;
 use crate::names::Names;
 use crate::stacks::{self, Notice};
 
