@@ -28,6 +28,19 @@
 //! Where events of a processor are missing, nothing is claimed across the gap: its thread is not known, and the frames
 //! of all threads that may have run there are given up.
 //!
+//! # What cannot be told
+//!
+//! - The kernel calls some threads back into user mode, inside of a system call. No event tells of it; it is noticed by
+//!   the kernel's function for it in a recorded stack ([`SeenFrame::calls_back`]), or by a user stack that has grown since
+//!   the entry. A call inside of a callback stands on top of the one that called back. Where neither shows, the user
+//!   part of a stack is taken to be that of the entry.
+//! - A system call that never returns (the end of a callback, the restart of a thread at another place) has no exit. It
+//!   ends when a user stack shows that it must have; until then, later calls stand on top of it.
+//! - Stacks during an interruption are told from the thread's by its event, which comes at its end. If that is missing,
+//!   they count as the thread's.
+//! - A frame whose function is not known is identified by its module: frames of two functions of one module, called
+//!   from the same place, count as one.
+//!
 //! Takes constant time for an event, apart from the depth of its stack and the nesting of interruptions, and memory for
 //! the threads that exist and up to 32,768 events that are held back. Knows nothing of output or of names.
 #![forbid(unsafe_code)]

@@ -2,16 +2,19 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use stackhound_calltree::{
-    Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
-};
+use stackhound_calltree::{Cpu, EndType, Evidence, LocationId, StackId, StartType};
 
 use crate::counts::Counts;
-use crate::happening::{Happening, Interruption, Part, SeenFrame, Snapshot, Tid, What};
-use crate::hold::{Item, Start};
+use crate::happening::{Happening, Interruption, Part, Tid, What};
+use crate::hold::Item;
 use crate::side::{Interval, Side};
 use crate::step::{NOT_KNOWN, Step};
 use crate::thread::{Mode, Thread};
+
+mod activity;
+mod interruptions;
+mod snapshots;
+mod stacks;
 
 /// A processor.
 #[derive(Debug, Default)]
@@ -24,8 +27,8 @@ struct Processor {
     floor: u64,
     /// The running thread's stack is to be entered from this context on; which one, the next event there tells.
     pending: Option<u64>,
-    service: Option<Side>,
-    deferred: Option<Side>,
+    /// The stacks of interruptions, by their kind.
+    sides: [Option<Side>; 2],
     /// What interrupts the running thread, innermost last, and the event that ends it.
     interruptions: Vec<(Interruption, u64)>,
     is_lost: bool,
@@ -99,253 +102,6 @@ impl Tracker {
             What::Other => self.other(id, cpu, happening),
         }
     }
-
-    // Threads and their stacks.
-
-    fn processor(&mut self, cpu: Cpu) -> usize {
-        let index = usize::from(cpu.0);
-        if self.processors.len() <= index {
-            self.processors.resize_with(index + 1, Processor::default);
-        }
-        index
-    }
-
-    /// The thread of a number; on a processor, 0 is that one's idle thread.
-    fn thread(&mut self, tid: Tid, cpu: Option<usize>) -> usize {
-        if let (Tid(0), Some(cpu)) = (tid, cpu) {
-            if let Some(idle) = self.processors[cpu].idle {
-                return idle;
-            }
-            let thread = self.add(Thread { idle_on: Some(Cpu(cpu as u16)), ..Thread::new(tid, None) });
-            self.threads[thread].mode = Some(Mode::Kernel);
-            self.processors[cpu].idle = Some(thread);
-            return thread;
-        }
-        if let Some(&thread) = self.by_tid.get(&tid) {
-            return thread;
-        }
-        let thread = self.add(Thread::new(tid, None));
-        self.by_tid.insert(tid, thread);
-        thread
-    }
-
-    fn add(&mut self, thread: Thread) -> usize {
-        match self.free.pop() {
-            Some(place) => {
-                self.threads[place] = thread;
-                place
-            }
-            None => {
-                self.threads.push(thread);
-                self.threads.len() - 1
-            }
-        }
-    }
-
-    fn stack(&mut self, kind: StackKind, thread: Option<Tid>, cpu: Option<Cpu>) -> StackId {
-        let id = StackId(self.stacks);
-        self.stacks += 1;
-        self.steps.push(Step::Stack { id, kind, thread, cpu, time: self.time });
-        id
-    }
-
-    /// Makes sure that a thread has a stack, and that something is on it from context `first` on.
-    fn ensure(&mut self, thread: usize, mode: Mode, first: u64) -> StackId {
-        let Thread { tid, idle_on, born, is_started, .. } = self.threads[thread];
-        let known = match mode {
-            Mode::User => &self.threads[thread].user,
-            Mode::Kernel => &self.threads[thread].kernel,
-        };
-        if known.is_none() {
-            let kind = if mode == Mode::User { StackKind::User } else { StackKind::Kernel };
-            let side = Side::new(self.stack(kind, Some(tid), idle_on), born);
-            let of = &mut self.threads[thread];
-            *(if mode == Mode::User { &mut of.user } else { &mut of.kernel }) = Some(side);
-        }
-        let start = if is_started { StartType::Manual } else { StartType::Unknown };
-        let of = &mut self.threads[thread];
-        let side = if mode == Mode::User { of.user.as_mut() } else { of.kernel.as_mut() };
-        side.map_or(StackId(u32::MAX), |side| {
-            side.ensure_base(first, start, &mut self.steps);
-            side.id
-        })
-    }
-
-    fn thread_starts(&mut self, id: u64, tid: Tid) {
-        if tid == Tid(0) {
-            return;
-        }
-        if let Some(&old) = self.by_tid.get(&tid) {
-            // Its end was not seen.
-            self.remove(old, id, EndType::Abandoned);
-        }
-        let thread = self.add(Thread::new(tid, Some(id + 1)));
-        self.by_tid.insert(tid, thread);
-    }
-
-    /// A thread is no more behind context `last`.
-    fn remove(&mut self, thread: usize, last: u64, end: EndType) {
-        let Thread { tid, on, .. } = self.threads[thread];
-        if let Some(cpu) = on {
-            self.vacate(cpu, last);
-        }
-        let gone = std::mem::replace(&mut self.threads[thread], Thread::new(Tid(0), None));
-        for mut side in [gone.user, gone.kernel].into_iter().flatten() {
-            side.finish(last, end, &mut self.steps);
-        }
-        self.by_tid.remove(&tid);
-        self.free.push(thread);
-    }
-
-    /// Gives up all that was known of a thread, which was there at context `last`.
-    fn forget(&mut self, thread: usize, last: u64) {
-        let thread = &mut self.threads[thread];
-        for side in [&mut thread.user, &mut thread.kernel].into_iter().flatten() {
-            side.forget(last, &mut self.steps);
-        }
-        thread.mode = thread.idle_on.map(|_| Mode::Kernel);
-        (thread.frozen, thread.entered, thread.user_is_seen) = (None, None, false);
-        thread.is_clean = false;
-    }
-
-    // What is active.
-
-    /// A stack became active at some context from `lo` to `hi`.
-    fn enter(&mut self, cpu: usize, stack: StackId, (lo, hi): (u64, u64)) {
-        let processor = &mut self.processors[cpu];
-        if processor.active == Some(stack) {
-            return;
-        }
-        processor.active = Some(stack);
-        let (lo, hi) = (ContextId(lo.min(hi)), ContextId(hi));
-        self.steps.push(Step::Enter { cpu: Cpu(cpu as u16), stack, lo, hi });
-    }
-
-    fn leave(&mut self, cpu: usize, last: u64) {
-        self.processors[cpu].pending = None;
-        if self.processors[cpu].active.take().is_some() {
-            let (cpu, last) = (Cpu(cpu as u16), ContextId(last));
-            self.steps.push(Step::Change(Change::Leave { cpu, last }));
-        }
-    }
-
-    /// Behind context `last`, it is not known which thread runs on a processor.
-    fn vacate(&mut self, cpu: usize, last: u64) {
-        if self.processors[cpu].interruptions.is_empty() {
-            self.settle(cpu, last + 1);
-            self.leave(cpu, last);
-        }
-        self.processors[cpu].running = None;
-    }
-
-    /// Enters one of the running thread's stacks.
-    fn enter_mode(&mut self, cpu: usize, thread: usize, mode: Mode, (lo, hi): (u64, u64)) {
-        let side = match mode {
-            Mode::User => &self.threads[thread].user,
-            Mode::Kernel => &self.threads[thread].kernel,
-        };
-        match side.as_ref().map(|side| side.id) {
-            Some(stack) => {
-                self.enter(cpu, stack, (lo, hi));
-                self.ensure(thread, mode, hi);
-            }
-            None => {
-                // The stack's definition comes first, what is opened on it last.
-                let at = self.steps.len();
-                let stack = self.ensure(thread, mode, hi);
-                let base = self.steps.pop().filter(|_| self.steps.len() > at);
-                self.enter(cpu, stack, (lo, hi));
-                self.steps.extend(base);
-            }
-        }
-    }
-
-    /// Enters what is to be entered before context `until`. Which stack that is rests on what was known before.
-    fn settle(&mut self, cpu: usize, until: u64) {
-        let Processor { running, pending, .. } = self.processors[cpu];
-        let (Some(thread), Some(first)) = (running, pending) else { return };
-        if first < until {
-            self.processors[cpu].pending = None;
-            self.processors[cpu].floor = first;
-            let mode = self.threads[thread].mode.unwrap_or(Mode::Kernel);
-            self.enter_mode(cpu, thread, mode, (first, first));
-        }
-    }
-
-    /// At context `at`, the running thread of a processor is in this mode.
-    fn evidence(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
-        self.settle(cpu, at);
-        self.mode_is(thread, mode, at);
-        self.enters_mode(cpu, thread, mode, at);
-    }
-
-    fn enters_mode(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
-        self.settle(cpu, at);
-        let lo = match self.processors[cpu].pending.take() {
-            Some(_) => at,
-            None => self.processors[cpu].floor,
-        };
-        self.processors[cpu].floor = at + 1;
-        self.enter_mode(cpu, thread, mode, (lo, at));
-    }
-
-    /// At context `at`, a thread is in this mode.
-    fn mode_is(&mut self, thread: usize, mode: Mode, at: u64) {
-        let thread = &mut self.threads[thread];
-        thread.mode = Some(mode);
-        if let (Mode::User, 0, Some(kernel)) = (mode, thread.calls(), &mut thread.kernel) {
-            if thread.is_clean && self.has_calls {
-                kernel.is_empty_at(at, &mut self.steps);
-            } else {
-                kernel.set_aside(&mut self.steps);
-            }
-        }
-    }
-
-    /// The thread that runs on a processor just before event `id`.
-    fn running(&mut self, cpu: usize, stated: Option<Tid>, has_stack: bool, id: u64) -> Option<usize> {
-        let running = self.processors[cpu].running;
-        let Some(tid) = stated else { return running };
-        if let Some(thread) = running {
-            if self.threads[thread].tid == tid {
-                return running;
-            }
-            if self.has_switches {
-                self.counts.conflicting_threads += 1;
-                if !has_stack {
-                    return None;
-                }
-                // A switch is missing, and who knows what else.
-                self.settle(cpu, id);
-                self.forget(thread, self.threads[thread].alive);
-                let stated = self.thread(tid, Some(cpu));
-                self.forget(stated, self.threads[stated].alive);
-            }
-            self.threads[thread].on = None;
-        }
-        let thread = self.thread(tid, Some(cpu));
-        self.settle(cpu, id);
-        self.adopt(cpu, thread, id);
-        self.threads[thread].frozen = None;
-        Some(thread)
-    }
-
-    /// A thread runs on a processor from context `first` on.
-    fn adopt(&mut self, cpu: usize, thread: usize, first: u64) {
-        if let Some(before) = self.threads[thread].on.filter(|&before| before != cpu) {
-            let last = first.saturating_sub(1);
-            if self.has_switches {
-                self.counts.conflicting_threads += 1;
-                self.forget(thread, self.threads[thread].alive);
-            }
-            self.vacate(before, last);
-        }
-        self.threads[thread].on = Some(cpu);
-        self.processors[cpu].running = Some(thread);
-        self.processors[cpu].pending = Some(first);
-    }
-
-    // Events.
 
     fn switch(
         &mut self,
@@ -525,190 +281,6 @@ impl Tracker {
         self.counts.snapshots_used += u64::from(user || kernel);
     }
 
-    // Interruptions.
-
-    pub fn start(&mut self, start: Start) {
-        let cpu = self.processor(Cpu(start.cpu));
-        self.counts.interruptions += 1;
-        self.settle(cpu, start.hi);
-        self.processors[cpu].pending = None;
-        let kind = match start.by {
-            Interruption::Service => StackKind::Interrupt,
-            Interruption::Deferred => StackKind::Deferred,
-        };
-        if self.side_of(cpu, start.by).is_none() {
-            let id = self.stack(kind, None, Some(Cpu(start.cpu)));
-            *self.side_of(cpu, start.by) = Some(Side::new(id, 0));
-        }
-        let Some(stack) = self.side_of(cpu, start.by).as_ref().map(|side| side.id) else { return };
-        self.enter(cpu, stack, (start.lo, start.hi));
-        self.processors[cpu].interruptions.push((start.by, start.end));
-        let kind = match start.by {
-            _ if start.is_older => StartType::Unknown,
-            Interruption::Service => StartType::Interrupt,
-            Interruption::Deferred => StartType::Call,
-        };
-        let Tracker { processors, steps, .. } = self;
-        let processor = &mut processors[cpu];
-        let side = match start.by {
-            Interruption::Service => &mut processor.service,
-            Interruption::Deferred => &mut processor.deferred,
-        };
-        if let Some(side) = side {
-            side.open_exact((start.lo, start.hi), kind, start.routine, Evidence::Boundary, steps);
-        }
-    }
-
-    fn side_of(&mut self, cpu: usize, by: Interruption) -> &mut Option<Side> {
-        match by {
-            Interruption::Service => &mut self.processors[cpu].service,
-            Interruption::Deferred => &mut self.processors[cpu].deferred,
-        }
-    }
-
-    fn interruption_ends(&mut self, id: u64, cpu: Option<usize>) {
-        let Some(cpu) = cpu else {
-            self.counts.without_processor += 1;
-            return;
-        };
-        if !self.processors[cpu].interruptions.iter().any(|&(_, end)| end == id) {
-            return;
-        }
-        while let Some((by, end)) = self.processors[cpu].interruptions.pop() {
-            let how = match by {
-                Interruption::Service => EndType::InterruptReturn,
-                Interruption::Deferred => EndType::Return,
-            };
-            let Tracker { processors, steps, .. } = self;
-            let processor = &mut processors[cpu];
-            let side = match by {
-                Interruption::Service => &mut processor.service,
-                Interruption::Deferred => &mut processor.deferred,
-            };
-            if let Some(side) = side {
-                side.close_exact(id, how, steps);
-            }
-            if end == id {
-                break;
-            }
-        }
-        let outer = self.processors[cpu].interruptions.last().copied();
-        match outer.and_then(|(by, _)| self.side_of(cpu, by).as_ref().map(|side| side.id)) {
-            Some(stack) => self.enter(cpu, stack, (id + 1, id + 1)),
-            None if self.processors[cpu].running.is_some() => self.processors[cpu].pending = Some(id + 1),
-            None => self.leave(cpu, id),
-        }
-    }
-
-    /// A stack that was recorded during an interruption is the interruption's, as far as it lies inside the routine.
-    fn see_interruption(&mut self, id: u64, cpu: usize, by: Interruption, happening: &Happening) {
-        let Some(frames) = self.wanted(happening).and_then(|stack| stack.kernel.frames()) else { return };
-        let Tracker { processors, steps, counts, .. } = self;
-        let processor = &mut processors[cpu];
-        let side = match by {
-            Interruption::Service => &mut processor.service,
-            Interruption::Deferred => &mut processor.deferred,
-        };
-        let Some(side) = side else { return };
-        match side.above_anchor(frames) {
-            Some(above) => {
-                side.merge(above, Interval { first: id, last: id }, Evidence::Snapshot, steps);
-                counts.snapshots_used += 1;
-            }
-            None => counts.without_routine += 1,
-        }
-    }
-
-    // Recorded stacks.
-
-    fn wanted<'h>(&self, happening: &'h Happening) -> Option<&'h Snapshot> {
-        happening.stack.as_deref().filter(|_| self.snapshots_wanted)
-    }
-
-    /// A user stack that does not go on from what it was at a thread's entry into the kernel shows that the system call
-    /// was over before context `at`.
-    fn calls_may_be_over(&mut self, thread: usize, stack: &Snapshot, at: u64) {
-        let thread = &mut self.threads[thread];
-        let (Some(frames), Some(user)) = (stack.user.frames(), &thread.user) else { return };
-        if !user.has_seen() || user.shows(frames) {
-            return;
-        }
-        let last = ContextId(at.saturating_sub(1));
-        let is_over = thread.calls() > 0 && thread.user_is_seen && !user.is_extended_by(frames);
-        if let (true, Some(kernel)) = (is_over, &mut thread.kernel) {
-            self.counts.calls_without_return += 1;
-            kernel.give_up_exact(thread.alive.min(last.0), last, &mut self.steps);
-            (thread.entered, thread.user_is_seen) = (None, false);
-        }
-    }
-
-    /// Whether a thread with a user part but no kernel part is in user mode: not if a system call is open, in which it
-    /// logs an event of its own, unless the kernel has called it back.
-    fn left_kernel(&self, thread: usize, frames: &[SeenFrame]) -> bool {
-        let thread = &self.threads[thread];
-        let is_callback = || {
-            let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
-            user.is_some_and(|user| user.is_extended_by(frames) && !user.shows(frames))
-        };
-        thread.calls() == 0 || is_callback()
-    }
-
-    /// Merges the user part of a stack that holds for some contexts.
-    fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
-        let Some(frames) = stack.user.frames() else { return false };
-        let entered = self.threads[thread].entered.filter(|_| self.is_as_entered(thread, stack));
-        if entered.is_none() {
-            // Where the kernel called back, there is more on the user stack than at the entry.
-            self.threads[thread].entered = None;
-            self.threads[thread].user_is_seen = false;
-        }
-        let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
-        self.ensure(thread, Mode::User, during.first);
-        let of = &mut self.threads[thread];
-        of.user_is_seen |= entered.is_some();
-        let Some(user) = &mut of.user else { return false };
-        if user.has_other_root(frames) {
-            self.counts.unaligned += 1;
-            user.forget_seen(&mut self.steps);
-        }
-        let is_stitched = stack.kernel != Part::Absent;
-        let evidence = if is_stitched { Evidence::Stitched } else { Evidence::Snapshot };
-        let is_merged = user.merge((None, frames), during, evidence, &mut self.steps);
-        self.counts.contradicting += u64::from(!is_merged);
-        is_merged
-    }
-
-    /// Whether the user part of a stack is what it was at the entry into the kernel, rather than that of a callback.
-    fn is_as_entered(&self, thread: usize, stack: &Snapshot) -> bool {
-        let thread = &self.threads[thread];
-        let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
-        let above = match (stack.kernel.frames(), &thread.kernel) {
-            (Some(frames), Some(kernel)) => kernel.above_anchor(frames),
-            _ => None,
-        };
-        match (above, user, stack.user.frames()) {
-            (Some((_, above)), _, _) => !above.iter().any(|frame| frame.calls_back),
-            (None, Some(user), Some(frames)) => user.shows(frames),
-            _ => false,
-        }
-    }
-
-    /// Merges the kernel part of a stack that holds for some contexts.
-    fn see_kernel(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
-        let Some(frames) = stack.kernel.frames() else { return false };
-        self.ensure(thread, Mode::Kernel, during.first);
-        let Some(kernel) = &mut self.threads[thread].kernel else { return false };
-        let Some(above) = kernel.above_anchor(frames) else {
-            self.counts.without_routine += 1;
-            return false;
-        };
-        let is_merged = kernel.merge(above, during, Evidence::Snapshot, &mut self.steps);
-        self.counts.contradicting += u64::from(!is_merged);
-        is_merged
-    }
-
-    // Gaps and the end.
-
     /// From context `first` on, the events of a processor are missing.
     fn lose(&mut self, first: u64, cpu: Cpu) {
         let cpu = self.processor(cpu);
@@ -719,7 +291,7 @@ impl Tracker {
         let processor = &mut self.processors[cpu];
         (processor.is_lost, processor.running) = (true, None);
         processor.interruptions.clear();
-        for side in [&mut processor.service, &mut processor.deferred].into_iter().flatten() {
+        for side in processor.sides.iter_mut().flatten() {
             side.forget(last, &mut self.steps);
         }
         for thread in 0..self.threads.len() {

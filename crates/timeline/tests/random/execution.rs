@@ -124,6 +124,15 @@ impl Thread {
     fn is_in_kernel(&self) -> bool {
         !self.visits.is_empty() && !self.is_called_back
     }
+
+    /// What it does may go on unseen: the calls that are open may end at any time.
+    fn is_doubted(&mut self) {
+        for (visit, _) in &mut self.visits {
+            if let Visit::Call(since) = visit {
+                *since = None;
+            }
+        }
+    }
 }
 
 #[derive(Default, Debug)]
@@ -446,7 +455,8 @@ impl Execution {
             .interruptions
             .iter()
             .any(|interruption| interruption.0 == Interruption::Service);
-        let by = if how.is_multiple_of(2) || has_service { Interruption::Service } else { Interruption::Deferred };
+        let by =
+            if how.is_multiple_of(2) || has_service { Interruption::Service } else { Interruption::Deferred };
         let routine = self.push(Func(31 + u32::from(how / 2) % 2));
         let first = self.events;
         self.processors[cpu].interruptions.push((by, self.time, vec![routine], first));
@@ -509,11 +519,7 @@ impl Execution {
             for thread in &mut self.threads {
                 let is_elsewhere = thread.on.is_some_and(|on| on != cpu && self.processors[on].is_known);
                 if !is_elsewhere {
-                    thread.visits.iter_mut().for_each(|(visit, _)| {
-                        if let Visit::Call(since) = visit {
-                            *since = None;
-                        }
-                    });
+                    thread.is_doubted();
                 }
             }
         }
@@ -524,13 +530,7 @@ impl Execution {
     }
 
     fn give_up_waiting(&mut self) {
-        for thread in self.threads.iter_mut().filter(|thread| thread.on.is_none()) {
-            for (visit, _) in &mut thread.visits {
-                if let Visit::Call(since) = visit {
-                    *since = None;
-                }
-            }
-        }
+        self.threads.iter_mut().filter(|thread| thread.on.is_none()).for_each(Thread::is_doubted);
     }
 
     fn sample(&mut self, cpu: usize, how: u8) {
@@ -614,16 +614,11 @@ impl Execution {
             stack: snapshot.map(Arc::new),
         };
         self.recorded.push(Recorded::Event(happening));
-        if self.processors.iter().any(|processor| processor.is_lost) {
-            if let What::Switch { old, .. } = what
-                && let Some(old) = (old.0 as usize).checked_sub(1)
-            {
-                self.threads[old].visits.iter_mut().for_each(|(visit, _)| {
-                    if let Visit::Call(since) = visit {
-                        *since = None;
-                    }
-                });
-            }
+        if self.processors.iter().any(|processor| processor.is_lost)
+            && let What::Switch { old, .. } = what
+            && let Some(old) = (old.0 as usize).checked_sub(1)
+        {
+            self.threads[old].is_doubted();
         }
         self.time += 1;
         Some(number)
