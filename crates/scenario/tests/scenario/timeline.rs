@@ -6,6 +6,9 @@ use std::ops::ControlFlow;
 
 use stackhound::calltree::{Bound, ContextId, Cpu, EndType, Evidence, Frame, StackKind, Trace};
 use stackhound::stacks::StackState;
+use stackhound::symbols::path::SymbolPath;
+use stackhound::symbols::store::StoreOptions;
+use stackhound::symbols::{Symbolizer, SymbolizerOptions};
 use stackhound::{Enrichment, Mode, Passes, Pipeline, Stacks};
 use stackhound_etl::{PointerSize, RawTime, Recording, Tid};
 use stackhound_scenario::{Deed, Did, Mix, Scenario};
@@ -16,6 +19,7 @@ type Range = (u64, u64);
 
 /// A recording, what was done in it, and when each of its events came on which processor.
 struct Case {
+    truth: stackhound_scenario::Truth,
     trace: OpenTrace,
     deeds: Vec<Deed>,
     events: Vec<(RawTime, u16)>,
@@ -24,7 +28,7 @@ struct Case {
 fn case(events: u64, seed: u64) -> Case {
     let mut file = Cursor::new(Vec::new());
     let scenario = Scenario { events, seed, mix: Mix::Default };
-    let (_, deeds) = scenario.write_deeds(&mut file).unwrap();
+    let (truth, deeds) = scenario.write_deeds(&mut file).unwrap();
     let recording = Recording::open(file.into_inner().into()).unwrap();
     let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap();
     let mut events = Vec::new();
@@ -32,7 +36,7 @@ fn case(events: u64, seed: u64) -> Case {
         events.push((seen.raw_time(), seen.processor().unwrap()));
         ControlFlow::Continue(())
     });
-    Case { trace, deeds, events }
+    Case { truth, trace, deeds, events }
 }
 
 /// Something that was on a stack from its first to its last context, and where its stack was the active one.
@@ -289,4 +293,37 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
         assert!(compared > 1000, "{compared}");
         assert_eq!(same, compared, "{:?}", report.counts);
     }
+}
+
+#[test]
+fn with_names_kernel_frames_hang_below_their_system_calls() {
+    let case = case(20_000, 4);
+    let folder = tempfile::tempdir().unwrap();
+    for image in case.truth.image_files() {
+        let path = folder.path().join(image.store_path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, image.bytes).unwrap();
+    }
+    let path = SymbolPath::store(folder.path().to_owned());
+    let store = StoreOptions { path, cache: None, ..StoreOptions::default() };
+    let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() }).unwrap();
+    let enrichment = Enrichment { symbolizer: Some(symbolizer), ..Enrichment::default() };
+    let (trace, report) = stackhound::timeline(&case.trace, enrichment, Stacks::Recorded).unwrap();
+    // Without names it cannot be told where a routine is in a stack.
+    assert!(report.counts.without_routine < report.counts.snapshots_used / 10, "{:?}", report.counts);
+    let names = |frame: &Frame<'_>| {
+        let location = frame.function_location()?;
+        Some((location.module()?.name.to_owned(), location.symbol()?.to_owned(), location.symbol_offset()))
+    };
+    let mut below = 0;
+    for call in boundaries(&trace).filter(|frame| frame.stack().info().kind == StackKind::Kernel) {
+        let Some((module, symbol, offset)) = names(&call) else { continue };
+        assert!(symbol.starts_with("Nt") && offset == 0, "{module}!{symbol}+{offset:#x}");
+        for child in call.children().filter(|child| child.evidence() == Evidence::Snapshot) {
+            let (bounds, own) = (child.range(), call.range());
+            assert!(own.begin() <= bounds.begin() && bounds.last() <= own.last());
+            below += 1;
+        }
+    }
+    assert!(below > 500, "{below}");
 }

@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use stackhound_calltree as calltree;
 use stackhound_calltree::{Builder, Cpu, Error, StackInfo, StackKind, Trace};
+use stackhound_enrich::{KernelSymbols, Origin, PolicyText};
 use stackhound_etl::{TICKS_PER_SECOND, Tid};
 use stackhound_system::System;
 use stackhound_timeline::{Counts, Happening, Options, Step, Timeline};
@@ -46,7 +47,8 @@ const HOLD_PER_SECOND: i64 = 50;
 
 /// A recording in the stack model. Event `n` of the pipeline is transition `n`.
 ///
-/// Function names are those of the enrichment's symbolizer; functions are told apart only with them. The recording is
+/// Function names are those of the enrichment's symbolizer; functions are told apart only with them, so that all frames
+/// are named, those of the kernel too, whatever the enrichment's policy says. The recording is
 /// read twice, the model is built in memory: about 20 bytes for each event, and 6 for each frame.
 ///
 /// # Errors
@@ -56,7 +58,10 @@ pub fn timeline(
     enrichment: Enrichment,
     stacks: Stacks,
 ) -> Result<(Trace, TimelineReport), Error> {
-    let enrichment = Enrichment { depth: enrichment.depth.or(Some(Depth::Function)), ..enrichment };
+    let mut enrichment = enrichment;
+    enrichment.depth = Some(Depth::Function);
+    let all = PolicyText { kernel_symbols: Some(KernelSymbols::Full), ..PolicyText::default() };
+    enrichment.policy.put(all, Origin::Default);
     let mut pipeline = Pipeline::new(trace, Passes::Two).with(enrichment);
     let clock = trace.clock();
     let second = clock.to_raw(stackhound_etl::FileTime(
