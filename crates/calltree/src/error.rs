@@ -60,9 +60,7 @@ pub enum Error {
     )]
     NoIndex,
     /// The index has another version of the format.
-    #[error(
-        "the index has version {found} of the format, this program reads version {expected}"
-    )]
+    #[error("the index has version {found} of the format, this program reads version {expected}")]
     IndexVersion {
         /// Its version.
         found: u32,

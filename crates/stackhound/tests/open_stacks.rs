@@ -84,7 +84,10 @@ fn an_index_that_cannot_be_used_is_made_anew_where_its_journal_is() {
     fs::write(&index, &older).unwrap();
     let told = open(&index).unwrap_err().to_string();
     let path = path.display();
-    assert!(told.ends_with(&format!("version 1; `stackhound stack {path} --at '#0'` makes it anew")), "{told}");
+    assert!(
+        told.ends_with(&format!("version 1; `stackhound stack {path} --at '#0'` makes it anew")),
+        "{told}"
+    );
     let alone = file(folder.path(), "alone.index", &older);
     let told = open(&alone).unwrap_err().to_string();
     assert!(told.ends_with("version 1; open the file that it was made from, and it is made anew"), "{told}");
@@ -113,7 +116,9 @@ fn a_journal_that_breaks_off_is_read_and_leaves_no_index() {
 fn what_holds_no_call_trees_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    assert!(open(&missing).unwrap_err().to_string().starts_with(&format!("{}: No such file", missing.display())));
+    assert!(
+        open(&missing).unwrap_err().to_string().starts_with(&format!("{}: No such file", missing.display()))
+    );
     let text = file(folder.path(), "text.etl", b"no recording");
     assert!(matches!(open(&text).unwrap_err(), OpenStacksError::Recording(_)));
 }
