@@ -50,7 +50,7 @@ pub struct StackInfo {
 /// One change, with the exact context. Of one stack they come in order; those of different stacks need not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// From context `first` on, `stack` is the active one of `cpu`. At the same context, this comes before what is
+    /// From context `first` on, `stack` is the active one of `cpu`, and no longer of another. At the same context, this comes before what is
     /// opened and closed on the stack.
     Enter {
         /// Whose active stack it becomes.

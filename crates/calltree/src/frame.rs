@@ -128,7 +128,10 @@ impl<'t> Frame<'t> {
         let last = ContextId(self.last());
         match self.slack().1 {
             Some(0) => Bound::Observed(last),
-            Some(later) => Bound::Inferred { lo: last, hi: ContextId(last.0.saturating_add(later)) },
+            Some(later) => {
+                let hi = ContextId(last.0.saturating_add(later)).min(self.trace.last_context().id());
+                Bound::Inferred { lo: last, hi }
+            }
             None if self.has_ended() => Bound::Observed(last),
             None => Bound::Open,
         }

@@ -36,11 +36,11 @@ pub enum EndType {
     ReturnElsewhere = 1,
     /// A return from an interrupt or a signal.
     InterruptReturn = 2,
-    /// The stack pointer rose above the frame without a return: `longjmp`, an exception, the end of a thread.
+    /// The stack pointer rose above the frame without a return: `longjmp`, an exception.
     Unwound = 3,
     /// The stack became active again and the return address was another one.
     Replaced = 4,
-    /// The stack's memory was given up or used for something else.
+    /// The stack's memory was given up or used for something else, or its thread ended.
     Abandoned = 5,
     /// Still open at the end of the trace. This is no event.
     TraceEnd = 6,

@@ -194,6 +194,7 @@ impl Tracker {
             let index = self.locate(step.space, self.sp, StackKind::User, false);
             // Steps that were skipped were on the same stack.
             self.arrive(ContextId(0), index, sink);
+            self.look_around();
             self.ensure_frame(ContextId(0), step.before.pc, sink);
             self.remember_own();
         }
@@ -225,7 +226,7 @@ impl Tracker {
         if !self.doubted.is_empty() && transition.0 >= self.doubted_until {
             self.announce(sink);
         }
-        self.look_around();
+        self.renew_limit();
     }
 
     fn call(&mut self, now: &Now, return_address: Address, sink: Sink) {

@@ -168,3 +168,30 @@ fn the_other_stack_of_a_thread() {
     assert_eq!(seen(45, Axis::Thread), [Some((kernel, 39)), None]);
     assert_eq!(seen(5, Axis::Cpu), [None, Some((kernel, 10))]);
 }
+
+#[test]
+fn a_stack_is_active_on_one_processor() {
+    let mut builder = Builder::new();
+    let stack = builder.stack(thread(1, StackKind::Kernel));
+    let other = builder.stack(thread(2, StackKind::Kernel));
+    let enter = |cpu, stack, first| Change::Enter { cpu: Cpu(cpu), stack, first: ContextId(first) };
+    for change in [enter(0, stack, 0), enter(0, other, 30), enter(1, stack, 10), enter(0, stack, 40)] {
+        builder.apply(change).unwrap();
+    }
+    let trace = builder.finish(50).unwrap();
+    let active = |at, cpu| trace.context(ContextId(at)).unwrap().on(Cpu(cpu)).stack().map(|stack| stack.id());
+    let seen = [0, 9, 10, 29, 30, 39, 40, 50].map(|at| [active(at, 0), active(at, 1)]);
+    assert_eq!(
+        seen,
+        [
+            [Some(stack), None],
+            [Some(stack), None],
+            [None, Some(stack)],
+            [None, Some(stack)],
+            [Some(other), Some(stack)],
+            [Some(other), Some(stack)],
+            [Some(stack), None],
+            [Some(stack), None],
+        ]
+    );
+}

@@ -77,13 +77,14 @@ fn closing(totals: &Totals, seconds: f64) -> String {
         odd += &format!(", {} frames or stacks too many to be followed", grouped(totals.refused));
     }
     format!(
-        "{} transitions, {} calls, {} of {} returns matched{odd}, {} frames on {} stacks in {seconds:.1} s ({} transitions/s)",
+        "{} transitions, {} calls, {} of {} returns matched{odd}, {} frames on {} {} in {seconds:.1} s ({} transitions/s)",
         grouped(totals.transitions),
         grouped(totals.calls),
         grouped(totals.returns_matched),
         grouped(totals.returns),
         grouped(totals.frames),
         grouped(totals.stacks),
+        if totals.stacks == 1 { "stack" } else { "stacks" },
         grouped((totals.transitions as f64 / seconds.max(1e-9)) as u64),
     )
 }

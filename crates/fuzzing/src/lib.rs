@@ -11,6 +11,7 @@ mod container;
 mod correlation;
 mod decompression;
 mod image;
+mod journal;
 mod metadata;
 mod operations;
 mod payloads;
@@ -22,6 +23,7 @@ mod seeds;
 pub use container::container;
 pub use decompression::decompression;
 pub use image::image;
+pub use journal::journal;
 pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
@@ -40,7 +42,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "container", run: container, seeds: seeds::recordings },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -49,4 +51,5 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "pipeline", run: pipeline, seeds: seeds::operations },
     Target { name: "recording", run: recording, seeds: seeds::recordings },
     Target { name: "image", run: image, seeds: image::images },
+    Target { name: "journal", run: journal, seeds: journal::pages },
 ];

@@ -177,4 +177,9 @@ proptest! {
     fn image(bytes in inputs(7)) {
         check(7, &bytes);
     }
+
+    #[test]
+    fn journal(bytes in inputs(8)) {
+        check(8, &bytes);
+    }
 }

@@ -28,9 +28,9 @@ impl From<Failure> for PyErr {
             | Error::TransitionOutside { .. }
             | Error::NoSuchFrame { .. }
             | Error::NoSuchStack { .. } => PyIndexError::new_err(message),
-            Error::NoIndex
-            | Error::IndexVersion { .. }
-            | Error::IndexDamaged { .. }  => PyOSError::new_err(message),
+            Error::NoIndex | Error::IndexVersion { .. } | Error::IndexDamaged { .. } => {
+                PyOSError::new_err(message)
+            }
             _ => PyValueError::new_err(message),
         }
     }

@@ -1,11 +1,11 @@
 //! Where traces come from: the one place that knows what can be opened.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use stackhound_calltree as model;
+use stackhound::{Enrichment, OpenStacksError, StacksFrom};
 
 use crate::owner::Owner;
 use crate::trace::Trace;
@@ -36,29 +36,49 @@ impl Recording {
     }
 }
 
-/// Opens a file with an index of stacks. It is read once, as a whole; nothing of it is needed afterwards.
+/// Opens a file for its stacks: an index, the journal of an exact trace, or a Windows recording (``.etl``).
 ///
-/// Raises ``OSError`` if it cannot be read, is no index, one of another version, or damaged.
+/// Of a journal, the index beside it is used, or made and written there. A recording is read, and its frames are named by
+/// module. Warns if a journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read,
+/// is none of these, is damaged, or is an index of another version.
 #[pyfunction]
 pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<Recording> {
-    let trace = py.detach(|| read(&path))?;
+    let (trace, from) = py
+        .detach(|| stackhound::open_stacks(&path, Enrichment::default()))
+        .map_err(|error| raised(&error))?;
+    if let StacksFrom::Journal(replayed, unwritten) = from {
+        if !replayed.finished {
+            let (path, lost) = (path.display(), replayed.lost_bytes);
+            warn(py, format!("{path} breaks off, its last {lost} bytes cannot be read"))?;
+        }
+        if let Some(reason) = unwritten {
+            warn(py, format!("the index could not be kept: {reason}"))?;
+        }
+    }
     Ok(Recording { owner: Owner::new(trace), path })
 }
 
-fn read(path: &Path) -> PyResult<model::Trace> {
-    let bytes = std::fs::read(path).map_err(|error| {
+fn warn(py: Python<'_>, message: String) -> PyResult<()> {
+    // A path may hold anything; a zero would end the text.
+    let message = CString::new(message.replace('\0', "?")).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, 1)
+}
+
+fn raised(error: &OpenStacksError) -> PyErr {
+    use stackhound::trace::Error;
+    let (OpenStacksError::Io(path, reason) | OpenStacksError::Recording(Error::Io(path, reason))) = error
+    else {
+        return PyOSError::new_err(error.to_string());
+    };
+    match reason.raw_os_error() {
         // With these three, Python chooses the subclass and shows the path.
-        match error.raw_os_error() {
-            Some(number) => PyOSError::new_err((number, reason(&error), path.as_os_str().to_owned())),
-            None => PyOSError::new_err(format!("{}: {error}", path.display())),
-        }
-    })?;
-    model::Trace::open(Bytes::from(bytes))
-        .map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+        Some(number) => PyOSError::new_err((number, text(reason), path.as_os_str().to_owned())),
+        None => PyOSError::new_err(error.to_string()),
+    }
 }
 
 /// What the system says, without the number behind it.
-fn reason(error: &std::io::Error) -> String {
+fn text(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(reason, _)| reason).to_owned()
 }

@@ -1,4 +1,4 @@
-"""The traces that the tests look at, written by the library's own examples."""
+"""The traces that the tests look at, written by its own examples and program."""
 
 import subprocess
 from pathlib import Path
@@ -26,6 +26,15 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index of a small trace as a recording gives it: times, two processors, inferred bounds."""
     return written("evidence", tmp_path_factory.mktemp("recorded") / "stacks.idx")
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording that the program makes to show what it does."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = "cargo run --quiet --locked -p stackhound-cli -- demo -q --out".split()
+    subprocess.run([*command, folder], cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL)
+    return folder / "stackhound-demo.etl"
 
 
 @pytest.fixture

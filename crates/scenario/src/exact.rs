@@ -1,14 +1,12 @@
 //! Generated executions of programs, transition by transition, and the truth about their stacks.
 //!
 //! ```
-//! use stackhound_calltree::tracker::Thread;
 //! use stackhound_scenario::exact::{Event, Execution};
 //!
 //! let mut steps = 0;
 //! let truth = Execution::new(1).run(|event, _memory| steps += u64::from(matches!(event, Event::Step(_))));
 //! assert!(steps <= truth.transitions);
 //! assert!(truth.stacks.len() > 1);
-//! # let _ = Thread(0);
 //! ```
 //!
 //! A simulated machine with memory, a stack pointer and several stacks does at random what programs, their run-time

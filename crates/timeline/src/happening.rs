@@ -108,6 +108,9 @@ pub struct SeenFrame {
     /// What tells this function from others: its start where that is known. Where it is not, the module alone, so that
     /// all its unknown functions count as one: two places in one function must never look like two functions.
     pub function: Option<LocationId>,
+    /// Whether it calls back into user mode, so that the user stack further in is another one than at the entry into
+    /// the kernel.
+    pub calls_back: bool,
     /// What to show: the function's start, or this place where that is not known.
     pub location: Option<LocationId>,
 }

@@ -19,6 +19,9 @@ const HELD_MAX: usize = 1 << 15;
 /// Of events with the very time of a start, so many are looked at.
 const AT_ONCE_MAX: usize = 64;
 
+/// So many interruptions of a processor are remembered. One that would begin inside of an older one has a wrong time.
+const ENDED_MAX: usize = 64;
+
 /// Something in the order in which it is to be understood.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -67,16 +70,23 @@ pub(crate) enum Next {
     Item(u64, Item),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Processor {
     /// What a thread did last: the context behind it, and when.
     thread: Option<(u64, i64)>,
-    /// The end of the latest interruption: the context behind it, and when.
-    interruption: Option<(u64, i64)>,
-    /// The first context of that one.
-    interruption_first: u64,
+    /// Interruptions that are inside of no other one so far, one behind the other.
+    ended: Vec<Ended>,
     /// The context from which its events are there again.
     regained: u64,
+}
+
+/// An interruption that is over.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    first: u64,
+    /// The context behind it.
+    behind: u64,
+    time: i64,
 }
 
 /// Happenings that are held back.
@@ -124,9 +134,7 @@ impl Hold {
         if let Some(cpu) = happening.cpu {
             match happening.what {
                 What::Interrupted { by, since, routine } => {
-                    let first = self.start(id, cpu.0, by, since, routine);
-                    let processor = self.processor(cpu.0);
-                    (processor.interruption, processor.interruption_first) = (Some((id + 1, time)), first);
+                    self.start(id, cpu.0, by, (since, time), routine);
                 }
                 What::Switch { .. } | What::SystemCallEnter { .. } | What::SystemCallExit => {
                     self.processor(cpu.0).thread = Some((id + 1, time));
@@ -152,36 +160,35 @@ impl Hold {
         &mut self.processors[index]
     }
 
-    /// Places the start of an interruption. Gives its first context.
+    /// Places the start of an interruption.
     fn start(
         &mut self,
         end: u64,
         cpu: u16,
         by: Interruption,
-        since: i64,
+        (since, time): (i64, i64),
         routine: Option<LocationId>,
-    ) -> u64 {
+    ) {
         let is_before = self.left.is_some_and(|left| since <= left);
         let place = self.queue.partition_point(|held| held.time < since);
         let stated = self.queue.get(place).map_or(end, |held| held.id);
-        let Processor { thread, interruption, interruption_first, regained } = *self.processor(cpu);
         // What its processor logged at the very time of the start came before it.
         let at_once = self.queue.iter().skip(place).take_while(|held| held.time == since).take(AT_ONCE_MAX);
         let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
-        let logged = [thread, interruption].into_iter().flatten().filter(|&(_, at)| at <= since);
-        let exact = logged.map(|(behind, _)| behind).chain(own).fold(stated, u64::max);
+        let exact = own.fold(stated, u64::max);
+        let Processor { thread, ended, regained } = self.processor(cpu);
+        let logged = ended.iter().map(|ended| (ended.behind, ended.time)).chain(*thread);
+        let exact = logged.filter(|&(_, at)| at <= since).map(|(behind, _)| behind).fold(exact, u64::max);
         // A thread does nothing during an interruption, and of two interruptions one is inside the other or behind it.
         // Otherwise the stated time cannot be right.
-        let mut hi = exact.max(regained);
-        if let Some((behind, _)) = thread {
-            hi = hi.max(behind);
+        let hi = exact.max(*regained).max(thread.map_or(0, |(behind, _)| behind));
+        let before = ended.iter().rposition(|ended| ended.first < hi);
+        let hi = before.map_or(hi, |before| hi.max(ended[before].behind)).min(end);
+        ended.truncate(before.map_or(0, |before| before + 1));
+        if ended.len() == ENDED_MAX {
+            ended.remove(0);
         }
-        if let Some((behind, _)) = interruption
-            && hi > interruption_first
-        {
-            hi = hi.max(behind);
-        }
-        let hi = hi.min(end);
+        ended.push(Ended { first: hi, behind: end + 1, time });
         let is_clipped = is_before || hi > exact;
         self.clipped += u64::from(is_clipped);
         let lo = if is_before { 0 } else { exact.min(hi) };
@@ -189,7 +196,6 @@ impl Hold {
         // Of several at one context, the one that ends last is the outermost.
         let at = self.starts.partition_point(|other| other.hi < hi);
         self.starts.insert(at, Start { hi, lo, cpu, by, routine, end, is_older });
-        hi
     }
 
     /// No more will come.
@@ -205,7 +211,8 @@ impl Hold {
         if !is_due {
             return None;
         }
-        if self.starts.front().is_some_and(|start| start.hi <= front.id) {
+        let is_event = matches!(front.item, Item::Event(_));
+        if is_event && self.starts.front().is_some_and(|start| start.hi <= front.id) {
             return self.starts.pop_front().map(Next::Start);
         }
         let held = self.queue.pop_front()?;

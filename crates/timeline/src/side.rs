@@ -9,8 +9,13 @@ use crate::step::{NOT_KNOWN, Step};
 enum Kind {
     /// Stands for all that is not known: as long as the stack exists, something is on it.
     Base,
-    /// Both its ends are events. Since this context.
-    Exact(u64),
+    /// Both its ends are events.
+    Exact {
+        /// It was not there before this context.
+        lo: u64,
+        /// It surely was at this one.
+        hi: u64,
+    },
     /// Recorded stacks show it.
     Seen,
 }
@@ -41,11 +46,13 @@ pub(crate) struct Side {
     certain: Option<u64>,
     /// Frames that are seen next were not there before this context.
     floor: u64,
+    /// The same where no frame with exact ends is open.
+    base_floor: u64,
 }
 
 impl Side {
     pub fn new(id: StackId, floor: u64) -> Side {
-        Side { id, frames: Vec::new(), certain: None, floor }
+        Side { id, frames: Vec::new(), certain: None, floor, base_floor: floor }
     }
 
     /// Makes sure that there is a frame from context `first` on.
@@ -64,7 +71,7 @@ impl Side {
 
     /// How many frames have exact ends.
     pub fn exact(&self) -> usize {
-        self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact(_))).count()
+        self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. })).count()
     }
 
     /// Index of the anchor.
@@ -82,8 +89,8 @@ impl Side {
         steps: &mut Vec<Step>,
     ) {
         self.close_seen(NOT_KNOWN, steps);
-        self.frames.push(Live { kind: Kind::Exact(hi), function: location, address: None });
-        self.floor = hi;
+        self.frames.push(Live { kind: Kind::Exact { lo, hi }, function: location, address: None });
+        self.floor = lo;
         let (lo, hi) = (ContextId(lo), ContextId(hi));
         steps.push(Step::Open { stack: self.id, lo, hi, start, location, evidence });
     }
@@ -97,20 +104,23 @@ impl Side {
         self.frames.pop();
         steps.push(Step::Change(Change::Close { stack: self.id, last: ContextId(last), end }));
         self.floor = match self.frames.last() {
-            Some(Live { kind: Kind::Exact(first), .. }) => *first,
-            _ => last + 1,
+            Some(Live { kind: Kind::Exact { lo, .. }, .. }) => *lo,
+            _ => self.base_floor,
         };
     }
 
-    /// Closes all frames with exact ends, of which it is only known that they were there at `lo`.
-    pub fn give_up_exact(&mut self, lo: u64, hi: ContextId, steps: &mut Vec<Step>) {
+    /// Closes the innermost frame with exact ends, of which it is only known that it was there at `lo`. `false` if there
+    /// is none.
+    pub fn give_up_exact(&mut self, lo: u64, hi: ContextId, steps: &mut Vec<Step>) -> bool {
         self.close_seen(hi, steps);
-        while let Some(&Live { kind: Kind::Exact(first), .. }) = self.frames.last() {
-            self.frames.pop();
-            let lo = ContextId(lo.max(first));
-            steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
-        }
+        let Some(&Live { kind: Kind::Exact { hi: first, .. }, .. }) = self.frames.last() else {
+            return false;
+        };
+        self.frames.pop();
+        let lo = ContextId(lo.max(first));
+        steps.push(Step::Close { stack: self.id, lo, hi: hi.max(lo), end: EndType::Gone });
         self.floor = 0;
+        true
     }
 
     /// Closes the frames that were seen; the latest context that they can have had is `hi`.
@@ -126,17 +136,23 @@ impl Side {
         }
     }
 
-    /// The stack is empty from context `first` on: what is seen later starts there or later.
+    /// The stack is empty at context `first`: what is seen later starts behind it.
     pub fn is_empty_at(&mut self, first: u64, steps: &mut Vec<Step>) {
         self.close_seen(ContextId(first.saturating_sub(1)), steps);
-        self.floor = self.floor.max(first + 1);
+        self.base_floor = self.base_floor.max(first + 1);
+        self.floor = self.base_floor;
+    }
+
+    /// What was seen is probably gone.
+    pub fn set_aside(&mut self, steps: &mut Vec<Step>) {
+        self.close_seen(NOT_KNOWN, steps);
     }
 
     /// From here on nothing is known any more.
     pub fn forget(&mut self, last: u64, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
-        self.give_up_exact(last, NOT_KNOWN, steps);
-        self.floor = 0;
+        while self.give_up_exact(last, NOT_KNOWN, steps) {}
+        (self.floor, self.base_floor) = (0, 0);
     }
 
     /// Closes all frames, since the stack is no more.
@@ -177,7 +193,7 @@ impl Side {
     /// Gives up what was seen, without saying until when it was there.
     pub fn forget_seen(&mut self, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
-        self.floor = 0;
+        (self.floor, self.base_floor) = (0, 0);
     }
 
     fn seen(&self) -> &[Live] {
@@ -188,8 +204,15 @@ impl Side {
     /// does not show the functions of the frames with exact ends.
     pub fn above_anchor<'s>(&self, seen: &'s [SeenFrame]) -> Option<(Option<u64>, &'s [SeenFrame])> {
         let mut above = (None, seen);
-        let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact(_)));
+        let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. }));
         let innermost = exact.clone().count();
+        if let Some(anchor) = exact.clone().last() {
+            // Which of several is the anchor cannot be told.
+            let shown = seen.iter().filter(|seen| seen.function == anchor.function).count();
+            if shown != exact.clone().filter(|frame| frame.function == anchor.function).count() {
+                return None;
+            }
+        }
         for (number, frame) in exact.enumerate() {
             let function = frame.function;
             let at = above.1.iter().position(|seen| function.is_some() && seen.function == function);

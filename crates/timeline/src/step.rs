@@ -64,4 +64,4 @@ pub enum Step {
 }
 
 /// Stands for the last context of a frame that may have lived on.
-pub const NOT_KNOWN: ContextId = ContextId(u64::MAX);
+pub const NOT_KNOWN: ContextId = ContextId(u64::MAX >> 1);

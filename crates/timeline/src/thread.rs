@@ -36,6 +36,9 @@ pub(crate) struct Thread {
     pub born: u64,
     /// Whether its start is in the recording.
     pub is_started: bool,
+    /// Whether nothing of it is missing since its start. Of others, the kernel may have called back into user mode before
+    /// anything was known of them, so that they have kernel frames even when they are in user mode.
+    pub is_clean: bool,
     /// Whether it ends when it is switched away from.
     pub is_ending: bool,
 }
@@ -55,6 +58,7 @@ impl Thread {
             alive: born.unwrap_or(0),
             born: born.unwrap_or(0),
             is_started: born.is_some(),
+            is_clean: born.is_some(),
             is_ending: false,
         }
     }

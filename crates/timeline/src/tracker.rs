@@ -187,9 +187,7 @@ impl Tracker {
     fn remove(&mut self, thread: usize, last: u64, end: EndType) {
         let Thread { tid, on, .. } = self.threads[thread];
         if let Some(cpu) = on {
-            self.settle(cpu, last);
-            self.leave(cpu, last);
-            self.processors[cpu].running = None;
+            self.vacate(cpu, last);
         }
         let gone = std::mem::replace(&mut self.threads[thread], Thread::new(Tid(0), None));
         for mut side in [gone.user, gone.kernel].into_iter().flatten() {
@@ -207,6 +205,7 @@ impl Tracker {
         }
         thread.mode = thread.idle_on.map(|_| Mode::Kernel);
         (thread.frozen, thread.entered, thread.user_is_seen) = (None, None, false);
+        thread.is_clean = false;
     }
 
     // What is active.
@@ -228,6 +227,15 @@ impl Tracker {
             let (cpu, last) = (Cpu(cpu as u16), ContextId(last));
             self.steps.push(Step::Change(Change::Leave { cpu, last }));
         }
+    }
+
+    /// Behind context `last`, it is not known which thread runs on a processor.
+    fn vacate(&mut self, cpu: usize, last: u64) {
+        if self.processors[cpu].interruptions.is_empty() {
+            self.settle(cpu, last + 1);
+            self.leave(cpu, last);
+        }
+        self.processors[cpu].running = None;
     }
 
     /// Enters one of the running thread's stacks.
@@ -286,7 +294,11 @@ impl Tracker {
         let thread = &mut self.threads[thread];
         thread.mode = Some(mode);
         if let (Mode::User, 0, Some(kernel)) = (mode, thread.calls(), &mut thread.kernel) {
-            kernel.is_empty_at(at, &mut self.steps);
+            if thread.is_clean && self.has_calls {
+                kernel.is_empty_at(at, &mut self.steps);
+            } else {
+                kernel.set_aside(&mut self.steps);
+            }
         }
     }
 
@@ -326,9 +338,7 @@ impl Tracker {
                 self.counts.conflicting_threads += 1;
                 self.forget(thread, self.threads[thread].alive);
             }
-            self.settle(before, last);
-            self.leave(before, last);
-            self.processors[before].running = None;
+            self.vacate(before, last);
         }
         self.threads[thread].on = Some(cpu);
         self.processors[cpu].running = Some(thread);
@@ -497,7 +507,8 @@ impl Tracker {
             (Some(_), _) => self.evidence(cpu, thread, Mode::Kernel, id),
             (None, Some(frames)) if stack.kernel == Part::Absent && self.left_kernel(thread, frames) => {
                 self.evidence(cpu, thread, Mode::User, id);
-                self.threads[thread].entered = None;
+                let of = &mut self.threads[thread];
+                (of.entered, of.user_is_seen) = (None, false);
             }
             // It came from there at least, by a system call that logs the event.
             (None, Some(_)) if self.threads[thread].calls() == 0 => {
@@ -611,8 +622,8 @@ impl Tracker {
         happening.stack.as_deref().filter(|_| self.snapshots_wanted)
     }
 
-    /// A user stack that is not what it was at a thread's entry into the kernel shows that it has left the kernel
-    /// since, before context `at`.
+    /// A user stack that does not go on from what it was at a thread's entry into the kernel shows that the system call
+    /// was over before context `at`.
     fn calls_may_be_over(&mut self, thread: usize, stack: &Snapshot, at: u64) {
         let thread = &mut self.threads[thread];
         let (Some(frames), Some(user)) = (stack.user.frames(), &thread.user) else { return };
@@ -620,12 +631,9 @@ impl Tracker {
             return;
         }
         let last = ContextId(at.saturating_sub(1));
-        let calls = thread.calls();
-        let Some(kernel) = &mut thread.kernel else { return };
-        if calls == 0 {
-            kernel.close_seen(last, &mut self.steps);
-        } else if thread.user_is_seen && !user.is_extended_by(frames) {
-            self.counts.calls_without_return += calls as u64;
+        let is_over = thread.calls() > 0 && thread.user_is_seen && !user.is_extended_by(frames);
+        if let (true, Some(kernel)) = (is_over, &mut thread.kernel) {
+            self.counts.calls_without_return += 1;
             kernel.give_up_exact(thread.alive.min(last.0), last, &mut self.steps);
             (thread.entered, thread.user_is_seen) = (None, false);
         }
@@ -645,9 +653,12 @@ impl Tracker {
     /// Merges the user part of a stack that holds for some contexts.
     fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
         let Some(frames) = stack.user.frames() else { return false };
-        // A user part alone may be that of a callback.
-        let is_frozen = stack.kernel != Part::Absent || self.threads[thread].user_is_seen;
-        let entered = self.threads[thread].entered.filter(|_| is_frozen);
+        let entered = self.threads[thread].entered.filter(|_| self.is_as_entered(thread, stack));
+        if entered.is_none() {
+            // Where the kernel called back, there is more on the user stack than at the entry.
+            self.threads[thread].entered = None;
+            self.threads[thread].user_is_seen = false;
+        }
         let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
         self.ensure(thread, Mode::User, during.first);
         let of = &mut self.threads[thread];
@@ -662,6 +673,21 @@ impl Tracker {
         let is_merged = user.merge((None, frames), during, evidence, &mut self.steps);
         self.counts.contradicting += u64::from(!is_merged);
         is_merged
+    }
+
+    /// Whether the user part of a stack is what it was at the entry into the kernel, rather than that of a callback.
+    fn is_as_entered(&self, thread: usize, stack: &Snapshot) -> bool {
+        let thread = &self.threads[thread];
+        let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
+        let above = match (stack.kernel.frames(), &thread.kernel) {
+            (Some(frames), Some(kernel)) => kernel.above_anchor(frames),
+            _ => None,
+        };
+        match (above, user, stack.user.frames()) {
+            (Some((_, above)), _, _) => !above.iter().any(|frame| frame.calls_back),
+            (None, Some(user), Some(frames)) => user.shows(frames),
+            _ => false,
+        }
     }
 
     /// Merges the kernel part of a stack that holds for some contexts.

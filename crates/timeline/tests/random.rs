@@ -3,14 +3,18 @@
 #[path = "random/execution.rs"]
 mod execution;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use execution::{Execution, Func, Owner, Recorded, TrueFrame, function_of};
 use proptest::prelude::*;
 use stackhound_calltree::{
-    Bound, Builder, ContextId, Cpu, Evidence, Frame, FrameId, LocationInfo, StackInfo, StackKind, Trace,
+    Bound, Builder, ContextId, Cpu, Evidence, Frame, FrameId, LocationId, LocationInfo, StackInfo, StackKind,
+    Trace,
 };
-use stackhound_timeline::{Options, Step, Timeline};
+use stackhound_timeline::{
+    Happening, Interruption, Options, Part, SeenFrame, Snapshot, Step, Tid, Timeline, What,
+};
 
 /// The trace that the steps make.
 fn build(steps: impl Iterator<Item = Step>, builder: &mut Builder) {
@@ -78,12 +82,18 @@ fn true_frame<'e>(execution: &'e Execution, frame: &Frame<'_>, at: u64) -> Optio
         index = match frame.evidence() {
             Evidence::Boundary => {
                 let from = index.map_or(0, |index| index + 1);
-                let routine = location_of(frame)?;
-                Some(
-                    from + stack[from..]
-                        .iter()
-                        .position(|&id| function_of(execution.frame(id).func) == Some(routine))?,
-                )
+                let routine = location_of(frame);
+                let (first, last) = (frame.first_context().id().0, frame.last_context().id().0);
+                let mut frames =
+                    stack.iter().enumerate().skip(from).map(|(at, &id)| (at, execution.frame(id)));
+                let is_it = |of: &TrueFrame| function_of(of.func) == routine;
+                let exactly =
+                    frames.clone().find(|(_, of)| is_it(of) && (of.first, of.last) == (first, last));
+                let begun = frames.clone().find(|(_, of)| is_it(of) && of.first == first);
+                let ended = frames.clone().find(|(_, of)| is_it(of) && of.last == last);
+                let begun = if matches!(frame.start(), Bound::Observed(_)) { begun } else { ended.or(begun) };
+                let (at, _) = exactly.or(begun).or_else(|| frames.find(|(_, of)| is_it(of)))?;
+                Some(at)
             }
             Evidence::Exact => None,
             _ => Some(index.map_or(0, |index| index + 1)),
@@ -106,10 +116,15 @@ fn check_bound(bound: Bound, truth: u64, what: &str) {
     }
 }
 
-fn check(execution: &Execution, hold: i64) {
+/// Checks all that is claimed. Gives how many frames of recorded stacks there are.
+fn check(execution: &Execution, hold: i64) -> usize {
+    if execution.active.is_empty() && execution.events < 2 {
+        return 0;
+    }
     let trace = understood(&execution.recorded, hold);
     assert_eq!(trace.transition_count(), execution.events);
-    let mut calls: HashMap<(Owner, u64), u64> = HashMap::new();
+    let mut calls: HashSet<(Owner, u64, u64)> = HashSet::new();
+    let mut seen = 0;
     for id in 0..trace.frame_count() {
         let frame = trace.frame(FrameId(id)).unwrap();
         if frame.evidence() == Evidence::Exact {
@@ -140,13 +155,14 @@ fn check(execution: &Execution, hold: i64) {
         }
         if frame.evidence() == Evidence::Boundary {
             assert_eq!(of_first.number, of_last.number, "{what}");
-            calls.insert((owner(&frame), first), last);
+            calls.insert((owner(&frame), first, last));
+        } else {
+            seen += 1;
         }
     }
     // Nothing that the events tell is missing.
     for call in &execution.calls {
-        let found = calls.get(&(call.owner, call.first));
-        assert!(found == Some(&call.last), "{call:?} is found with {found:?}");
+        assert!(calls.contains(&(call.owner, call.first, call.last)), "{call:?} is missing");
     }
     for &(context, cpu, owner_there) in &execution.active {
         let stack = trace.context(ContextId(context)).unwrap().on(Cpu(cpu)).stack();
@@ -155,6 +171,7 @@ fn check(execution: &Execution, hold: i64) {
         let found = owner(&frame);
         assert!(owner_there.is(found), "{found:?} is active on {cpu} at {context}, not {owner_there:?}");
     }
+    seen
 }
 
 fn script() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
@@ -167,13 +184,13 @@ proptest! {
     /// With system calls and switches.
     #[test]
     fn exact_recordings(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: true, switches: true, losses }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: true, switches: true, losses, interrupted_stacks: true }), 1 << 40);
     }
 
     /// Interruptions that took longer than events are held back.
     #[test]
     fn exact_recordings_with_a_short_hold(script in script()) {
-        let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false });
+        let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: false });
         // What is active during them is found only from some context on.
         execution.active.clear();
         execution.calls.retain(|call| matches!(call.owner, Owner::Kernel(_)));
@@ -183,14 +200,80 @@ proptest! {
     /// With switches only.
     #[test]
     fn recordings_without_system_calls(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: true, losses }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: false, switches: true, losses, interrupted_stacks: true }), 1 << 40);
     }
 
     /// Samples only.
     #[test]
     fn recordings_without_switches(script in script()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: false, losses: false }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: false, switches: false, losses: false, interrupted_stacks: true }), 1 << 40);
     }
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let frame =
+        (0u64..6, prop::option::of(0u32..4), any::<bool>()).prop_map(|(address, function, calls_back)| {
+            let function = function.map(LocationId);
+            SeenFrame { address, function, calls_back, location: function }
+        });
+    prop_oneof![
+        Just(Part::Absent),
+        Just(Part::Unknown),
+        prop::collection::vec(frame, 0..4).prop_map(|frames| Part::Frames(frames.into())),
+    ]
+}
+
+fn anything() -> impl Strategy<Value = Recorded> {
+    let tid = || (0u32..4).prop_map(Tid);
+    let routine = || prop::option::of((0u32..4).prop_map(LocationId));
+    let by = prop_oneof![Just(Interruption::Service), Just(Interruption::Deferred)];
+    let what = prop_oneof![
+        routine().prop_map(|routine| What::SystemCallEnter { routine }),
+        Just(What::SystemCallExit),
+        (tid(), tid(), any::<bool>()).prop_map(|(old, new, old_waits)| What::Switch { old, new, old_waits }),
+        (by, -10i64..60, routine()).prop_map(|(by, since, routine)| What::Interrupted { by, since, routine }),
+        tid().prop_map(What::ThreadStart),
+        tid().prop_map(What::ThreadEnd),
+        Just(What::Other),
+    ];
+    let stack = (part(), part()).prop_map(|(kernel, user)| Arc::new(Snapshot { kernel, user }));
+    let cpu = || 0u16..3;
+    let event = (0i64..50, prop::option::of(cpu()), prop::option::of(tid()), what, prop::option::of(stack));
+    prop_oneof![
+        12 => event.prop_map(|(time, cpu, thread, what, stack)| {
+            Recorded::Event(Happening { time, cpu: cpu.map(Cpu), thread, what, stack })
+        }),
+        1 => cpu().prop_map(Recorded::Lost),
+        1 => cpu().prop_map(Recorded::Regained),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Whatever recordings claim, the steps make a trace.
+    #[test]
+    fn contradictions_are_understood_somehow(
+        recorded in prop::collection::vec(anything(), 1..80),
+        hold in prop_oneof![Just(0i64), Just(5), Just(1 << 40)],
+    ) {
+        understood(&recorded, hold);
+    }
+}
+
+#[test]
+fn much_is_claimed() {
+    let mut seen = 0;
+    for seed in 0..100u32 {
+        let byte =
+            |at: u32| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b9).rotate_left(at % 32) >> 11) as u8;
+        let script: Vec<(u8, u8, u8)> =
+            (0..300).map(|at| (byte(3 * at), byte(3 * at + 1), byte(3 * at + 2))).collect();
+        let recording =
+            execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: true };
+        seen += check(&Execution::run(&script, recording), 1 << 40);
+    }
+    assert!(seen > 5_000, "{seen}");
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) struct Log {
     steps: Vec<u8>,
     /// The boundary of the last one: the first context at which it holds.
     last: u64,
+    /// The first context of the last frame that began.
+    begun: u64,
     /// Location + 1 of every frame in order of beginning.
     locations: Vec<u32>,
     below: Vec<u32>,
@@ -77,6 +79,7 @@ impl Log {
             parentheses: BitBuilder::default(),
             steps: Vec::new(),
             last: 0,
+            begun: 0,
             locations: Vec::new(),
             below: Vec::new(),
             classes: Vec::new(),
@@ -90,9 +93,9 @@ impl Log {
         self.first = Some(self.first.map_or(first, |known| known.min(first)));
     }
 
-    /// The boundary of what came last.
-    pub(super) fn last(&self) -> u64 {
-        self.last
+    /// The last context of which anything is said.
+    pub(super) fn last_context(&self) -> u64 {
+        self.last.saturating_sub(1).max(self.begun).max(self.first.unwrap_or(0))
     }
 
     pub(super) fn begin(
@@ -108,6 +111,7 @@ impl Log {
             .map_err(|_| Error::TooMany { what: "frames of one stack", limit: u64::from(u32::MAX) })?;
         let frame = Place::Above(number);
         self.seen(first.0);
+        self.begun = first.0;
         self.parentheses.push(true);
         self.locations.push(location.map_or(0, |location| location.0 + 1));
         self.open.push(Open { frame, start, evidence, from: first.0 });
@@ -166,6 +170,8 @@ impl Log {
         classes.sort_unstable_by_key(|(frame, _)| *frame);
         let mut slack: Vec<(u64, Slack)> =
             self.slack.into_iter().map(|(place, slack)| (number(place), slack)).collect();
+        // Ends that may come at any time take no more room than the trace is long.
+        slack.iter_mut().for_each(|(_, slack)| slack.end = slack.end.min(transitions + 1));
         slack.sort_by_key(|(frame, _)| *frame);
         slack.dedup_by(|(frame, this), (kept, into)| {
             let same = frame == kept;

@@ -1,7 +1,7 @@
 //! Lays a finished trace out as an index.
 
-use super::Builder;
 use super::log::Finished;
+use super::{Builder, Period};
 use crate::class::Class;
 use crate::id::ContextId;
 use crate::index::{
@@ -15,6 +15,7 @@ impl Builder {
     /// The bytes of the index.
     pub(super) fn write(mut self, transitions: u64) -> Result<Vec<u8>, Error> {
         self.check(transitions)?;
+        self.part_periods();
         let mut writer = Writer::default();
         let mut strings = Strings::default();
         let (stacks, logs): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stacks).into_iter().unzip();
@@ -53,13 +54,46 @@ impl Builder {
                 count: described.min(transitions),
             });
         }
-        let ends = self.stacks.iter().map(|(_, log)| log.last());
-        let starts = self.cpus.iter().flatten().map(|period| period.first);
-        match ends.chain(starts).max() {
-            Some(last) if last > transitions + 1 => {
-                Err(Error::ContextOutside { asked: ContextId(last - 1), last: ContextId(transitions) })
+        let frames = self.stacks.iter().map(|(_, log)| log.last_context());
+        let periods = self.cpus.iter().flatten().map(|period| match period.stack {
+            Some(_) => period.first,
+            // The context before was the last of another one.
+            None => period.first.saturating_sub(1),
+        });
+        match frames.chain(periods).max() {
+            Some(last) if last > transitions => {
+                Err(Error::ContextOutside { asked: ContextId(last), last: ContextId(transitions) })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A stack that becomes active on one processor is no longer so on another.
+    fn part_periods(&mut self) {
+        let mut order = Vec::new();
+        for (cpu, periods) in self.cpus.iter().enumerate() {
+            for (number, period) in periods.iter().enumerate() {
+                let behind = periods.get(number + 1).map_or(u64::MAX, |next| next.first);
+                order.extend(period.stack.map(|stack| (stack, period.first, cpu, number, behind)));
+            }
+        }
+        order.sort_unstable();
+        let mut cuts = Vec::new();
+        for pair in order.windows(2) {
+            let ((stack, _, cpu, number, behind), (next_stack, first, ..)) = (pair[0], pair[1]);
+            if stack == next_stack && behind > first {
+                cuts.push((cpu, number, first));
+            }
+        }
+        // From behind, so that numbers stay what they are.
+        cuts.sort_unstable();
+        for (cpu, number, first) in cuts.into_iter().rev() {
+            let none = Period { first, earlier: 0, stack: None };
+            if self.cpus[cpu][number].first == first {
+                self.cpus[cpu][number] = none;
+            } else {
+                self.cpus[cpu].insert(number + 1, none);
+            }
         }
     }
 

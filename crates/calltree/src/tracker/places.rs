@@ -66,7 +66,7 @@ impl Tracker {
                 Some(stack) => Some(stack.left),
                 None => None,
             };
-            if high < region.high && sp.is_none_or(|sp| high <= sp) {
+            if sp.is_none_or(|sp| high <= sp) {
                 self.regions.trim(index, high);
                 if self.regions.is_covered(index) {
                     self.discard(index, &mut sink);
@@ -149,44 +149,39 @@ impl Tracker {
             _ => (StackKind::User, false),
         };
         let index = known.or_else(|| self.locate(now.space, now.after.sp.0, kind, pushes));
-        if index.is_some() && index == self.active {
-            return true;
+        if index.is_none() || index != self.active {
+            self.announce(sink);
+            if let Some(stack) = self.stack() {
+                stack.left = now.before.sp.0;
+            }
+            self.arrive(now.first(), index, sink);
         }
-        self.announce(sink);
-        if let Some(stack) = self.stack() {
-            stack.left = now.before.sp.0;
-        }
-        self.arrive(now.first(), index, sink)
+        self.look_around();
+        self.active.is_some()
     }
 
-    pub(super) fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) -> bool {
-        let left = self.active.is_some();
-        self.active = None;
-        let Some(index) = index else {
+    /// Makes the stack in a region the active one, if there is room for it.
+    pub(super) fn arrive(&mut self, first: ContextId, index: Option<RegionIndex>, sink: Sink) {
+        let (thread, number) = (self.thread, self.stacks);
+        let region = index.and_then(|index| self.regions.get_mut(index));
+        let Some(region) = region.filter(|region| region.stack.is_some() || number < u32::MAX) else {
             self.counts.stacks_refused += 1;
-            if left {
+            if self.active.take().is_some() {
                 sink(Tracked::Leave { last: ContextId(first.0.saturating_sub(1)) });
             }
-            return false;
+            return;
         };
-        let (thread, id) = (self.thread, StackId(self.stacks));
-        let Some(region) = self.regions.get_mut(index) else { return false };
-        let mut defined = false;
-        let region_bounds = region.declared.then_some((Address(region.low), Address(region.high)));
         let (kind, space) = (region.kind, region.space);
+        let bounds = region.declared.then_some((Address(region.low), Address(region.high)));
         let stack = region.stack.get_or_insert_with(|| {
-            defined = true;
-            OpenStack::new(id)
+            self.stacks += 1;
+            let stack = StackId(number);
+            sink(Tracked::Stack { stack, kind, thread, space, region: bounds });
+            OpenStack::new(stack)
         });
         stack.doubtful = stack.frames.len();
-        let stack = stack.id;
-        if defined {
-            self.stacks = self.stacks.saturating_add(1);
-            sink(Tracked::Stack { stack, kind, thread, space, region: region_bounds });
-        }
-        self.active = Some(index);
-        sink(Tracked::Enter { stack, first });
-        true
+        sink(Tracked::Enter { stack: stack.id, first });
+        self.active = index;
     }
 
     /// The region of a stack pointer: a known one, the nearest, or a new one of that kind. Declared bounds are exact,
@@ -249,19 +244,21 @@ impl Tracker {
         Some((index, self.stack_id(index)?))
     }
 
-    /// Renews what quick steps are judged by.
+    /// Renews what quick steps are judged by, after regions or the active stack have changed.
     pub(super) fn look_around(&mut self) {
-        let sp = self.sp;
-        let Some((index, region)) = self.active.and_then(|index| Some((index, self.regions.get(index)?)))
-        else {
-            // Without an active stack, static steps mean nothing and others may lead to one.
-            (self.limit, self.window) = (if self.started { u64::MAX } else { 0 }, Default::default());
-            return;
+        self.renew_limit();
+        self.window = match self.active.and_then(|index| Some((index, self.regions.get(index)?))) {
+            Some((index, region)) => match self.regions.find(region.space, self.sp) {
+                Some((found, low, high)) if found == index => (region.space, low, high),
+                _ => Default::default(),
+            },
+            None => Default::default(),
         };
-        self.limit = region.stack.as_ref().map_or(0, OpenStack::limit);
-        self.window = match self.regions.find(region.space, sp) {
-            Some((found, low, high)) if found == index => (region.space, low, high),
-            _ => Default::default(),
-        };
+    }
+
+    pub(super) fn renew_limit(&mut self) {
+        // Without an active stack, static steps mean nothing. The first step starts one.
+        let none = if self.started { u64::MAX } else { 0 };
+        self.limit = self.stack().map_or(none, |stack| stack.limit());
     }
 }

@@ -78,9 +78,9 @@ pub enum Class {
     Other,
 }
 
-/// What the tracker found. Of one stack the items come in order; all items of a transition come before those of the next
-/// but one thing: the start of a frame that may be none (see [`Tracker`](super::Tracker)) comes up to
-/// [`DOUBT_MAX`](super::DOUBT_MAX) transitions late.
+/// What the tracker found. Of one stack the items come in order, and all come with the transition they belong to, except
+/// the start of a frame that may be none (see [the rules](super)): that comes up to [`DOUBT_MAX`](super::DOUBT_MAX)
+/// transitions late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracked {
     /// A stack is defined. Numbers are given one after another, from 0.

@@ -1,7 +1,10 @@
 //! The model over the index says what a model that looks at everything says.
 
+use std::collections::HashSet;
+
 use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use stackhound_calltree::{
     Axis, Context, ContextId, Cpu, Frame, FrameId, Pattern, StackEvent, StackId, TransitionId,
 };
@@ -29,6 +32,23 @@ fn event(event: StackEvent<'_>) -> Event {
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 400, ..ProptestConfig::default() }
+}
+
+#[test]
+fn random_traces_have_everything() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = [HashSet::new(), HashSet::new()];
+    let mut below = 0;
+    for _ in 0..200 {
+        let model = run(&steps().new_tree(&mut runner).unwrap().current());
+        for frame in &model.frames {
+            seen[0].insert(format!("{:?}", frame.start));
+            seen[1].insert(format!("{:?}", frame.end));
+            below += usize::from(frame.ancestors.is_empty() && frame.first != frame.last);
+        }
+    }
+    assert_eq!((seen[0].len(), seen[1].len()), (5, 8), "{seen:?}");
+    assert!(below > 0);
 }
 
 proptest! {

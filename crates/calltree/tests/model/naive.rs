@@ -52,6 +52,8 @@ pub enum Step {
     Return(EndType),
     /// Several frames end at once.
     Unwind(u8),
+    /// The top frame turns out to be another one.
+    Damage,
     /// A return below all known frames.
     Underflow,
     /// Another stack; frames of it end or are put on it at the same time.
@@ -77,6 +79,7 @@ pub fn steps() -> impl Strategy<Value = (usize, usize, Vec<(u8, Step)>)> {
         1 => Just(Step::Interrupt),
         5 => end.prop_map(Step::Return),
         1 => any::<u8>().prop_map(Step::Unwind),
+        1 => Just(Step::Damage),
         1 => Just(Step::Underflow),
         2 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(stack, frames, closes)| Step::Switch(stack, frames, closes)),
         1 => Just(Step::Lose),
@@ -172,6 +175,10 @@ impl Run {
                 for _ in 0..usize::from(*count) % self.stacks[stack].open.len() {
                     self.close(stack, now, EndType::Unwound);
                 }
+            }
+            (Step::Damage, Some(stack)) if self.stacks[stack].open.len() > 1 => {
+                self.close(stack, now, EndType::Replaced);
+                self.open(stack, next, StartType::Damaged, None);
             }
             (Step::Underflow, Some(stack)) => {
                 while !self.stacks[stack].open.is_empty() {

@@ -3,6 +3,7 @@
 
 mod arbitrary;
 mod found;
+mod limits;
 mod literal;
 mod notation;
 mod stories;

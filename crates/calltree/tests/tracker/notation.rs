@@ -4,7 +4,7 @@
 //! it. The first line, `start PC SP`, is a transition that does nothing. `call` leaves the address 5 behind the caller's
 //! pc at SP. Lines that are no transitions: `poke ADDRESS WORD`, `declare LOW HIGH KIND`, `release LOW HIGH`, `exit
 //! THREAD`, `skip TRANSITIONS`, `unseen PC SP` for what the skipped ones
-//! did to registers, and `blind`, after which memory cannot be read.
+//! did to registers, `space NUMBER` for where stack pointers lie from then on, and `blind`, after which memory cannot be read.
 //!
 //! Items are written without their contexts where these are the usual ones: the one after the line's transition for
 //! what starts, the one before it for what ends. Others are written `@5`.
@@ -53,6 +53,7 @@ struct Machine {
     point: Option<Point>,
     memory: HashMap<u64, u64>,
     blind: bool,
+    space: u64,
 }
 
 impl Machine {
@@ -61,7 +62,7 @@ impl Machine {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let number = |place: usize| u64::from_str_radix(words[place], 16).expect("a hexadecimal number");
         let address = |place: usize| Address(number(place));
-        let space = Space(0);
+        let space = Space(self.space);
         match name {
             "poke" => {
                 self.memory.insert(number(0), number(1));
@@ -69,6 +70,10 @@ impl Machine {
             }
             "unseen" => {
                 self.point = Some(Point { pc: address(0), sp: address(1) });
+                return None;
+            }
+            "space" => {
+                self.space = number(0);
                 return None;
             }
             "blind" => {

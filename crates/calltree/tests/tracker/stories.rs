@@ -226,6 +226,65 @@ fn what_is_near_is_the_same_stack() {
          dynamic 102 e0000  |
          dynamic 103 cfff8  | new 1 Alternate, enter 1, open 1 Unknown 103",
     );
+    check(
+        "start 100 100000   | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         dynamic 101 effff  |
+         dynamic 102 dfffd  | new 1 Alternate, enter 1, open 1 Unknown 102",
+    );
+}
+
+#[test]
+fn wherever_a_stack_was_used_is_its_memory() {
+    check(
+        "start 100 100000    | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         static 101 d0000    |
+         dynamic 700 8000000 | new 1 Alternate, enter 1, open 1 Unknown 700
+         dynamic 102 d8000   | enter 0",
+    );
+}
+
+#[test]
+fn the_same_address_in_another_space_is_another_stack() {
+    check(
+        "start 100 1000     | new 0 User, enter 0 @0, open 0 Unknown 100 @0
+         space 1            |
+         dynamic 700 1000   | new 1 Alternate, enter 1, open 1 Unknown 700
+         space 0            |
+         dynamic 101 1000   | enter 0",
+    );
+}
+
+/// There is no room left where the pointer equals the lowest address.
+#[test]
+fn a_full_stack_is_not_that_stack() {
+    check(
+        "declare 2000 3000 User |
+         start 100 2800     | new 0 User 2000-3000, enter 0 @0, open 0 Unknown 100 @0
+         dynamic 101 2001   |
+         dynamic 102 2000   | new 1 Alternate, enter 1, open 1 Unknown 102",
+    );
+}
+
+#[test]
+fn a_stack_whose_memory_went_to_others_is_no_more() {
+    check(
+        "declare 1000 2000 User |
+         start 100 1800     | new 0 User 1000-2000, enter 0 @0, open 0 Unknown 100 @0
+         declare 800 1800 User |
+         declare 1800 2800 User | close 0 Abandoned, leave
+         dynamic 101 1800   | new 1 User 800-1800, enter 1, open 1 Unknown 101",
+    );
+}
+
+#[test]
+fn only_memory_below_the_stack_pointer_can_be_spared() {
+    check(
+        "declare 1000 3000 User |
+         start 100 2000     | new 0 User 1000-3000, enter 0 @0, open 0 Unknown 100 @0
+         release 1000 2000  |
+         dynamic 101 2800   |
+         release 1000 2801  | close 0 Abandoned, leave",
+    );
 }
 
 #[test]
@@ -438,8 +497,10 @@ fn a_stack_may_lie_in_the_memory_of_another() {
          signal 6e00 900 6df8  | new 1 Alternate 6000-7000, enter 1, open 1 Interrupt 3f0, open 1 Manual 900
          ret   3f0 6e00        | close 1 Return
          iret  502 5000        | close 1 InterruptReturn, enter 0
+         dynamic 700 80000     | new 2 Alternate, enter 2, open 2 Unknown 700
          release 6000 7000     |
-         dynamic 503 6800      |",
+         dynamic 503 6800      | enter 0
+         release 0 ffff        | close 0 Abandoned, close 0 Abandoned, leave",
     );
 }
 

@@ -5,7 +5,8 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use stackhound::calltree::{Bound, ContextId, Cpu, EndType, Evidence, Frame, StackKind, Trace};
-use stackhound::{Enrichment, Passes, Pipeline, Stacks};
+use stackhound::stacks::StackState;
+use stackhound::{Enrichment, Mode, Passes, Pipeline, Stacks};
 use stackhound_etl::{RawTime, Recording, Tid};
 use stackhound_scenario::{Deed, Did, Mix, Scenario};
 use stackhound_trace::{OpenTrace, Source};
@@ -229,5 +230,59 @@ fn system_calls_and_interruptions_are_those_that_were_made() {
         assert!(exact > 100, "{exact}");
         assert!(report.counts.gaps > 0 && report.counts.conflicting_threads == 0, "{:?}", report.counts);
         assert_eq!(report.counts.clipped_interruptions, 0);
+    }
+}
+
+#[test]
+fn recorded_stacks_stand_at_the_contexts_of_their_events() {
+    for seed in [1, 2] {
+        let case = case(20_000, seed);
+        let exact = stackhound::timeline(&case.trace, Enrichment::default(), Stacks::Exact).unwrap().0;
+        let (trace, report) =
+            stackhound::timeline(&case.trace, Enrichment::default(), Stacks::Recorded).unwrap();
+        let bounds = |trace: &Trace| {
+            let mut bounds: Vec<_> = boundaries(trace)
+                .filter(|frame| frame.function_location().is_some())
+                .map(|frame| (found(&frame), frame.start(), frame.end()))
+                .map(|(found, start, end)| {
+                    (found.kind, found.of, found.first, found.last, format!("{start:?} {end:?}"))
+                })
+                .collect();
+            bounds.sort();
+            bounds
+        };
+        assert_eq!(bounds(&trace), bounds(&exact), "the exact part is the same with stacks");
+
+        let lost_from = first_gap(&trace);
+        let (mut n, mut compared, mut same) = (0, 0, 0);
+        Pipeline::new(&case.trace, Passes::Two).run(|seen| {
+            let owner = seen.stack_owner();
+            if let (StackState::Complete, Some(tid), true) = (seen.state(), owner.tid, n < lost_from) {
+                let user: Vec<u64> = seen
+                    .frames()
+                    .filter(|frame| frame.mode == Mode::User)
+                    .map(|frame| frame.address.0)
+                    .collect();
+                let context = trace.context(ContextId(n)).unwrap();
+                let modules = |address: u64| {
+                    let frame = seen.frames().find(|frame| frame.address.0 == address).unwrap();
+                    frame.module().map(|module| module.file_name().to_owned())
+                };
+                let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();
+                if let Some(stack) = context.stack_of(tid.0, StackKind::User).filter(|_| !user.is_empty()) {
+                    let found: Vec<Option<String>> = stack
+                        .frames()
+                        .filter(|frame| frame.evidence() != Evidence::Exact)
+                        .map(|frame| frame.function_location()?.module().map(|module| module.name.to_owned()))
+                        .collect();
+                    compared += 1;
+                    same += u64::from(found == expected);
+                }
+            }
+            n += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(compared > 1000, "{compared}");
+        assert_eq!(same, compared, "{:?}", report.counts);
     }
 }

@@ -17,7 +17,12 @@ use crate::seen::Seen;
 pub(crate) struct Function {
     pub identity: Option<LocationId>,
     pub location: Option<LocationId>,
+    /// Whether it is the kernel's function for calls into user mode.
+    pub calls_back: bool,
 }
+
+/// The functions through which the kernel calls user mode.
+const CALLBACKS: [&str; 2] = ["KeUserModeCallback", "KiCallUserMode"];
 
 /// A place in code of which the function was looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,8 +41,8 @@ pub(crate) struct Functions {
 impl Functions {
     /// A frame of an event's stack.
     pub fn frame(&mut self, seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> SeenFrame {
-        let Function { identity, location } = self.of(seen, frame, builder);
-        SeenFrame { address: frame.address.0, function: identity, location }
+        let Function { identity, location, calls_back } = self.of(seen, frame, builder);
+        SeenFrame { address: frame.address.0, function: identity, calls_back, location }
     }
 
     /// The routine that starts at an address of the kernel.
@@ -52,7 +57,7 @@ impl Functions {
         let frames = Frames::new(system, seen.stack_owner(), event.time(), session);
         let facts = frames.frame(address, AddressKind::Instruction);
         let frame = Frame::new(facts, system, seen.depth(Mode::Kernel));
-        let Function { identity, location } = self.of(seen, &frame, builder);
+        let Function { identity, location, .. } = self.of(seen, &frame, builder);
         // Without a name for it, it is still known that this is where a function starts.
         if identity == location { identity } else { location }
     }
@@ -98,11 +103,12 @@ fn look_up(seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Functio
                 symbol_offset: 0,
             };
             let start = Some(builder.location(start));
-            return Function { identity: start, location: start };
+            let calls_back = frame.mode == Mode::Kernel && CALLBACKS.contains(&&*name.text);
+            return Function { identity: start, location: start, calls_back };
         }
         let whole = builder.location(LocationInfo { module, ..nothing.clone() });
         let here = LocationInfo { address: Some(address), module, rva: Some(rva), ..nothing };
-        return Function { identity: Some(whole), location: Some(builder.location(here)) };
+        return Function { identity: Some(whole), location: Some(builder.location(here)), calls_back: false };
     }
     if let Some(method) = frame.method() {
         let text = method.to_string();
@@ -112,9 +118,9 @@ fn look_up(seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Functio
             ..nothing
         };
         let start = Some(builder.location(start));
-        return Function { identity: start, location: start };
+        return Function { identity: start, location: start, calls_back: false };
     }
     let here = (frame.depth() > Depth::Address || address.0 != 0)
         .then(|| builder.location(LocationInfo { address: Some(address), ..nothing }));
-    Function { identity: None, location: here }
+    Function { identity: None, location: here, calls_back: false }
 }

@@ -20,6 +20,7 @@ const FAULT: Func = Func(42);
 const INTERRUPT: Func = Func(43);
 const SWAP: Func = Func(44);
 const IDLE: Func = Func(45);
+const KERNEL_CALLBACK: Func = Func(46);
 const UNKNOWN: u32 = 63;
 
 /// A function.
@@ -96,6 +97,8 @@ pub struct Recording {
     pub calls: bool,
     pub switches: bool,
     pub losses: bool,
+    /// Whether stacks are recorded during interruptions.
+    pub interrupted_stacks: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +144,8 @@ pub struct Execution {
     pub calls: Vec<Call>,
     /// What must be active: context and processor.
     pub active: Vec<(u64, u16, Active)>,
+    /// When a processor was interrupted: the first and the last context.
+    interrupted: Vec<(u16, u64, u64)>,
     frames: Vec<TrueFrame>,
     stacks: HashMap<(Owner, u64), Vec<usize>>,
     threads: Vec<Thread>,
@@ -163,20 +168,45 @@ impl Execution {
     pub fn run(script: &[(u8, u8, u8)], recording: Recording) -> Execution {
         let mut execution = Execution { recording: Some(recording), ..Execution::default() };
         execution.processors.resize_with(CPUS, Processor::default);
-        for _ in 0..THREADS {
-            let root = execution.push(ROOT);
-            execution.threads.push(Thread { user: vec![root], ..Thread::default() });
-        }
+        execution.threads.resize_with(THREADS, Thread::default);
+        (1..THREADS).for_each(|thread| execution.begin(thread));
+        // The start of the first thread is recorded.
+        execution.log(0, What::ThreadStart(Tid(1)), None, None);
+        execution.begin(0);
         for &(what, on, how) in script {
             execution.time += 1;
             execution.act(what, usize::from(on) % CPUS, how);
         }
+        for cpu in 0..CPUS {
+            // Stacks during an interruption of which no end comes cannot be told from the thread's.
+            let processor = &mut execution.processors[cpu];
+            if processor.is_lost && !processor.interruptions.is_empty() {
+                processor.is_lost = false;
+                execution.recorded.push(Recorded::Regained(cpu as u16));
+            }
+            while !execution.processors[cpu].interruptions.is_empty() {
+                execution.end_interruption(cpu);
+            }
+        }
         execution.note();
+        let Execution { active, interrupted, .. } = &mut execution;
+        active.retain(|&(at, cpu, active)| {
+            let is_interruption = matches!(active, Active::Exactly(Owner::Service(_) | Owner::Deferred(_)));
+            is_interruption
+                || !interrupted.iter().any(|&(on, first, last)| on == cpu && (first..=last).contains(&at))
+        });
         for frame in &mut execution.frames {
             // Frames that were at no context are never asked for.
             frame.last = frame.last.min(execution.events);
         }
         execution
+    }
+
+    /// A thread comes to be. It has not run yet.
+    fn begin(&mut self, thread: usize) {
+        let root = self.push(ROOT);
+        self.threads[thread].user.push(root);
+        self.preempt(thread);
     }
 
     fn push(&mut self, func: Func) -> usize {
@@ -189,6 +219,13 @@ impl Execution {
     /// Takes note of all stacks at the context before the next event.
     fn note(&mut self) {
         let at = self.events;
+        // A thread may have been called back at once.
+        let threads = &self.threads;
+        let is_called_back = |owner| match owner {
+            Active::Exactly(Owner::Kernel(tid)) => !threads[tid as usize - 1].is_in_kernel(),
+            _ => false,
+        };
+        self.active.retain(|&(context, _, owner)| context != at || !is_called_back(owner));
         let mut stacks: Vec<(Owner, Vec<usize>)> = Vec::new();
         for (tid, thread) in (1..).zip(&self.threads) {
             stacks.push((Owner::User(tid), thread.user.clone()));
@@ -339,6 +376,7 @@ impl Execution {
         let thread = &mut self.threads[thread];
         thread.kernel.truncate(thread.kernel.len() - entry);
         thread.visits.pop();
+        // What is left is what called back.
         thread.is_called_back = !thread.visits.is_empty();
     }
 
@@ -348,13 +386,15 @@ impl Execution {
         if self.threads[thread].is_called_back {
             let depth = self.threads[thread].visits.last().unwrap().1;
             self.threads[thread].user.truncate(depth);
+            self.threads[thread].kernel.pop();
             self.threads[thread].is_called_back = false;
         } else if let Some(&(Visit::Call(_), _)) = self.threads[thread].visits.last()
             && how % 2 == 0
             && self.threads[thread].visits.len() < 3
         {
-            let frame = self.push(CALLBACK);
-            self.threads[thread].user.push(frame);
+            let (user, kernel) = (self.push(CALLBACK), self.push(KERNEL_CALLBACK));
+            self.threads[thread].user.push(user);
+            self.threads[thread].kernel.push(kernel);
             self.threads[thread].is_called_back = true;
         }
     }
@@ -367,20 +407,14 @@ impl Execution {
             return;
         }
         let tid = |thread: Option<usize>| Tid(thread.map_or(0, |thread| thread as u32 + 1));
+        let old_waits = old.is_some_and(|old| self.threads[old].is_in_kernel());
+        if let Some(old) = old.filter(|_| !old_waits) {
+            self.preempt(old);
+        }
         if self.recording.unwrap().switches {
-            let old_waits = old.is_some_and(|old| self.threads[old].is_in_kernel());
             let snapshot = new.filter(|_| how & 0x40 != 0).map(|new| {
-                let mut frames = self.threads[new].kernel.clone();
-                let user = self.part(&self.threads[new].user);
-                // Who was interrupted in user mode has come into the kernel since, but not by itself.
-                if !self.threads[new].is_in_kernel() {
-                    frames.clear();
-                }
-                let mut seen = self.seen(&frames);
-                if !self.threads[new].is_in_kernel() {
-                    seen.push(self.seen_at(SWAP, 1));
-                }
-                Snapshot { kernel: Part::Frames(seen.into()), user }
+                let thread = &self.threads[new];
+                Snapshot { kernel: self.part(&thread.kernel), user: self.part(&thread.user) }
             });
             let what = What::Switch { old: tid(old), new: tid(new), old_waits };
             let at = self.log(cpu, what, None, snapshot);
@@ -396,6 +430,15 @@ impl Execution {
             self.threads[new].on = Some(cpu);
         }
         self.processors[cpu].running = new;
+    }
+
+    /// A thread in user mode has to let another one run.
+    fn preempt(&mut self, thread: usize) {
+        let frame = self.push(SWAP);
+        let thread = &mut self.threads[thread];
+        thread.kernel.push(frame);
+        thread.visits.push((Visit::Fault, thread.user.len()));
+        thread.is_called_back = false;
     }
 
     fn interrupt(&mut self, cpu: usize, how: u8) {
@@ -433,6 +476,7 @@ impl Execution {
                 self.active.pop();
             }
         }
+        self.interrupted.push((cpu as u16, first, self.events.saturating_sub(1)));
         self.processors[cpu].interruptions.pop();
     }
 
@@ -455,17 +499,16 @@ impl Execution {
         if self.processors[cpu].is_lost {
             self.processors[cpu].is_lost = false;
             self.recorded.push(Recorded::Regained(cpu as u16));
-        } else if how % 4 == 0 {
+        } else if how % 4 == 0 && self.processors[cpu].interruptions.is_empty() {
             // A gap begins behind an event of the processor.
             self.log(cpu, What::Other, None, None);
             self.recorded.push(Recorded::Lost(cpu as u16));
             self.processors[cpu].is_lost = true;
             self.processors[cpu].is_known = false;
             // What may have gone on there is not claimed, so nothing of it is asked for.
-            for (tid, thread) in self.threads.iter_mut().enumerate() {
+            for thread in &mut self.threads {
                 let is_elsewhere = thread.on.is_some_and(|on| on != cpu && self.processors[on].is_known);
                 if !is_elsewhere {
-                    let _ = tid;
                     thread.visits.iter_mut().for_each(|(visit, _)| {
                         if let Visit::Call(since) = visit {
                             *since = None;
@@ -491,7 +534,9 @@ impl Execution {
     }
 
     fn sample(&mut self, cpu: usize, how: u8) {
-        let snapshot = self.snapshot(cpu, how);
+        let is_recorded =
+            self.recording.unwrap().interrupted_stacks || self.processors[cpu].interruptions.is_empty();
+        let snapshot = self.snapshot(cpu, how).filter(|_| is_recorded);
         let running = self.processors[cpu].running;
         let tid = running.map_or(0, |thread| thread as u32 + 1);
         self.log(cpu, What::Other, Some(tid), snapshot);
@@ -540,7 +585,13 @@ impl Execution {
 
     fn seen_at(&self, func: Func, site: u8) -> SeenFrame {
         let function = function_of(func).map(LocationId);
-        SeenFrame { address: u64::from(func.0) * 16 + u64::from(site), function, location: function }
+        let calls_back = func == KERNEL_CALLBACK;
+        SeenFrame {
+            address: u64::from(func.0) * 16 + u64::from(site),
+            function,
+            calls_back,
+            location: function,
+        }
     }
 
     /// Records an event, unless it is lost. Gives its number.
