@@ -15,7 +15,8 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 9] = [
+const RUN_BY_CI: [&str; 10] = [
+    "cargo run --release --locked -p stackhound-calltree --example scale",
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",

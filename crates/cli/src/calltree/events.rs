@@ -46,11 +46,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth.
+/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth. That the trace
+/// ends is no event of the frames that are open then.
 fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize, StackEvent<'t>)> {
     let mut events = frame.descendant_events();
     let mut depth = 0_usize;
-    std::iter::from_fn(move || {
+    let all = std::iter::from_fn(move || {
         let event = events.next()?;
         let at = match event {
             StackEvent::FrameStart(frame) => {
@@ -68,5 +69,6 @@ fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize
             StackEvent::StackLeave(_) | StackEvent::StackEnter(_) => depth,
         };
         Some((at, event))
-    })
+    });
+    all.filter(|(_, event)| !matches!(event, StackEvent::FrameEnd(frame) if !frame.has_ended()))
 }

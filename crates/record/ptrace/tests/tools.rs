@@ -45,7 +45,7 @@ fn commands(folder: &Path) -> Vec<Vec<OsString>> {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let numbers: String = (0..20_000).map(|number| format!("{number} {}\n", number * number)).collect();
+    let numbers: String = (0..3_000).map(|number| format!("{number} {}\n", number * number)).collect();
     let text = file("numbers.txt", &numbers);
     let function = |number: usize| {
         format!(
