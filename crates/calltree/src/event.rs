@@ -15,7 +15,8 @@ use crate::succinct::Node;
 pub enum StackEvent<'t> {
     /// A frame begins.
     FrameStart(Frame<'t>),
-    /// A frame ends. Its last context is that before the transition that ends it.
+    /// A frame ends. Its last context is that before the transition that ends it. A frame that is open at the end of the
+    /// trace has no such event.
     FrameEnd(Frame<'t>),
     /// Another stack becomes the active one. The frame still has the context before this transition.
     StackLeave(Transition<'t>),
@@ -41,10 +42,10 @@ pub struct StackEvents<'t> {
     trace: &'t Trace,
     frame: Frame<'t>,
     row: StackRow,
-    /// The next beginning or end, and the place of the frame's own end.
+    /// The next beginning or end, and the place behind the last one.
     place: u64,
     end: u64,
-    /// The next change of stacks, see [`Changes`].
+    /// The next change of stacks, and its number among the stack's starts and ends of periods.
     change: u64,
     /// The end of those before the frame's end.
     changes_end: u64,
@@ -63,20 +64,27 @@ impl<'t> StackEvents<'t> {
     pub(crate) fn new(frame: Frame<'t>) -> Self {
         let trace = frame.trace();
         let row = trace.row(frame.stack_id()).0;
+        let own_end = frame.end_place();
+        let end = match frame.has_ended() {
+            true => own_end,
+            // Behind what holds at the last context stands only what is left open.
+            false => trace
+                .place(frame.stack_id(), trace.transition_count())
+                .map_or(own_end, |last| own_end.min(last + 1)),
+        };
         let mut events = Self {
             trace,
             frame,
             row,
             place: frame.node().place + 1,
-            end: frame.end_place(),
+            end,
             change: 0,
             changes_end: 0,
             open: Vec::new(),
             just_started: false,
         };
         events.change = events.changes_before((trace.boundary(&row, frame.node().place), FRAME));
-        events.changes_end =
-            events.changes_before((trace.boundary(&row, events.end), FRAME)).max(events.change);
+        events.changes_end = events.changes_before((trace.boundary(&row, own_end), FRAME)).max(events.change);
         events
     }
 

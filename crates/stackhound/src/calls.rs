@@ -27,8 +27,20 @@ pub enum OpenStacksError {
         error: calltree::Error,
     },
     /// It is neither an index nor a journal, and no recording either.
+    #[error("{0}; nor an index of stacks or a journal of calls")]
+    Nothing(stackhound_trace::Error),
+    /// It is a recording, or a folder or an archive of some, and cannot be read.
     #[error(transparent)]
-    Recording(#[from] stackhound_trace::Error),
+    Recording(stackhound_trace::Error),
+}
+
+impl From<stackhound_trace::Error> for OpenStacksError {
+    fn from(error: stackhound_trace::Error) -> Self {
+        match error {
+            stackhound_trace::Error::NotARecording(..) => Self::Nothing(error),
+            _ => Self::Recording(error),
+        }
+    }
 }
 
 /// How an index is made anew.

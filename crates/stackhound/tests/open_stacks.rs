@@ -120,5 +120,9 @@ fn what_holds_no_call_trees_is_told() {
         open(&missing).unwrap_err().to_string().starts_with(&format!("{}: No such file", missing.display()))
     );
     let text = file(folder.path(), "text.etl", b"no recording");
-    assert!(matches!(open(&text).unwrap_err(), OpenStacksError::Recording(_)));
+    let told = open(&text).unwrap_err().to_string();
+    assert!(told.starts_with(&format!("{}: not an event trace log (", text.display())), "{told}");
+    assert!(told.ends_with("; nor an index of stacks or a journal of calls"), "{told}");
+    let told = open(folder.path()).unwrap_err().to_string();
+    assert!(!told.contains("journal"), "{told}");
 }

@@ -374,9 +374,12 @@ impl Model {
     pub fn below(&self, number: usize) -> Vec<Event> {
         let events = &self.events[self.frames[number].stack];
         let place = |event| events.iter().position(|(_, found)| *found == event).unwrap();
-        events[place(Event::Start(number)) + 1..place(Event::End(number))]
-            .iter()
-            .map(|(_, event)| *event)
-            .collect()
+        let below = &events[place(Event::Start(number)) + 1..place(Event::End(number))];
+        // What is open at the end of the trace has not ended.
+        let happens = |event: &Event| match event {
+            Event::End(inner) => self.frames[*inner].end != EndType::TraceEnd,
+            _ => true,
+        };
+        below.iter().map(|(_, event)| *event).filter(happens).collect()
     }
 }

@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize, StackEvent<'t>)> {
     let mut events = frame.descendant_events();
     let mut depth = 0_usize;
-    let all = std::iter::from_fn(move || {
+    std::iter::from_fn(move || {
         let event = events.next()?;
         let at = match event {
             StackEvent::FrameStart(frame) => {
@@ -69,6 +69,5 @@ fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize
             StackEvent::StackLeave(_) | StackEvent::StackEnter(_) => depth,
         };
         Some((at, event))
-    });
-    all.filter(|(_, event)| !matches!(event, StackEvent::FrameEnd(frame) if !frame.has_ended()))
+    })
 }
