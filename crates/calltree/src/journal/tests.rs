@@ -82,7 +82,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         symbol: Some("s".to_owned()),
         symbol_offset: 0,
     };
-    let first = vec![module, Record::Location(location.clone()), Record::Location(location)];
+    let first = [module, Record::Location(location.clone()), Record::Location(location)];
     (prop::collection::vec(record(), 0..60), any::<u64>())
         .prop_map(move |(rest, end)| first.iter().cloned().chain(rest).chain([Record::End(end)]).collect())
 }
