@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
-use stackhound::trace::Trace;
 use stackhound::{Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
@@ -17,7 +16,7 @@ use crate::time::TimeFormat;
 use crate::{Outcome, naming, render};
 
 pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
-    let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let trace = crate::inputs::open(&arguments.inputs, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let used = match arguments.format {
         EventFormat::Ndjson => naming::Use::EventsWithCode,

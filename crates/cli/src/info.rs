@@ -9,7 +9,7 @@ use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
 use stackhound::etl::{Block, Damage};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
-use stackhound::trace::{OpenTrace, Source, Trace};
+use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
 
 use crate::args::{Common, Info, InfoFormat};
@@ -95,7 +95,7 @@ struct StackInfo {
 }
 
 pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
-    let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let trace = crate::inputs::open(&arguments.inputs, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
     for source in trace.sources() {

@@ -11,6 +11,7 @@ mod events;
 mod filter;
 mod frame;
 mod info;
+mod inputs;
 mod naming;
 mod output;
 mod profile;

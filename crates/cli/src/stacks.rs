@@ -9,7 +9,6 @@ use anyhow::Result;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
-use stackhound::trace::Trace;
 use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, symbols};
 
 use crate::Outcome;
@@ -115,7 +114,7 @@ impl Shown<'_> {
 }
 
 pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
-    let trace = Trace::files(arguments.inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let trace = crate::inputs::open(&arguments.inputs, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
     let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);

@@ -27,6 +27,12 @@ fn bad_input_gets_one_clear_sentence() {
         check(&[0; 100_000], "the file starts with zeros; nothing was recorded");
         check(b"MZ", "not an event trace log (shorter than a buffer header)");
         check(&[b'a'; 10_000], "not an event trace log (the first buffer is not a header buffer)");
+        for magic in [b"shcalls\n", b"shstacks"] {
+            let (_folder, path) = file(&[&magic[..], &[0; 10_000]].concat());
+            let path = text(&path);
+            let ask = format!("ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls");
+            refused(&[verb, path], &format!("{path} holds call trees: {ask}"));
+        }
         let folder = tempfile::tempdir().unwrap();
         let path = text(folder.path());
         refused(&[verb, path], &format!("{path}: no .etl, .etl.zst or .etl.zip file in this directory"));

@@ -1,0 +1,35 @@
+//! Opening the recordings that a verb is given.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use stackhound::calltree::{self, journal};
+use stackhound::trace::{Error, OpenTrace, Trace};
+
+use crate::args::{Common, Inputs};
+
+/// Opens them. A file that holds call trees instead is told from others.
+pub fn open(inputs: &Inputs, common: &Common) -> Result<OpenTrace> {
+    match Trace::files(inputs.files.clone()).threads(crate::threads(common)).open() {
+        Err(error @ Error::NotARecording(..)) => {
+            match inputs.files.iter().find(|path| holds_call_trees(path)) {
+                Some(path) => {
+                    let path = path.display();
+                    bail!(
+                        "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
+                    )
+                }
+                None => Err(error.into()),
+            }
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn holds_call_trees(path: &Path) -> bool {
+    let mut first = [0; 8];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && (journal::is_journal(&first) || first == *calltree::Trace::MAGIC)
+}
