@@ -11,4 +11,4 @@ if [ "${1:-}" = --long ]; then
   transitions=all
 fi
 STACKHOUND_EXACT_TRANSITIONS=$transitions \
-  cargo test --locked --quiet -p stackhound-record-ptrace --test tools -- --nocapture
+  cargo test --locked --quiet -p stackhound-record-ptrace --test recorder tools -- --nocapture

@@ -8,6 +8,7 @@ use crate::event::StackEvents;
 use crate::id::{ContextId, FrameId, StackId, TransitionId};
 use crate::kind::{Bound, Continuity, Count, EndType, Evidence, StartType};
 use crate::location::{Location, Name};
+use crate::pattern::Pattern;
 use crate::range::CallRanges;
 use crate::stack::Stack;
 use crate::succinct::Node;
@@ -161,6 +162,11 @@ impl<'t> Frame<'t> {
             .then(|| Location::new(self.trace, number))
     }
 
+    /// Whether the name of its function fits a pattern; not where nothing is known of it.
+    pub fn fits(&self, pattern: &Pattern) -> bool {
+        self.function_location().is_some_and(|location| pattern.fits(&location))
+    }
+
     /// What its function is called, as far as it is known.
     pub fn name(&self) -> Name<'t> {
         Name(self.function_location())
@@ -241,12 +247,12 @@ impl<'t> Frame<'t> {
 
     /// How many frames it called. Takes as long as going through them.
     pub fn child_count(&self) -> Count {
-        self.count(self.children().count() as u64)
+        self.trace.counted(self.children().count() as u64)
     }
 
     /// How many frames it called, these called, and so on.
     pub fn descendant_count(&self) -> Count {
-        self.count((self.end_place() - self.node.place - 1) / 2)
+        self.trace.counted((self.end_place() - self.node.place - 1) / 2)
     }
 
     /// The beginnings and ends of all frames below it, and the changes to other stacks and back, in order.
@@ -335,10 +341,6 @@ impl<'t> Frame<'t> {
             Some(nth) => (index.start_slack.get(nth).checked_sub(1), index.end_slack.get(nth).checked_sub(1)),
             None => (None, None),
         }
-    }
-
-    fn count(&self, seen: u64) -> Count {
-        if self.trace.is_sampled() { Count::AtLeast(seen) } else { Count::Exactly(seen) }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::context::{Context, Transition};
 use crate::frame::Frame;
 use crate::id::{ContextId, Cpu, FrameId, StackId, TransitionId};
 use crate::index::{Index, SAMPLED, StackRow};
+use crate::kind::Count;
 use crate::pattern::Pattern;
 use crate::stack::Stack;
 use crate::{Error, Location};
@@ -54,6 +55,11 @@ impl Trace {
     /// Whether only some of what happened was seen, so that all counts are lower bounds.
     pub fn is_sampled(&self) -> bool {
         self.index.header.flags & SAMPLED != 0
+    }
+
+    /// A number of things that were seen in it.
+    pub fn counted(&self, seen: u64) -> Count {
+        if self.is_sampled() { Count::AtLeast(seen) } else { Count::Exactly(seen) }
     }
 
     /// How many transitions it has. Its contexts are one more.

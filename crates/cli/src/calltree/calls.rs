@@ -9,7 +9,7 @@ use stackhound::calltree::{ContextId, Frame, Pattern};
 use stackhound_export::tree::json::Json;
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, counted, tell};
+use super::list::{List, ListFormat, tell};
 use super::place::Place;
 use super::{Source, open, pattern, time};
 use crate::Outcome;
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
     let mut calls = trace.calls(&arguments.pattern);
     calls.retain(|frame| (from..to).contains(&frame.first_context().id()));
-    let found = counted(&trace, calls.len() as u64);
+    let found = trace.counted(calls.len() as u64);
     calls.truncate(arguments.limit.unwrap_or(usize::MAX));
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let list =

@@ -46,8 +46,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth. That the trace
-/// ends is no event of the frames that are open then.
+/// Events with how far below the frame they happen. A frame's beginning and its end have the same depth.
 fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize, StackEvent<'t>)> {
     let mut events = frame.descendant_events();
     let mut depth = 0_usize;
@@ -55,8 +54,7 @@ fn events<'t>(frame: Frame<'t>, skip: &[Pattern]) -> impl Iterator<Item = (usize
         let event = events.next()?;
         let at = match event {
             StackEvent::FrameStart(frame) => {
-                let location = frame.function_location();
-                if location.is_some_and(|location| skip.iter().any(|pattern| pattern.fits(&location))) {
+                if skip.iter().any(|pattern| frame.fits(pattern)) {
                     events.skip_children();
                 }
                 depth += 1;

@@ -64,13 +64,8 @@ impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
                 writeln!(sink)?;
             }
         }
-        Ok(counted(trace, count.get()))
+        Ok(trace.counted(count.get()))
     }
-}
-
-/// A number of things seen in a trace.
-pub fn counted(trace: &Trace, number: u64) -> Count {
-    if trace.is_sampled() { Count::AtLeast(number) } else { Count::Exactly(number) }
 }
 
 /// The closing line.

@@ -9,7 +9,7 @@ use stackhound::calltree::{ContextRange, Frame, Pattern};
 use stackhound_export::tree::json::Json;
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, counted, tell};
+use super::list::{List, ListFormat, tell};
 use super::place::WhichFrame;
 use super::{Source, open, pattern};
 use crate::Outcome;
@@ -42,10 +42,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let head = ("frame", Json(frame));
     let contexts = Cell::new(0);
     let add = |range: ContextRange| contexts.set(contexts.get() + range.len());
-    let excluded = |frame: &Frame<'_>| {
-        let fits = |location| arguments.exclude.iter().any(|pattern| pattern.fits(&location));
-        frame.function_location().is_some_and(fits)
-    };
+    let excluded = |frame: &Frame<'_>| arguments.exclude.iter().any(|pattern| frame.fits(pattern));
     let by_call = frame.execution_ranges_by_call().without(excluded);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let count = if arguments.by_call {
@@ -63,7 +60,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             .write(&mut sink, arguments.format, &trace, |sink, item| writeln!(sink, "{}", item.0))?
     };
     sink.finish()?;
-    tell(common, format_args!("{count} ranges, {} contexts", counted(&trace, contexts.get())));
+    tell(common, format_args!("{count} ranges, {} contexts", trace.counted(contexts.get())));
     Ok(Outcome::default())
 }
 

@@ -223,9 +223,7 @@ impl StackFrame {
                 Items::new(&self.owner, |owner| Ok(items(owner.frame(id)?.execution_ranges_by_call())))
             }
             (Some("call"), Some(pattern)) => Items::new(&self.owner, |owner| {
-                let excluded = move |frame: &model::Frame<'_>| {
-                    frame.function_location().is_some_and(|location| pattern.fits(&location))
-                };
+                let excluded = move |frame: &model::Frame<'_>| frame.fits(&pattern);
                 Ok(items(owner.frame(id)?.execution_ranges_by_call().without(excluded)))
             }),
             (Some(other), _) => {

@@ -2,17 +2,14 @@
 //!
 //! Each prints how often its functions are called and how they are left. Another program, which shares nothing with the
 //! recorder, steps through the same programs and counts instructions.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
+use super::support::{Recording, compile, record, words};
 use stackhound_calltree::journal::Record;
 use stackhound_calltree::{Change, EndType, StackKind, StartType};
 use stackhound_record_ptrace::Ending;
-use support::{Recording, compile, record, words};
 
 /// Records a program of `tests/programs` and checks every line it prints; `None` if it cannot be compiled.
 fn check(source: &str) -> Option<Recording> {

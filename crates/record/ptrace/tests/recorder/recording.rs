@@ -1,7 +1,4 @@
 //! What happens around a recording: programs that cannot be recorded, the end of it, and that it can be repeated.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod support;
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -9,10 +6,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::support::{compile, record, tool, words};
 use stackhound_calltree::journal::{Record, Writer};
 use stackhound_calltree::{EndType, StackInfo};
 use stackhound_record_ptrace::{Ending, Recorder};
-use support::{compile, record, tool, words};
 
 fn refused(program: &Path, expected: &str) {
     let error =

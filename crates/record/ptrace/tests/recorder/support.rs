@@ -1,6 +1,4 @@
 //! What the tests of the recorder share: programs to record, and recordings of them.
-// Each test file takes what it needs.
-#![allow(dead_code)]
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

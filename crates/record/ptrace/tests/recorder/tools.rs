@@ -2,15 +2,12 @@
 //!
 //! Recorded for a short while each. `scripts/exact-check.sh` runs the same test for 1.5 million instructions, and with
 //! `--long` until the programs end.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod support;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{record, skip, tool, words};
+use super::support::{record, skip, tool, words};
 
 /// What is recorded without a word from outside.
 const TRANSITIONS: u64 = 150_000;
