@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stackhound_calltree::{Builder, LabelId};
 use stackhound_enrich::Mode;
-use stackhound_etl::{Address, PointerSize};
-use stackhound_schema::Value;
+use stackhound_etl::{Address, PointerSize, RawTime};
+use stackhound_schema::kernel::view;
 use stackhound_stacks::{StackId, StackState};
 use stackhound_system::{ProcessId, Stretch};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
@@ -26,7 +26,7 @@ const DEFERRED_CALLS: [u16; 3] = [0x0f44, 0x0f45, 0x0f46];
 /// Processes, threads and images that exist, told in their name by somebody else.
 const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
 /// The thread's state when it waits for something.
-const WAITING: u64 = 5;
+const WAITING: u8 = 5;
 /// A part of so many frames may have been cut off.
 const FRAMES_MAX: usize = 192;
 /// So many stacks are kept to be used again.
@@ -82,34 +82,42 @@ impl Events {
     /// What happens to threads and processors.
     pub fn what(&self, seen: &Seen<'_>, functions: &mut Functions, builder: &mut Builder) -> What {
         let Some(hook) = seen.event().hook() else { return What::Other };
-        let number = |name: &str| seen.field(name).and_then(|(_, value)| number(&value));
-        let tid = |name: &str| number(name).and_then(|tid| u32::try_from(tid).ok()).map(Tid);
-        let mut routine = |name: &str| {
-            let address = number(name).filter(|&address| address != 0)?;
-            functions.routine(seen, Address(address), builder)
+        let record = seen.event().record();
+        let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
+        let mut routine = |address: Address| {
+            let known = Some(address).filter(|address| address.0 != 0);
+            known.and_then(|address| functions.routine(seen, address, builder))
         };
         let known = match hook {
-            CONTEXT_SWITCH => || -> Option<What> {
-                Some(What::Switch {
-                    old: tid("OldThreadId")?,
-                    new: tid("NewThreadId")?,
-                    old_waits: number("OldThreadState") == Some(WAITING),
+            CONTEXT_SWITCH => {
+                view::CSwitch::parse(payload, version, pointer).ok().map(|switch| What::Switch {
+                    old: Tid(switch.old_thread_id.0),
+                    new: Tid(switch.new_thread_id.0),
+                    old_waits: switch.old_thread_state == WAITING,
                 })
-            }(),
-            SYSTEM_CALL_ENTER => Some(What::SystemCallEnter { routine: routine("SysCallAddress") }),
+            }
+            SYSTEM_CALL_ENTER => {
+                let call = view::SysCallEnter::parse(payload, version, pointer);
+                let address = call.ok().map(|call| call.sys_call_address);
+                Some(What::SystemCallEnter { routine: address.and_then(&mut routine) })
+            }
             SYSTEM_CALL_EXIT => Some(What::SystemCallExit),
-            THREAD_START => tid("TThreadId").map(What::ThreadStart),
-            THREAD_END => tid("TThreadId").map(What::ThreadEnd),
+            THREAD_START | THREAD_END => view::Thread::parse(payload, version, pointer).ok().map(|thread| {
+                let tid = Tid(thread.thread_id.0);
+                if hook == THREAD_START { What::ThreadStart(tid) } else { What::ThreadEnd(tid) }
+            }),
             hook if INTERRUPT_ROUTINES.contains(&hook) || DEFERRED_CALLS.contains(&hook) => {
                 let by = if DEFERRED_CALLS.contains(&hook) {
                     Interruption::Deferred
                 } else {
                     Interruption::Service
                 };
-                number("InitialTime").map(|since| What::Interrupted {
+                // Interrupt routines begin as deferred calls do, with their time and their address.
+                let run = view::Dpc::parse(payload, version, pointer).ok();
+                run.filter(|run| run.initial_time.0 >= 0).map(|run| What::Interrupted {
                     by,
-                    since: self.trace_time(seen, since),
-                    routine: routine("Routine"),
+                    since: self.trace_time(seen, run.initial_time),
+                    routine: routine(run.routine),
                 })
             }
             _ => None,
@@ -117,8 +125,7 @@ impl Events {
         known.unwrap_or_default()
     }
 
-    fn trace_time(&self, seen: &Seen<'_>, raw: u64) -> i64 {
-        let raw = stackhound_etl::RawTime(i64::try_from(raw).unwrap_or(i64::MAX));
+    fn trace_time(&self, seen: &Seen<'_>, raw: RawTime) -> i64 {
         let base = self.bases.get(usize::from(seen.event().source()));
         base.map_or(raw.0, |base| base.trace_time(raw).0)
     }
@@ -195,11 +202,4 @@ fn snapshot(
         user = Part::Unknown;
     }
     Some(Snapshot { kernel, user })
-}
-
-fn number(value: &Value<'_>) -> Option<u64> {
-    match value {
-        Value::RawTime(time) => u64::try_from(time.0).ok(),
-        value => value.as_u64(),
-    }
 }

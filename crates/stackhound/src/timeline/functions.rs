@@ -57,9 +57,8 @@ impl Functions {
         let frames = Frames::new(system, seen.stack_owner(), event.time(), session);
         let facts = frames.frame(address, AddressKind::Instruction);
         let frame = Frame::new(facts, system, seen.depth(Mode::Kernel));
-        let Function { identity, location, .. } = self.of(seen, &frame, builder);
         // Without a name for it, it is still known that this is where a function starts.
-        if identity == location { identity } else { location }
+        self.of(seen, &frame, builder).location
     }
 
     fn of(&mut self, seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Function {
