@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod feed;
 mod filter;
+pub mod live;
 mod merge;
 mod source;
 mod stats;
