@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use stackhound_etl::{Block, Clock, LogFileMode, PointerSize};
 
 use crate::event::{Event, TraceTime};
-use crate::live::queue::{Dropped, Incoming, Received};
+use crate::live::queue::{Dropped, Incoming};
+use crate::live::ring::Received;
 use crate::merge::TimeBase;
 use crate::{Error, Stats};
 
@@ -228,7 +229,7 @@ impl Arrivals {
         for index in 0..self.sources.len() {
             while !self.sources[index].ended && self.held <= HELD_MAX {
                 match self.sources[index].incoming.receive() {
-                    Received::Block(block) => self.take(index, block),
+                    Received::Content { content, .. } => self.take(index, content),
                     Received::Nothing => break,
                     Received::End => self.sources[index].ended = true,
                 }
