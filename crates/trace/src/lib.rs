@@ -24,6 +24,7 @@ mod event;
 mod feed;
 mod filter;
 mod merge;
+mod session;
 mod source;
 mod stats;
 mod trace;
@@ -32,6 +33,11 @@ pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use merge::{Ordered, TimeBase};
+pub use session::{
+    Buffers, ClassicEvent, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
+    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
+    Session, SessionClock, SessionNumbers, SettingError,
+};
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
 pub use stats::Stats;
 pub use trace::{Flow, OpenTrace, Trace};
