@@ -33,6 +33,7 @@ mod stats;
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
+pub use live::{LiveSession, SessionCounters};
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Flow, OpenTrace, Recordings};
 pub use session::{

@@ -14,8 +14,6 @@ use crate::seen::Seen;
 #[derive(Default)]
 pub(crate) struct Dispatch {
     providers: Vec<Provider>,
-    /// For all wanted events.
-    pub all: Vec<Handler>,
     /// For events that no provider wants.
     pub unclaimed: Vec<Handler>,
     pub publisher: Option<Publisher>,
@@ -41,7 +39,7 @@ impl fmt::Debug for Dispatch {
 
 impl Errors {
     /// Calls a handler and, if it gives an error, those who want to hear of it.
-    fn call(&mut self, handler: &mut Handler, seen: &Seen<'_>) -> Flow {
+    fn call(&mut self, handler: &mut dyn FnMut(&Seen<'_>) -> Outcome, seen: &Seen<'_>) -> Flow {
         match handler(seen) {
             Ok(flow) => flow,
             Err(error) => self.tell(seen, &error),
@@ -95,8 +93,8 @@ impl Dispatch {
             || self.providers.iter().any(|provider| provider.asks_for(seen))
     }
 
-    /// Calls all who want an event. Everyone is called, even if one of them breaks.
-    pub fn call(&mut self, seen: &Seen<'_>) -> Flow {
+    /// Calls all who want an event, and `all` if anybody does. Everyone is called, even if one of them breaks.
+    pub fn call(&mut self, seen: &Seen<'_>, all: &mut dyn FnMut(&Seen<'_>) -> Outcome) -> Flow {
         let mut claimed = self.providers.is_empty();
         let mut flow = ControlFlow::Continue(());
         let mut note = |outcome: Flow| {
@@ -127,9 +125,7 @@ impl Dispatch {
         }
         if claimed {
             self.delivered += 1;
-            for handler in &mut self.all {
-                note(self.errors.call(handler, seen));
-            }
+            note(self.errors.call(all, seen));
             if let Some(publisher) = &mut self.publisher {
                 note(publisher.publish(seen));
             }

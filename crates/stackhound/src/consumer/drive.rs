@@ -16,7 +16,7 @@ use stackhound_trace::{LiveSession, OpenTrace};
 use crate::consumer::dispatch::Dispatch;
 use crate::consumer::error::Error;
 use crate::consumer::running::{Running, Shared, TraceStats};
-use crate::consumer::{Input, LiveInput, Trace};
+use crate::consumer::{Input, LiveInput, Trace, handler};
 use crate::enrichment::Enrichment;
 use crate::pipeline::{Outcome, Passes, Pipeline};
 use crate::seen::Seen;
@@ -64,9 +64,10 @@ impl Opened {
     }
 
     /// On this thread.
-    pub fn run(self) -> Result<TraceStats, Error> {
+    pub fn run(self, all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome) -> Result<TraceStats, Error> {
         let shared = self.shared.clone();
-        let driven = catch_unwind(AssertUnwindSafe(|| self.drive()));
+        shared.enter();
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive(all)));
         // Nobody reads any more: whatever still comes is dropped and counted.
         shared.stop_sessions();
         let (sessions, error) = shared.ended();
@@ -85,20 +86,23 @@ impl Opened {
     pub fn start(self) -> Result<Running, Error> {
         let shared = self.shared.clone();
         let name = "stackhound-events".to_owned();
-        let thread = thread::Builder::new().name(name).spawn(|| self.run()).map_err(Error::Thread)?;
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(|| self.run(&mut |_| Ok(ControlFlow::Continue(()))))
+            .map_err(Error::Thread)?;
         Ok(Running::new(shared, thread))
     }
 
-    fn drive(self) -> TraceStats {
+    fn drive(self, all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome) -> TraceStats {
         let Opened { source, window, dispatch, schemas, enrichment, passes, shared } = self;
         match source {
             Source::Recorded(trace) => {
                 let pipeline = Pipeline::with_schemas(&trace, passes, schemas);
-                feed(pipeline.hold(window).with(enrichment), dispatch, &shared)
+                feed(pipeline.hold(window).with(enrichment), dispatch, all, &shared)
             }
             Source::Live(arrivals) => {
                 let pipeline = Pipeline::live(arrivals, schemas);
-                feed(pipeline.hold(window).with(enrichment), dispatch, &shared)
+                feed(pipeline.hold(window).with(enrichment), dispatch, all, &shared)
             }
         }
     }
@@ -134,11 +138,19 @@ fn open_sessions(
     Ok(Arrivals::new(incoming)?)
 }
 
-fn feed(mut pipeline: Pipeline<'_>, dispatch: Dispatch, shared: &Shared) -> TraceStats {
+fn feed(
+    mut pipeline: Pipeline<'_>,
+    dispatch: Dispatch,
+    all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome,
+    shared: &Shared,
+) -> TraceStats {
     let dispatch = RefCell::new(dispatch);
     let mut published = Instant::now();
     let choose = |seen: &Seen<'_>| ControlFlow::Continue(dispatch.borrow().wants(seen));
-    let handle = |seen: &Seen<'_>| dispatch.borrow_mut().call(seen);
+    let handle = |seen: &Seen<'_>| {
+        dispatch.borrow_mut().call(seen, all)?;
+        shared.go_on()
+    };
     let watch = |outcome: &dyn Fn() -> Outcome| {
         if published.elapsed() >= PUBLISH {
             published = Instant::now();
@@ -147,7 +159,7 @@ fn feed(mut pipeline: Pipeline<'_>, dispatch: Dispatch, shared: &Shared) -> Trac
                 publisher.flush()?;
             }
         }
-        if shared.is_reading_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        shared.go_on()
     };
     let outcome = pipeline.run_watched(choose, handle, watch);
     let mut dispatch = dispatch.into_inner();

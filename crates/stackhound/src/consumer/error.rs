@@ -14,7 +14,9 @@ pub enum Error {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// Nobody knows a provider of this name.
-    #[error("no provider {0:?} is known here; its GUID always works, and a manifest of it makes its names known")]
+    #[error(
+        "no provider {0:?} is known here; its GUID always works, and a manifest of it makes its names known"
+    )]
     UnknownProvider(String),
     /// Kernel groups are wanted, but no session of the trace is one of the kernel.
     #[error("a kernel provider is enabled, but none of the sessions is a kernel session")]

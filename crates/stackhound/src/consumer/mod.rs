@@ -1,6 +1,6 @@
 //! One way to consume events, wherever they come from: live sessions, recordings, or blocks from elsewhere.
 //!
-//! ```
+//! ```ignore
 //! use stackhound::{EventFilter, Provider, Trace};
 //!
 //! # fn main() -> Result<(), stackhound::Error> {
@@ -45,6 +45,7 @@ use dispatch::Dispatch;
 use drive::Opened;
 pub use error::Error;
 pub use handler::{EventError, IntoOutcome};
+pub(crate) use handler::{Handler, boxed};
 pub use provider::Provider;
 pub use running::{Running, StopHandle, TraceStats};
 pub use subscription::{KeptEvent, Subscription};
@@ -215,12 +216,8 @@ impl Trace {
     ///
     /// # Errors
     /// If the trace cannot begin, or a handler panics.
-    pub fn run<R: IntoOutcome>(
-        mut self,
-        handler: impl FnMut(&Seen<'_>) -> R + Send + 'static,
-    ) -> Result<TraceStats, Error> {
-        self.dispatch.all.push(handler::boxed(handler));
-        Opened::open(self)?.run()
+    pub fn run<R: IntoOutcome>(self, mut handler: impl FnMut(&Seen<'_>) -> R) -> Result<TraceStats, Error> {
+        Opened::open(self)?.run(&mut |seen| handler(seen).into_outcome())
     }
 
     /// As [`run`](Trace::run) on a thread of its own, with only the handlers that were given before.
@@ -236,11 +233,7 @@ impl Trace {
     ///
     /// # Errors
     /// If the trace cannot begin.
-    pub fn subscribe(
-        mut self,
-        batches: usize,
-        overflow: Overflow,
-    ) -> Result<(Running, Subscription), Error> {
+    pub fn subscribe(mut self, batches: usize, overflow: Overflow) -> Result<(Running, Subscription), Error> {
         let (publisher, subscription) = subscription::pair(batches, overflow);
         self.dispatch.publisher = Some(publisher);
         Ok((self.start()?, subscription))

