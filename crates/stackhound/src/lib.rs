@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound::{Passes, Pipeline, trace::Trace};
+//! use stackhound::{Passes, Pipeline, trace::Recordings};
 //!
 //! # fn main() -> Result<(), stackhound::trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Trace::file("trace.etl").open()?;
+//! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
 //! pipeline.run(|seen| {
 //!     println!("{} {:?} {}", seen.name(), seen.process_name(), seen.state().name());

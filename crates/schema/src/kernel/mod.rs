@@ -92,6 +92,14 @@ pub fn class_guid(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)
 }
 
+/// The class GUID that consumers see for a hook.
+pub fn class_of_hook(hook: u16) -> Option<Guid> {
+    if hook == IMAGE_LOAD {
+        return Some(IMAGE);
+    }
+    class_guid((hook >> 8) as u8)
+}
+
 /// All events, in the order of the tables.
 pub fn events() -> impl Iterator<Item = KernelEvent> {
     CATALOGUE.events().iter().map(|event| KernelEvent {
