@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod consumer;
 mod enrichment;
 mod filter;
 mod frame;
@@ -39,6 +40,9 @@ mod seen;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
+pub use consumer::{
+    Error, EventError, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription, Trace, TraceStats,
+};
 pub use enrichment::{Depth, Enrichment};
 pub use filter::EventFilter;
 pub use frame::Frame;

@@ -65,9 +65,23 @@ impl Predicate {
         Ok(Predicate { matcher })
     }
 
-    /// Whether the event passes.
+    /// Whether the event passes. Of an event that nobody describes, all fields of the payload are missing.
     pub fn matches(&self, seen: &Seen<'_>) -> bool {
         self.matcher.matches(|name, visit| look_up::look_up(seen, name, visit))
+    }
+
+    /// Whether the event passes, where that can be told.
+    ///
+    /// # Errors
+    /// [`NoSchema`](stackhound_schema::Error::NoSchema) if fields of the payload are asked for, since nothing cheaper
+    /// decided, and nobody describes the event.
+    pub fn try_matches(&self, seen: &Seen<'_>) -> Result<bool, stackhound_schema::Error> {
+        let mut described = true;
+        let matches = self.matcher.matches(|name, visit| {
+            described &= name.cost() != Cost::Payload || seen.schema().is_some();
+            look_up::look_up(seen, name, visit)
+        });
+        if described { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
     }
 
     /// Whether names of functions are asked for: then they should be looked up ahead.
