@@ -3,6 +3,9 @@
 /// Bytes do not have the shape that was expected of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// Nobody knows what the payload of an event means.
+    #[error("nobody describes the event")]
+    NoSchema,
     /// A payload does not hold the field that its schema names next. The fields before it are good.
     #[error("field {field} at payload offset {offset:#x}: expected {expected}")]
     Payload {
