@@ -1,8 +1,9 @@
 //! What payload bytes mean.
 //!
 //! A [`Schema`] names the fields of one kind of event. Schemas come from a built-in table of kernel classes, from
-//! TraceLogging metadata, from metadata that recordings carry, and from a built-in table of providers. Whatever the
-//! origin, the result is the same type, and one decoder reads payloads with it, borrowing from the payload.
+//! TraceLogging metadata, from metadata that recordings carry, from manifests and images of providers, and from a
+//! built-in table of providers. Whatever the origin, the result is the same type, and one decoder reads payloads with
+//! it, borrowing from the payload.
 //!
 //! Does not know where events come from.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod model;
 mod naming;
 mod notation;
 mod plan;
+mod provider;
 mod render;
 mod store;
 mod tdh;
@@ -33,9 +35,10 @@ pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENT
 pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 pub use error::{Error, Expected};
 pub use identity::Identity;
-pub use manifest::{Manifest, ManifestChunks, ManifestEvent, is_manifest_chunk};
+pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
 pub use plan::Plan;
+pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{Rfc3339, render};
 pub use store::SchemaStore;
 pub use tracelogging::{EventMetadata, ProviderTraits};
