@@ -30,6 +30,7 @@ mod tdh;
 mod testing;
 mod tracelogging;
 mod value;
+mod wevt;
 
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
 pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
@@ -43,3 +44,4 @@ pub use render::{Rfc3339, render};
 pub use store::SchemaStore;
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;
+pub use wevt::providers_of_image;
