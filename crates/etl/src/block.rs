@@ -140,6 +140,11 @@ impl Block {
         Record::found(&self.bytes[at..at + usize::from(entry.size)], entry.time, entry.kind())
     }
 
+    pub(crate) fn with_origin(mut self, change: impl FnOnce(&mut Origin)) -> Block {
+        change(&mut self.origin);
+        self
+    }
+
     /// Where the block comes from.
     #[inline]
     pub fn origin(&self) -> &Origin {

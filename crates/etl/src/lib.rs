@@ -24,6 +24,7 @@
 //! Knows bytes and where they stand; does not know what an event means, and opens no files.
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod block;
 mod buffer;
 pub mod compress;
@@ -39,6 +40,7 @@ mod select;
 mod time;
 pub mod write;
 
+pub use assemble::BlockBuilder;
 pub use block::{Block, Entry, Origin};
 pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};
 pub use damage::{Damage, DamageReason};

@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound::{Passes, Pipeline, trace::Trace};
+//! use stackhound::{Passes, Pipeline, trace::Recordings};
 //!
 //! # fn main() -> Result<(), stackhound::trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Trace::file("trace.etl").open()?;
+//! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
 //! pipeline.run(|seen| {
 //!     println!("{} {:?} {}", seen.name(), seen.process_name(), seen.state().name());
@@ -26,7 +26,9 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod consumer;
 mod enrichment;
+mod filter;
 mod frame;
 mod knowledge;
 mod label;
@@ -36,7 +38,11 @@ mod seen;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
+pub use consumer::{
+    Error, EventError, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription, Trace, TraceStats,
+};
 pub use enrichment::{Depth, Enrichment};
+pub use filter::EventFilter;
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
 pub use label::{Label, NameOrigin, ShownName};

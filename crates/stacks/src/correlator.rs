@@ -39,6 +39,11 @@ impl Window {
         let max_hold = clock.span_to_raw(2 * stackhound_etl::TICKS_PER_SECOND).max(1);
         Window { max_hold, max_pending: 1 << 17 }
     }
+
+    /// Nothing is held back: events go out at once, with the stacks that they bring along.
+    pub fn none() -> Window {
+        Window { max_hold: 0, max_pending: 0 }
+    }
 }
 
 /// An event that is held back.
@@ -137,6 +142,7 @@ impl Correlator {
         table: StackTable,
     ) -> Correlator {
         Correlator {
+            losses: Losses::new(definitions.is_some()),
             window,
             bases,
             definitions,
@@ -154,7 +160,6 @@ impl Correlator {
             just_defined: Vec::new(),
             newest: TraceTime(i64::MIN),
             disorder_until: 0,
-            losses: Losses::default(),
             orphan_groups: HashSet::default(),
             orphans_awaiting: HashMap::default(),
             handed_out: None,
@@ -202,6 +207,15 @@ impl Correlator {
         }
         let slot = self.shelf.take(event.block());
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
+    }
+
+    /// Says that no event before this time will come: what was held back long enough by then may go out. For live
+    /// sessions in which nothing happens.
+    pub fn advance(&mut self, time: TraceTime) {
+        if time > self.newest {
+            self.newest = time;
+            self.just_defined.clear();
+        }
     }
 
     /// Says that no more events come: everything that is held back may go out.

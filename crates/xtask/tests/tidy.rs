@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-windows", &[]),
     ("stackhound-symbols", &["stackhound-windows"]),
     ("stackhound-schema", &["stackhound-etl"]),
-    ("stackhound-trace", &["stackhound-etl"]),
+    ("stackhound-trace", &["stackhound-etl", "stackhound-expr", "stackhound-schema", "stackhound-windows"]),
     ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
     ("stackhound-scenario", &["stackhound-calltree", "stackhound-etl", "stackhound-schema"]),

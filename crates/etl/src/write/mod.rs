@@ -44,6 +44,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 pub use error::WriteError;
 pub use extended::ItemSpec;
+pub(crate) use record::{EVENT_HEADER_SIZE, encode_event, event_size};
 pub use record::{
     EventClass, HeaderSpec, InstanceIds, Issuer, MessageSpec, Payload, RECORD_SIZE_MAX, RecordSpec,
 };

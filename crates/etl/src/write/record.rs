@@ -274,7 +274,7 @@ impl RecordSpec<'_> {
     }
 
     /// Fills `bytes`, whose length is the record's size.
-    pub(super) fn encode(&self, bytes: &mut [u8]) {
+    pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let size = bytes.len() as u16;
         let out = &mut Cursor::new(bytes);
         match self.header {
@@ -388,4 +388,41 @@ impl RecordSpec<'_> {
             user_time: issuer.user_time.into(),
         }
     }
+}
+
+/// Bytes of an EVENT_HEADER.
+pub(crate) const EVENT_HEADER_SIZE: usize = HeaderKind::Event64.header_size();
+
+/// Bytes of an event's record with these items and this payload.
+#[inline]
+pub(crate) fn event_size(items: &[ItemSpec<'_>], payload: &[u8]) -> Result<usize, WriteError> {
+    let size = EVENT_HEADER_SIZE + items.iter().map(ItemSpec::stride).sum::<usize>() + payload.len();
+    if size > RECORD_SIZE_MAX { Err(WriteError::RecordTooLarge { size }) } else { Ok(size) }
+}
+
+/// Writes an event from its EVENT_HEADER in memory. Of the flags, those stay that recordings keep.
+#[inline]
+pub(crate) fn encode_event(
+    header: &[u8; EVENT_HEADER_SIZE],
+    items: &[ItemSpec<'_>],
+    payload: &[u8],
+    bytes: &mut [u8],
+) {
+    const POINTER32: u16 = 0x0020;
+    const STRING_ONLY: u16 = 0x0004;
+    let size = bytes.len() as u16;
+    let out = &mut Cursor::new(bytes);
+    let flags = u16::from_le_bytes([header[4], header[5]]);
+    let pointer_size = if flags & POINTER32 != 0 { PointerSize::Four } else { PointerSize::Eight };
+    let kept = flags & STRING_ONLY | u16::from(!items.is_empty());
+    let [size_low, size_high] = size.to_le_bytes();
+    let [flags_low, flags_high] = kept.to_le_bytes();
+    let header_type = layout::EVENT.of(pointer_size);
+    out.put(&[size_low, size_high, header_type, layout::FIXED_HEADER, flags_low, flags_high]);
+    out.put(&header[6..]);
+    let mut items = items.iter();
+    while let Some(item) = items.next() {
+        item.encode(!items.as_slice().is_empty(), out);
+    }
+    out.put(payload);
 }

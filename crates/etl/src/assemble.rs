@@ -1,0 +1,217 @@
+//! Blocks out of records that come one at a time, as a live session hands them over.
+//!
+//! Each record is written once, in the layout that recordings have, so that everything behind this reads live events and
+//! recorded ones alike.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::LogfileHeader;
+use crate::block::{Block, Origin};
+use crate::buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX};
+use crate::record::RecordError;
+use crate::write::{self, ItemSpec, RECORD_SIZE_MAX, RecordSpec, WriteError};
+
+/// Records start at multiples of this.
+const ALIGNMENT: usize = 8;
+
+/// A block that is being filled: the records of one processor.
+#[derive(Debug)]
+pub struct BlockBuilder {
+    session: Arc<LogfileHeader>,
+    origin: Origin,
+    bytes: Vec<u8>,
+    records: u32,
+    capacity: usize,
+}
+
+impl BlockBuilder {
+    /// For records of one processor (`None` where the session does not keep them apart) of one of several sessions.
+    /// `capacity` is how many bytes a block has about, and what is allocated at its first record.
+    pub fn new(
+        session: Arc<LogfileHeader>,
+        recording: u16,
+        processor: Option<u16>,
+        capacity: usize,
+    ) -> BlockBuilder {
+        let origin = Origin { recording, processor, file_offset: 0, after_loss: false };
+        BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity }
+    }
+
+    /// Records since the last block.
+    pub fn len(&self) -> u32 {
+        self.records
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Whether the block has its size, and should be taken before the next record.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= self.capacity
+    }
+
+    /// Says that something is missing before the next record of this processor. The block must be empty: what was
+    /// logged before the loss belongs to another one.
+    pub fn note_loss(&mut self) {
+        debug_assert!(self.is_empty());
+        self.origin.after_loss = true;
+    }
+
+    /// Room for a record of `size` bytes at the end.
+    #[inline]
+    fn reserve(&mut self, size: usize) -> Result<&mut [u8], WriteError> {
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.capacity + RECORD_SIZE_MAX.min(self.capacity / 8));
+            self.bytes.resize(BUFFER_HEADER_SIZE, 0);
+        }
+        let start = self.bytes.len();
+        let end = start + size.next_multiple_of(ALIGNMENT);
+        if end > BUFFER_SIZE_MAX as usize {
+            return Err(WriteError::BufferTooSmall { size, room: BUFFER_SIZE_MAX as usize - start });
+        }
+        self.bytes.resize(end, 0);
+        self.records += 1;
+        Ok(&mut self.bytes[start..start + size])
+    }
+
+    /// Appends a record. Costs a copy of its bytes.
+    ///
+    /// # Errors
+    /// If the record is larger than records can be.
+    #[inline]
+    pub fn push(&mut self, record: &RecordSpec<'_>) -> Result<(), WriteError> {
+        let size = record.size()?;
+        record.encode(self.reserve(size)?);
+        Ok(())
+    }
+
+    /// Appends an event of a manifest, TraceLogging or EventSource provider whose EVENT_HEADER is at hand as it stands in
+    /// memory (`EVENT_HEADER` in evntcons.h): sizes, kind and flags are put as recordings have them.
+    ///
+    /// # Errors
+    /// If the record would be larger than records can be.
+    #[inline]
+    pub fn push_event(
+        &mut self,
+        header: &[u8; write::EVENT_HEADER_SIZE],
+        items: &[ItemSpec<'_>],
+        payload: &[u8],
+    ) -> Result<(), WriteError> {
+        let size = write::event_size(items, payload)?;
+        write::encode_event(header, items, payload, self.reserve(size)?);
+        Ok(())
+    }
+
+    /// The block, and why its records end early if they do; `None` if there are no records. The next record begins a new
+    /// one.
+    pub fn take(&mut self) -> Option<(Block, Option<RecordError>)> {
+        if self.is_empty() {
+            return None;
+        }
+        self.records = 0;
+        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
+        let (block, error) = Block::scan(bytes, self.session.clone(), self.origin, None);
+        self.origin.after_loss = false;
+        Some((block, error.map(|(_, error)| error)))
+    }
+}
+
+impl Block {
+    /// A whole buffer of a live session, header included, as Windows 11 hands it over. `None` if it is no buffer with
+    /// records.
+    ///
+    /// The second value tells why the records end early, if they do.
+    pub fn of_buffer(
+        bytes: Bytes,
+        session: Arc<LogfileHeader>,
+        recording: u16,
+    ) -> Option<(Block, Option<RecordError>)> {
+        let header = crate::BufferHeader::read(&bytes)?;
+        if !header.buffer_type().is_some_and(crate::BufferType::has_records) || header.is_compressed() {
+            return None;
+        }
+        let one_stream = session.mode.has(crate::LogFileMode::NO_PER_PROCESSOR_BUFFERING);
+        let processor = (!one_stream).then(|| header.processor());
+        let after_loss = header.flags().tells_of_loss();
+        let origin = Origin { recording, processor, file_offset: 0, after_loss };
+        let end = header.records_end(bytes.len());
+        let (block, error) = Block::scan(bytes.slice(..end), session, origin, None);
+        Some((block, error.map(|(_, error)| error)))
+    }
+
+    /// The same block, with the note that something is missing before it.
+    pub fn after_loss(self) -> Block {
+        self.with_origin(|origin| origin.after_loss = true)
+    }
+
+    /// The same block, as one of another recording.
+    pub fn of_recording(self, number: u16) -> Block {
+        self.with_origin(|origin| origin.recording = number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::{EtlWriter, HeaderSpec, Issuer, Payload, Session};
+    use crate::{Pid, PointerSize, RawTime, Recording, Tid};
+
+    fn session() -> (Session, Arc<LogfileHeader>) {
+        let session = Session { processors: 2, ..Session::default() };
+        let writer = EtlWriter::new(session.clone(), std::io::Cursor::new(Vec::new())).unwrap();
+        let (file, _) = writer.finish().unwrap();
+        (session, Recording::open(file.into_inner().into()).unwrap().session().clone())
+    }
+
+    fn record(time: i64, payload: &[u8]) -> RecordSpec<'_> {
+        RecordSpec {
+            time: RawTime(time),
+            pointer_size: PointerSize::Eight,
+            header: HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(8), Tid(9)) },
+            payload: Payload::Bytes(payload),
+        }
+    }
+
+    #[test]
+    fn records_come_out_as_a_recording_has_them() {
+        let (settings, header) = session();
+        let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
+        let mut builder = BlockBuilder::new(header, 3, Some(1), 1 << 12);
+        let payload = [7; 100];
+        for n in 0..50 {
+            let record = record(settings.start.0 + n, &payload[..n as usize]);
+            writer.write(1, &record).unwrap();
+            builder.push(&record).unwrap();
+        }
+        let (file, _) = writer.finish().unwrap();
+        let recording = Recording::open(file.into_inner().into()).unwrap();
+        let buffer = recording.index().buffers[1];
+        let (written, _) = recording.block(&buffer, None).unwrap();
+        let (block, error) = builder.take().unwrap();
+        assert_eq!(error, None);
+        assert_eq!(block.entries(), written.entries());
+        for (ours, theirs) in block.entries().iter().zip(written.entries()) {
+            assert_eq!(block.record(ours).bytes(), written.record(theirs).bytes());
+        }
+        assert_eq!((block.origin().recording, block.origin().processor), (3, Some(1)));
+    }
+
+    #[test]
+    fn a_loss_is_noted_on_the_next_block_only() {
+        let (settings, header) = session();
+        let mut builder = BlockBuilder::new(header, 0, None, 1 << 12);
+        assert!(builder.take().is_none());
+        builder.note_loss();
+        let mut losses = Vec::new();
+        for n in 0..3 {
+            builder.push(&record(settings.start.0 + n, b"x")).unwrap();
+            losses.push(builder.take().unwrap().0.origin().after_loss);
+        }
+        assert_eq!(losses, [true, false, false]);
+    }
+}
