@@ -6,13 +6,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use stackhound::calltree::{self, journal};
-use stackhound::trace::{Error, OpenTrace, Trace};
+use stackhound::trace::{Error, OpenTrace, Recordings};
 
 use crate::args::{Common, Inputs};
 
 /// Opens them. A file that holds call trees instead is told from others.
 pub fn open(inputs: &Inputs, common: &Common) -> Result<OpenTrace> {
-    match Trace::files(inputs.files.clone()).threads(crate::threads(common)).open() {
+    match Recordings::files(inputs.files.clone()).threads(crate::threads(common)).open() {
         Err(error @ Error::NotARecording(..)) => {
             match inputs.files.iter().find(|path| holds_call_trees(path)) {
                 Some(path) => {

@@ -172,11 +172,7 @@ mod tests {
         RecordSpec {
             time: RawTime(time),
             pointer_size: PointerSize::Eight,
-            header: HeaderSpec::System {
-                hook: 0x0301,
-                version: 4,
-                issuer: Issuer::new(Pid(8), Tid(9)),
-            },
+            header: HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(8), Tid(9)) },
             payload: Payload::Bytes(payload),
         }
     }

@@ -7,6 +7,9 @@ use crate::model::{Count, Field, InType, OutType};
 /// Bytes do not have the shape that was expected of them, or properties not the type or value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// Nobody knows what the payload of an event means.
+    #[error("nobody describes the event")]
+    NoSchema,
     /// A payload does not hold the field that its schema names next. The fields before it are good.
     #[error("field {field} at payload offset {offset:#x}: expected {expected}")]
     Payload {

@@ -21,6 +21,10 @@ pub struct Stats {
     pub buffers_lost: u64,
     /// Buffers whose sequence numbers are missing.
     pub buffers_missing: u64,
+    /// Events of live sessions that were dropped because the reader was too slow.
+    pub events_dropped: u64,
+    /// Events of live sessions that no record can hold, and places in their buffers that cannot be read.
+    pub events_unreadable: u64,
     /// Damaged places by source, in file order.
     pub damage: Vec<(u16, Damage)>,
 }

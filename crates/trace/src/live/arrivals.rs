@@ -1,0 +1,514 @@
+//! Time order for blocks that arrive.
+//!
+//! Each processor's blocks come in their order, but the processors' buffers are handed over at different times. An event
+//! is let go when nothing older can come any more: when all processors have sent something newer, or when something has
+//! come that is newer by more than the session's buffers can be late. Ties go as in recordings, so that the order depends
+//! on nothing but the events.
+//!
+//! The wall clock decides one thing only: when a silent session's last events are let go. Nothing can come between them
+//! any more then, so the order is the same without it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stackhound_etl::{Block, Clock, LogFileMode, PointerSize};
+
+use crate::event::{Event, TraceTime};
+use crate::live::queue::{Dropped, Incoming};
+use crate::live::ring::Received;
+use crate::merge::TimeBase;
+use crate::{Error, Stats};
+
+/// Blocks that may wait for slower processors, in bytes. Beyond, the oldest event is let go and perhaps comes too early.
+const HELD_MAX: usize = 512 << 20;
+
+/// How long the reader sleeps if nothing wakes it.
+const NAP: Duration = Duration::from_millis(10);
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// An event.
+    Event(Event<'a>),
+    /// Nothing happens; no event before this time will come.
+    Quiet(TraceTime),
+    /// Nothing comes any more.
+    End,
+}
+
+/// One processor of one session.
+#[derive(Debug)]
+struct Stream {
+    source: u16,
+    processor: Option<u16>,
+    base: TimeBase,
+    blocks: VecDeque<Arc<Block>>,
+    position: u32,
+}
+
+/// What orders streams: the time of the next event, then source and processor, then the stream.
+type Next = Reverse<(TraceTime, u16, Option<u16>, usize)>;
+
+impl Stream {
+    /// Steps to the next event; frees blocks that were read.
+    fn settle(&mut self, held: &mut usize) -> Option<TraceTime> {
+        loop {
+            let block = self.blocks.front()?;
+            if let Some(entry) = block.entries().get(self.position as usize) {
+                return Some(self.base.trace_time(entry.time));
+            }
+            *held -= block.bytes().len();
+            self.blocks.pop_front();
+            self.position = 0;
+        }
+    }
+}
+
+/// Events of live sessions in time order.
+#[derive(Debug)]
+pub struct Arrivals {
+    sources: Vec<Source>,
+    clock: Clock,
+    streams: Vec<Stream>,
+    ready: BinaryHeap<Next>,
+    /// The stream whose event was handed out and must be stepped over. It is not in `ready`.
+    current: Option<usize>,
+    /// The time of the newest event that has come.
+    newest: TraceTime,
+    /// When it came.
+    newest_came: Instant,
+    /// Ticks by which streams may be apart.
+    window: i64,
+    /// Bytes of blocks that wait.
+    held: usize,
+    /// All sources have ended.
+    ended: bool,
+    /// More waits than may wait.
+    pressed: bool,
+    /// Nothing can come any more that is older.
+    safe: TraceTime,
+    last: TraceTime,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+struct Source {
+    incoming: Incoming,
+    base: TimeBase,
+    ended: bool,
+    processors: usize,
+}
+
+impl Arrivals {
+    /// Of these sessions. The first one's clock is that of trace time.
+    ///
+    /// # Errors
+    /// If there is none, or more than can be told apart.
+    pub fn new(incoming: Vec<Incoming>) -> Result<Arrivals, Error> {
+        let clock = incoming.first().ok_or(Error::Nothing)?.session().clock();
+        if incoming.len() > usize::from(u16::MAX) {
+            return Err(Error::TooMany);
+        }
+        let disorder = incoming.iter().map(Incoming::disorder).max().unwrap_or_default();
+        let hundred_ns = i64::try_from(disorder.as_nanos() / 100).unwrap_or(i64::MAX);
+        let sources = incoming.into_iter().map(|incoming| {
+            let session = incoming.session();
+            let base = TimeBase::between(session.clock(), clock);
+            let one_stream = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
+            let processors = if one_stream { 1 } else { session.processors as usize };
+            Source { base, ended: false, processors, incoming }
+        });
+        Ok(Arrivals {
+            sources: sources.collect(),
+            window: clock.span_to_raw(hundred_ns),
+            clock,
+            streams: Vec::new(),
+            ready: BinaryHeap::new(),
+            current: None,
+            newest: TraceTime(i64::MIN),
+            newest_came: Instant::now(),
+            held: 0,
+            ended: false,
+            pressed: false,
+            safe: TraceTime(i64::MIN),
+            last: TraceTime(i64::MIN),
+            stats: Stats::default(),
+        })
+    }
+
+    /// The clock of trace time.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// How each session's raw time becomes trace time.
+    pub fn time_bases(&self) -> Vec<TimeBase> {
+        self.sources.iter().map(|source| source.base).collect()
+    }
+
+    /// The widest pointers of the sessions.
+    pub fn pointer_size(&self) -> PointerSize {
+        let sizes = self.sources.iter().map(|source| source.incoming.session().pointer_size);
+        sizes.max().unwrap_or(PointerSize::Eight)
+    }
+
+    /// Events and buffers that were lost before the sessions were opened.
+    pub fn lost_before(&self) -> (u64, u64) {
+        self.sources.iter().fold((0, 0), |(events, buffers), source| {
+            let session = source.incoming.session();
+            (events + u64::from(session.events_lost), buffers + u64::from(session.buffers_lost))
+        })
+    }
+
+    /// When the first session began, as far as its description says.
+    pub fn start_time(&self) -> stackhound_etl::FileTime {
+        self.sources[0].incoming.session().start_time
+    }
+
+    /// The next event, or what else happens. Waits for it, at most as long as a nap.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
+    pub fn next(&mut self) -> Step<'_> {
+        if let Some(stream) = self.current.take() {
+            self.streams[stream].position += 1;
+            if let Some(next) = self.next_of(stream) {
+                // Mostly one processor's events follow each other.
+                let Reverse((time, ..)) = next;
+                if self.ready.peek().is_none_or(|first| next > *first) && self.lets_go(time) {
+                    return self.hand_out(time, stream);
+                }
+                self.ready.push(next);
+            }
+        }
+        if !self.may_go() {
+            self.receive_all();
+            if !self.may_go() && !self.ended {
+                return self.wait();
+            }
+        }
+        match self.ready.pop() {
+            Some(Reverse((time, _, _, stream))) => self.hand_out(time, stream),
+            None => Step::End,
+        }
+    }
+
+    /// What orders a stream among the others; `None` if it has no event.
+    #[inline]
+    fn next_of(&mut self, stream: usize) -> Option<Next> {
+        let time = self.streams[stream].settle(&mut self.held)?;
+        let Stream { source, processor, .. } = self.streams[stream];
+        Some(Reverse((time, source, processor, stream)))
+    }
+
+    /// Whether an event of this time can be let go, if it is the first.
+    #[inline]
+    fn lets_go(&self, time: TraceTime) -> bool {
+        time < self.safe || self.ended || self.pressed
+    }
+
+    fn may_go(&self) -> bool {
+        self.ready.peek().is_some_and(|Reverse((time, ..))| self.lets_go(*time))
+    }
+
+    #[inline]
+    fn hand_out(&mut self, time: TraceTime, stream: usize) -> Step<'_> {
+        self.current = Some(stream);
+        self.stats.events += 1;
+        self.stats.out_of_order += u64::from(time < self.last);
+        self.last = time;
+        let Stream { blocks, position, .. } = &self.streams[stream];
+        Step::Event(Event::new(&blocks[0], *position, time))
+    }
+
+    /// Takes what has come, and finds out what can be let go.
+    fn receive_all(&mut self) {
+        self.ended = true;
+        for index in 0..self.sources.len() {
+            while !self.sources[index].ended && self.held <= HELD_MAX {
+                match self.sources[index].incoming.receive() {
+                    Received::Content { content, .. } => self.take(index, content),
+                    Received::Nothing => break,
+                    Received::End => self.sources[index].ended = true,
+                }
+            }
+            self.ended &= self.sources[index].ended;
+        }
+        self.pressed = self.held > HELD_MAX;
+        self.safe = self.safe.max(self.safe_time());
+    }
+
+    fn take(&mut self, source: usize, block: Block) {
+        let Some(last) = block.entries().last() else { return };
+        let base = self.sources[source].base;
+        let (number, processor) = (source as u16, block.origin().processor);
+        self.stats.buffers += 1;
+        self.stats.bytes += block.bytes().len() as u64;
+        let time = base.trace_time(last.time);
+        if time > self.newest {
+            (self.newest, self.newest_came) = (time, Instant::now());
+        }
+        self.held += block.bytes().len();
+        let block = Arc::new(if number == 0 { block } else { block.of_recording(number) });
+        let same = |stream: &Stream| stream.source == number && stream.processor == processor;
+        match self.streams.iter().position(same) {
+            Some(stream) => {
+                let was_empty = self.streams[stream].blocks.is_empty();
+                self.streams[stream].blocks.push_back(block);
+                if was_empty {
+                    let next = self.next_of(stream);
+                    self.ready.extend(next);
+                }
+            }
+            None => {
+                let blocks = VecDeque::from([block]);
+                self.streams.push(Stream { source: number, processor, base, blocks, position: 0 });
+                let next = self.next_of(self.streams.len() - 1);
+                self.ready.extend(next);
+            }
+        }
+    }
+
+    /// Up to when nothing older can come.
+    fn safe_time(&self) -> TraceTime {
+        let by_window = TraceTime(self.newest.0.saturating_sub(self.window));
+        let processors: usize = self.sources.iter().map(|source| source.processors).sum();
+        if self.ready.len() < processors {
+            return by_window;
+        }
+        // Every processor has sent something: what comes next is not older than the last of each.
+        let last = |stream: &Stream| {
+            let entry = stream.blocks.back().and_then(|block| block.entries().last());
+            entry.map_or(TraceTime(i64::MIN), |entry| stream.base.trace_time(entry.time))
+        };
+        self.streams.iter().map(last).min().map_or(by_window, |oldest| oldest.max(by_window))
+    }
+
+    /// Sleeps a little, and lets events of silent sessions go.
+    #[cold]
+    fn wait(&mut self) -> Step<'_> {
+        self.sources.iter().for_each(|source| source.incoming.wake_me());
+        thread::park_timeout(NAP);
+        if self.newest == TraceTime(i64::MIN) {
+            return Step::Quiet(self.newest);
+        }
+        // It is at least so late in the session's own time.
+        let elapsed = i64::try_from(self.newest_came.elapsed().as_nanos() / 100).unwrap_or(i64::MAX);
+        let now = self.newest.0.saturating_add(self.clock.span_to_raw(elapsed));
+        self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
+        let first = self.ready.peek().map(|Reverse((time, ..))| *time);
+        Step::Quiet(first.map_or(self.safe, |first| first.min(self.safe)))
+    }
+
+    /// What was counted up to here, with what the queues dropped.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        for source in &self.sources {
+            let Dropped { events, unreadable } = source.incoming.dropped();
+            stats.events_dropped += events;
+            stats.events_unreadable += unreadable;
+        }
+        stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stackhound_etl::record::Descriptor;
+    use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+    use stackhound_etl::{Guid, LogfileHeader, Pid, RawTime, Recording, Tid};
+
+    use super::*;
+    use crate::live::{Capture, Handed, Overflow, Queue, channel};
+
+    fn session(processors: u16) -> Arc<LogfileHeader> {
+        let settings = Session { processors, ..Session::default() };
+        let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
+        writer.write(0, &record(settings.start.0, 0)).unwrap();
+        let (file, _) = writer.finish().unwrap();
+        Recording::open(file.into_inner().into()).unwrap().session().clone()
+    }
+
+    fn record(time: i64, id: u16) -> RecordSpec<'static> {
+        let descriptor = Descriptor { id, version: 0, channel: 0, level: 0, opcode: 0, task: 0, keyword: 0 };
+        let header = HeaderSpec::Event {
+            provider: Guid([3; 16]),
+            descriptor,
+            property: 0,
+            issuer: Issuer::new(Pid(1), Tid(2)),
+            activity: Guid::ZERO,
+            items: &[],
+        };
+        RecordSpec {
+            time: RawTime(time),
+            pointer_size: PointerSize::Eight,
+            header,
+            payload: Payload::Bytes(&[]),
+        }
+    }
+
+    /// An event as Windows hands it over, with only a time and an id.
+    fn header(time: i64, id: u16) -> [u8; 80] {
+        let mut header = [0; 80];
+        header[4] = 0x40;
+        header[0x10..0x18].copy_from_slice(&time.to_le_bytes());
+        header[0x18..0x28].copy_from_slice(&[3; 16]);
+        header[0x28..0x2a].copy_from_slice(&id.to_le_bytes());
+        header
+    }
+
+    fn send(capture: &mut Capture, processor: u16, events: &[(i64, u16)]) {
+        for &(time, id) in events {
+            let _ = capture.event(&Handed { header: &header(time, id), processor, items: &[], payload: &[] });
+        }
+        let _ = capture.buffer_done();
+    }
+
+    fn read(arrivals: &mut Arrivals) -> Vec<(i64, u16)> {
+        let mut seen = Vec::new();
+        loop {
+            match arrivals.next() {
+                Step::Event(event) => seen.push((event.time().0, event.record().descriptor().unwrap().id)),
+                Step::Quiet(_) => {}
+                Step::End => return seen,
+            }
+        }
+    }
+
+    /// Buffers of each processor in their order, as (processor, events).
+    fn buffers() -> impl Strategy<Value = Vec<(u16, Vec<(i64, u16)>)>> {
+        let buffer = (0..4u16, prop::collection::vec(0..50i64, 1..8));
+        prop::collection::vec(buffer, 1..20).prop_map(|shapes| {
+            let mut clocks = [0i64; 4];
+            let mut id = 0;
+            let mut buffers = Vec::new();
+            for (processor, steps) in shapes {
+                let events = steps.into_iter().map(|step| {
+                    clocks[usize::from(processor)] += step;
+                    id += 1;
+                    (clocks[usize::from(processor)], id)
+                });
+                buffers.push((processor, events.collect()));
+            }
+            buffers
+        })
+    }
+
+    proptest! {
+        /// Whatever order the processors' buffers come in, the events come out in the same one.
+        #[test]
+        fn the_order_of_arrival_does_not_matter(buffers in buffers(), seed in prop::collection::vec(any::<u16>(), 20)) {
+            // All in one go: each processor's buffers in their order, the processors in the order of the seed.
+            let mut left: Vec<VecDeque<_>> = (0..4).map(|wanted| {
+                buffers.iter().filter(|(processor, _)| *processor == wanted).collect()
+            }).collect();
+            let mut arrival = Vec::new();
+            for pick in seed {
+                let filled: Vec<usize> = (0..4).filter(|&processor| !left[processor].is_empty()).collect();
+                if let Some(&processor) = filled.get(usize::from(pick) % filled.len().max(1)) {
+                    arrival.extend(left[processor].pop_front());
+                }
+            }
+            let mut expected: Vec<(i64, u16, u16)> = buffers.iter()
+                .flat_map(|(processor, events)| events.iter().map(|&(time, id)| (time, *processor, id)))
+                .collect();
+            expected.sort_by_key(|&(time, processor, _)| (time, processor));
+            let (mut capture, incoming) = channel(session(4), Queue::new(Overflow::Block));
+            let reader = std::thread::spawn(move || {
+                let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+                (read(&mut arrivals), arrivals.stats())
+            });
+            for (processor, events) in arrival {
+                send(&mut capture, *processor, events);
+            }
+            drop(capture);
+            let (seen, stats) = reader.join().unwrap();
+            prop_assert_eq!(seen, expected.iter().map(|&(time, _, id)| (time, id)).collect::<Vec<_>>());
+            prop_assert_eq!((stats.events, stats.out_of_order), (expected.len() as u64, 0));
+        }
+    }
+
+    #[test]
+    fn an_event_waits_for_what_can_still_come() {
+        let queue = Queue { disorder: Duration::from_secs(3600), ..Queue::new(Overflow::Block) };
+        let (mut capture, incoming) = channel(session(2), queue);
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        send(&mut capture, 0, &[(10, 1), (20, 2)]);
+        assert!(matches!(arrivals.next(), Step::Quiet(_)), "the other processor may have something older");
+        send(&mut capture, 1, &[(15, 3)]);
+        assert!(matches!(arrivals.next(), Step::Event(event) if event.time() == TraceTime(10)));
+        assert!(
+            matches!(arrivals.next(), Step::Quiet(time) if time == TraceTime(15)),
+            "15 may come once more"
+        );
+        drop(capture);
+        assert_eq!(read(&mut arrivals), [(15, 3), (20, 2)]);
+    }
+
+    #[test]
+    fn a_silent_session_lets_its_last_events_go() {
+        let queue = Queue { disorder: Duration::from_millis(30), ..Queue::new(Overflow::Block) };
+        let (mut capture, incoming) = channel(session(8), queue);
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        send(&mut capture, 0, &[(10, 1)]);
+        let began = Instant::now();
+        while !matches!(arrivals.next(), Step::Event(_)) {
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
+        assert!(began.elapsed() >= Duration::from_millis(25));
+    }
+
+    #[test]
+    fn every_event_is_delivered_or_dropped_and_counted() {
+        for overflow in [Overflow::DropNewest, Overflow::DropOldest] {
+            let queue = Queue { blocks: 3, ..Queue::new(overflow) };
+            let (mut capture, incoming) = channel(session(1), queue);
+            for n in 0..10i64 {
+                send(&mut capture, 0, &[(2 * n, 2 * n as u16), (2 * n + 1, 2 * n as u16 + 1)]);
+            }
+            assert_eq!(incoming.captured(), 20);
+            drop(capture);
+            let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+            let mut after_loss = Vec::new();
+            let mut seen = Vec::new();
+            while let Step::Event(event) = arrivals.next() {
+                if event.index() == 0 {
+                    after_loss.push(event.block().origin().after_loss);
+                }
+                seen.push(event.time().0);
+            }
+            let (expected, marks) = match overflow {
+                Overflow::DropNewest => ((0..6).collect::<Vec<_>>(), [false, false, false]),
+                _ => ((14..20).collect(), [true, false, false]),
+            };
+            assert_eq!((seen, after_loss), (expected, marks.to_vec()), "{overflow:?}");
+            assert_eq!(arrivals.stats().events_dropped, 14, "{overflow:?}");
+        }
+    }
+
+    #[test]
+    fn a_waiting_sender_goes_on_when_there_is_room_or_nobody_reads() {
+        let queue = Queue { blocks: 1, ..Queue::new(Overflow::Block) };
+        let (mut capture, incoming) = channel(session(1), queue);
+        let sender = std::thread::spawn(move || {
+            for n in 0..100 {
+                send(&mut capture, 0, &[(n, n as u16)]);
+            }
+        });
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        assert_eq!(read(&mut arrivals).len(), 100);
+        sender.join().unwrap();
+
+        let (mut capture, incoming) = channel(session(1), queue);
+        send(&mut capture, 0, &[(1, 1)]);
+        let sender = std::thread::spawn(move || {
+            let _ = capture.event(&Handed { header: &header(2, 2), processor: 0, items: &[], payload: &[] });
+            capture.buffer_done()
+        });
+        drop(incoming);
+        assert!(sender.join().unwrap().is_break());
+    }
+}
