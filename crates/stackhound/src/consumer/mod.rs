@@ -1,6 +1,6 @@
 //! One way to consume events, wherever they come from: live sessions, recordings, or blocks from elsewhere.
 //!
-//! ```ignore
+//! ```
 //! use stackhound::{EventFilter, Provider, Trace};
 //!
 //! # fn main() -> Result<(), stackhound::Error> {
