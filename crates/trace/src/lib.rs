@@ -26,13 +26,20 @@ mod filter;
 pub mod live;
 mod merge;
 mod recordings;
+mod session;
 mod source;
 mod stats;
 
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
+pub use live::{LiveSession, SessionCounters};
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Flow, OpenTrace, Recordings};
+pub use session::{
+    Buffers, ClassicEvent, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
+    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
+    Session, SessionClock, SessionNumbers, SettingError,
+};
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
 pub use stats::Stats;
