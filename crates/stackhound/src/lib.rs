@@ -26,7 +26,9 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod consumer;
 mod enrichment;
+mod filter;
 mod frame;
 mod knowledge;
 mod label;
@@ -36,7 +38,11 @@ mod seen;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
+pub use consumer::{
+    Error, EventError, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription, Trace, TraceStats,
+};
 pub use enrichment::{Depth, Enrichment};
+pub use filter::EventFilter;
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
 pub use label::{Label, NameOrigin, ShownName};

@@ -181,6 +181,11 @@ impl<'c> Seen<'c> {
         self.delivered.stack
     }
 
+    /// The stack's addresses, innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = stackhound_etl::Address> + use<'c> {
+        self.delivered.frames()
+    }
+
     /// How much of the event's stack the policy wants to be told.
     pub fn level(&self) -> Level {
         *self.level.get_or_init(|| {

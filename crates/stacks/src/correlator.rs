@@ -142,6 +142,7 @@ impl Correlator {
         table: StackTable,
     ) -> Correlator {
         Correlator {
+            losses: Losses::new(definitions.is_some()),
             window,
             bases,
             definitions,
@@ -159,7 +160,6 @@ impl Correlator {
             just_defined: Vec::new(),
             newest: TraceTime(i64::MIN),
             disorder_until: 0,
-            losses: Losses::default(),
             orphan_groups: HashSet::default(),
             orphans_awaiting: HashMap::default(),
             handed_out: None,

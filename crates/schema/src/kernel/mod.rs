@@ -87,6 +87,12 @@ pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
     Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
 }
 
+/// Whether an event of this class and type, written with a classic header, reads differently from the kernel's own under
+/// the hook of the same class and type.
+pub fn differs_if_classic(class: Guid, opcode: u8) -> bool {
+    CATALOGUE.by_type(class, opcode).is_some() && hook_of(class, opcode).is_some()
+}
+
 /// The class GUID that consumers see for a group. The image load is an exception: see [`hook_of`].
 pub fn class_guid(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)

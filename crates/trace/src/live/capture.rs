@@ -65,22 +65,31 @@ impl Capture {
         if usize::from(processor) >= self.builders.len() {
             self.add_processors(processor);
         }
-        let Some(builder) = self.builders.get_mut(usize::from(processor)) else {
+        let Some(builder) = self.builders.get(usize::from(processor)) else {
             self.count_unreadable(1);
             return Flow::Continue(());
         };
-        if builder.is_empty() {
-            self.filled.push(processor);
+        if event.tells_of_loss() {
+            // What comes behind the loss begins a block of its own, with this event.
+            self.begin_anew(processor)?;
+            return self.append(processor, event);
         }
-        if event.write(builder).is_err() {
-            self.count_unreadable(1);
-            return Flow::Continue(());
+        if builder.is_full() {
+            self.seal(processor)?;
         }
-        if builder.is_full() || event.tells_of_loss() {
-            self.seal(processor, event)
-        } else {
-            Flow::Continue(())
+        self.append(processor, event)
+    }
+
+    #[inline]
+    fn append(&mut self, processor: u16, event: &Handed<'_>) -> Flow {
+        let builder = &mut self.builders[usize::from(processor)];
+        let was_empty = builder.is_empty();
+        match event.write(builder) {
+            Ok(()) if was_empty => self.filled.push(processor),
+            Ok(()) => {}
+            Err(_) => self.count_unreadable(1),
         }
+        Flow::Continue(())
     }
 
     #[cold]
@@ -91,15 +100,18 @@ impl Capture {
         }
     }
 
-    /// Hands over the block of one processor, behind its last event.
+    /// Hands over the block of one processor.
     #[cold]
-    fn seal(&mut self, processor: u16, last: &Handed<'_>) -> Flow {
+    fn seal(&mut self, processor: u16) -> Flow {
         self.filled.retain(|&filled| filled != processor);
-        let flow = self.hand_over(processor);
-        if last.tells_of_loss() {
-            self.builders[usize::from(processor)].note_loss();
-        }
-        flow
+        self.hand_over(processor)
+    }
+
+    #[cold]
+    fn begin_anew(&mut self, processor: u16) -> Flow {
+        self.seal(processor)?;
+        self.builders[usize::from(processor)].note_loss();
+        Flow::Continue(())
     }
 
     fn send(&mut self, block: Block) -> Flow {

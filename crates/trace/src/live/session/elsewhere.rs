@@ -82,7 +82,12 @@ impl LiveSession {
     }
 
     /// What the session says of itself.
-    pub fn counters(&self) -> SessionCounters {
+    pub fn counters(&self) -> Result<SessionCounters, Error> {
+        match self.0 {}
+    }
+
+    /// Whether somebody else has started it.
+    pub fn is_attached(&self) -> bool {
         match self.0 {}
     }
 

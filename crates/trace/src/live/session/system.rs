@@ -227,19 +227,26 @@ impl LiveSession {
         self.control.update(maximum_buffers, timer).map_err(|error| self.error(error))
     }
 
-    /// What the session says of itself: a call of Windows, for once a second or so. What was lost stays known when the
-    /// session has ended.
-    pub fn counters(&self) -> SessionCounters {
+    /// What the session says of itself: a call of Windows, for once a second or so. Once it has ended, that is what it said
+    /// last.
+    ///
+    /// # Errors
+    /// If Windows does not tell.
+    pub fn counters(&self) -> Result<SessionCounters, Error> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.told
-            && let Ok(state) = self.control.query()
-        {
-            *last = counters_of(&state);
-        } else {
-            last.ended = true;
+        if !last.ended {
+            match self.control.query() {
+                Ok(state) => *last = SessionCounters { ended: self.has_ended(), ..counters_of(&state) },
+                Err(error) if matches!(error.code(), Some((_, 4201))) => last.ended = true,
+                Err(error) => return Err(self.error(error)),
+            }
         }
-        last.ended |= self.has_ended();
-        last.clone()
+        Ok(last.clone())
+    }
+
+    /// Whether somebody else has started it: then it is left running.
+    pub fn is_attached(&self) -> bool {
+        !self.owned
     }
 
     /// Whether nothing comes any more.
@@ -263,7 +270,8 @@ impl LiveSession {
         }
         match self.control.stop() {
             Ok(state) => {
-                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counters_of(&state);
+                *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
+                    SessionCounters { ended: true, ..counters_of(&state) };
                 Ok(())
             }
             // Somebody else was quicker.
@@ -278,6 +286,10 @@ impl LiveSession {
     /// # Errors
     /// What processing ended with.
     pub fn stop(mut self) -> Result<SessionCounters, Error> {
+        if self.is_attached() {
+            // It goes on, and its last word comes later than ours.
+            self.counters()?;
+        }
         self.finish()?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(SessionCounters { ended: true, ..last.clone() })
