@@ -34,6 +34,8 @@ mod knowledge;
 mod label;
 mod naming;
 mod pipeline;
+pub mod pred;
+mod predicate;
 mod seen;
 mod timeline;
 
@@ -45,9 +47,10 @@ pub use enrichment::{Depth, Enrichment};
 pub use filter::EventFilter;
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
-pub use label::{Label, NameOrigin, ShownName};
+pub use label::{Label, NameOrigin, ShownName, final_user_module};
 pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
+pub use predicate::Predicate;
 pub use seen::Seen;
 pub use stackhound_calltree as calltree;
 pub use stackhound_enrich as enrich;
@@ -56,6 +59,8 @@ pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
 };
+pub use stackhound_expr as expr;
+pub use stackhound_expr::Filter;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;

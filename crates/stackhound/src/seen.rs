@@ -165,9 +165,15 @@ impl<'c> Seen<'c> {
         })
     }
 
-    /// A field of the payload by its name, if it has a single value.
+    /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
     pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
-        let decoded = self.fields()?.filter_map(Result::ok).find(|decoded| *decoded.field.name == *name)?;
+        let schema = self.schema()?;
+        let index = schema.field_index(name)?;
+        if let SchemaRef::Compiled(plan) = schema {
+            let value = plan.value(self.payload(), self.event().record().pointer_size(), index).ok()?;
+            return Some((&schema.fields[index], value));
+        }
+        let decoded = self.fields()?.map_while(Result::ok).find(|decoded| decoded.index == index)?;
         Some((decoded.field, decoded.item.value()?))
     }
 

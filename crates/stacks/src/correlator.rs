@@ -2,7 +2,8 @@
 //!
 //! Events go in in time order and come out in the same order, a while later: each is held back until the stack parts
 //! that name its time can have arrived. The window is bounded in trace time and in number, so that the same code serves
-//! a live session; an event that leaves it goes out with what it has, and is counted.
+//! a live session; an event that leaves it goes out with what it has, and is counted. In a live session, all memory is
+//! bounded: what has limits of its own has them below, and the table of stacks is begun anew now and then.
 //!
 //! How parts find their event is described in `docs/format/stacks.md`.
 
@@ -14,6 +15,7 @@ use stackhound_etl::record::ExtendedItem;
 use stackhound_etl::{Entry, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_trace::{Event, TimeBase, TraceTime};
 
+use self::live::{JUST_DEFINED_MAX, OWNER_KINDS_MAX, PARTS_MAX};
 use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions};
 use crate::loss::Losses;
@@ -119,6 +121,10 @@ pub struct Correlator {
     orphans_awaiting: HashMap<Key, u64, RandomState>,
     handed_out: Option<Slot>,
     ended: bool,
+    /// Of live sessions: frames of one generation of stacks.
+    frames_max: Option<usize>,
+    /// Frames in the table's newest generation at which the next one begins.
+    next_generation: usize,
     stats: StackStats,
 }
 
@@ -164,11 +170,13 @@ impl Correlator {
             orphans_awaiting: HashMap::default(),
             handed_out: None,
             ended: false,
+            frames_max: None,
+            next_generation: usize::MAX,
             stats: StackStats::default(),
         }
     }
 
-    /// All stacks up to here.
+    /// All stacks up to here, but for those that a live session has forgotten.
     pub fn table(&self) -> &StackTable {
         &self.table
     }
@@ -191,7 +199,14 @@ impl Correlator {
         if event.index() == 0
             && let Some(base) = self.bases.get(usize::from(event.source()))
         {
-            self.losses.enter_block(event, base, self.window.max_hold);
+            let oldest = self.queue.front().map_or(time, |held| held.time);
+            self.losses.enter_block(event, base, self.window.max_hold, oldest);
+        }
+        if self.table.generation_len() >= self.next_generation {
+            self.begin_generation();
+        }
+        if self.table.has_older() {
+            self.table.forget_unheld();
         }
         if let Some(hook) = event.hook().filter(|&hook| is_stack_hook(hook)) {
             return self.take_stack_record(event, hook);
@@ -297,7 +312,10 @@ impl Correlator {
             }
         }
         if event.kind().has_descriptor() && !self.waiting_for_match.is_empty() {
-            for (match_id, _) in event.record().extended_items().filter_map(|item| item.stack()) {
+            let inline = |item: &ExtendedItem<'_>| Some(item.stack()?.0);
+            let by_key = |item: &ExtendedItem<'_>| Some(item.stack_key()?.0);
+            let items = event.record().extended_items();
+            for match_id in items.filter_map(|item| inline(&item).or_else(|| by_key(&item))) {
                 drop_left(&mut self.waiting_for_match, &(event.source(), match_id), self.first);
             }
         }
@@ -362,6 +380,9 @@ impl Correlator {
         }
         let key = Key::defined(event.source(), number, frames, event.block().session().pointer_size);
         let Some(stack) = self.table.extend(None, frames.iter()) else { return };
+        if self.frames_max.is_some() && self.just_defined.len() >= JUST_DEFINED_MAX {
+            self.just_defined.drain(..JUST_DEFINED_MAX / 2);
+        }
         self.just_defined.push((key, stack));
         self.orphans_awaiting.remove(&key);
         for number in self.waiting_for_key.remove(&key).unwrap_or_default() {
@@ -378,6 +399,10 @@ impl Correlator {
         let Some((number, first_of_group)) = found else {
             self.stats.orphaned_parts += 1;
             self.await_orphan_key(fragment);
+            // A group's parts come one soon after the other.
+            if self.frames_max.is_some() && self.orphan_groups.len() >= ORPHAN_GROUPS_MAX {
+                self.orphan_groups.clear();
+            }
             if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
                 && self.orphan_groups.insert((source, owner.time, owner.tid))
             {
@@ -413,6 +438,10 @@ impl Correlator {
     /// An orphan's key has no use for frames, but whether it has a definition counts.
     fn await_orphan_key(&mut self, fragment: Fragment) {
         let Fragment::Awaiting(key) = fragment else { return };
+        if self.frames_max.is_some() && self.orphans_awaiting.len() >= ORPHAN_KEYS_MAX {
+            // Most of these have waited for hours.
+            self.stats.unresolved_keys += self.orphans_awaiting.drain().map(|(_, parts)| parts).sum::<u64>();
+        }
         if self.orphans_awaiting.len() < ORPHAN_KEYS_MAX || self.orphans_awaiting.contains_key(&key) {
             *self.orphans_awaiting.entry(key).or_default() += 1;
         } else {
@@ -422,6 +451,10 @@ impl Correlator {
 
     /// Adds a part to an event that is held back.
     fn give(&mut self, number: u64, fragment: Fragment, half: Half, ids: StatedIds) {
+        if self.frames_max.is_some() && self.partial_of(number).is_some_and(|p| p.len() >= PARTS_MAX) {
+            self.stats.excess_parts += 1;
+            return;
+        }
         if let Fragment::Awaiting(key) = fragment {
             self.waiting_for_key.entry(key).or_default().push_back(number);
         }
@@ -435,7 +468,11 @@ impl Correlator {
     fn await_user(&mut self, source: u16, tid: Tid, number: u64) {
         // Lists that ran empty stay for the thread's next system call, unless there are far more threads than events.
         if self.waiting_for_user.len() > IDLE_LISTS_MAX + self.queue.len() {
-            self.waiting_for_user.retain(|_, waiting| !waiting.is_empty());
+            let first = self.first;
+            self.waiting_for_user.retain(|_, waiting| {
+                drop_front(waiting, first);
+                !waiting.is_empty()
+            });
         }
         self.waiting_for_user.entry((source, tid)).or_default().push_back(number);
     }
@@ -524,7 +561,12 @@ impl Correlator {
         }
         let held = self.queue[position];
         let event = held.event(&self.shelf);
-        *self.stats.by_owner.entry(OwnerKind::of(&event)).or_default() += 1;
+        let mut kind = OwnerKind::of(&event);
+        let by_owner = &mut self.stats.by_owner;
+        if self.frames_max.is_some() && by_owner.len() >= OWNER_KINDS_MAX && !by_owner.contains_key(&kind) {
+            kind = OwnerKind::Other;
+        }
+        *by_owner.entry(kind).or_default() += 1;
         let partial = &mut self.partials[held.partial as usize];
         partial.from_records = true;
         if rivals > 0 {
@@ -655,5 +697,6 @@ impl Rank {
     }
 }
 
+mod live;
 #[cfg(test)]
 mod tests;

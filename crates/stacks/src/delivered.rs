@@ -8,7 +8,7 @@ use stackhound_trace::{Event, TraceTime};
 use crate::owner::thread_of;
 use crate::partial::StatedIds;
 use crate::state::StackState;
-use crate::table::{StackId, StackTable};
+use crate::table::{Hold, StackId, StackTable};
 
 /// An event that leaves the correlator.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +55,13 @@ impl<'c> Delivered<'c> {
 }
 
 impl Delivered<'_> {
-    /// Keeps the event beyond the next one, at the cost of one reference count.
+    /// Keeps the event and its stack beyond the next one, at the cost of two reference counts.
+    ///
+    /// In a session whose old stacks are forgotten, it keeps all stacks of its time.
     pub fn keep(&self) -> Kept {
         let (block, index, time) = (Arc::clone(self.event.block()), self.event.index(), self.event.time());
-        Kept { block, index, time, stack: self.stack, state: self.state, stated: self.stated }
+        let _hold = self.stack.and_then(|stack| self.table.hold(stack));
+        Kept { block, index, time, stack: self.stack, state: self.state, stated: self.stated, _hold }
     }
 }
 
@@ -71,6 +74,8 @@ pub struct Kept {
     stack: Option<StackId>,
     state: StackState,
     stated: Option<StatedIds>,
+    /// Keeps the stack in the table.
+    _hold: Option<Hold>,
 }
 
 impl Kept {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use stackhound_trace::{Event, TimeBase};
+use stackhound_trace::{Event, TimeBase, TraceTime};
 
 /// Spans of trace time in which a stack could have been lost.
 ///
@@ -20,6 +20,23 @@ pub(crate) struct Losses {
     ends: HashMap<(u16, Option<u16>), i64, foldhash::fast::RandomState>,
 }
 
+/// Spans and holes that are kept; where there are more, neighbours become one, with what is between them.
+const SPANS_MAX: usize = 1 << 12;
+
+/// Makes room: what ended before `oldest` goes, else the two oldest become one.
+fn bound(spans: &mut VecDeque<(i64, i64)>, oldest: i64) {
+    if spans.len() <= SPANS_MAX {
+        return;
+    }
+    spans.retain(|&(_, end)| end >= oldest);
+    while spans.len() > SPANS_MAX {
+        let Some((from, _)) = spans.pop_front() else { return };
+        if let Some(next) = spans.front_mut() {
+            next.0 = next.0.min(from);
+        }
+    }
+}
+
 /// See [`Losses::note`].
 const REACH: i64 = 200;
 
@@ -28,8 +45,9 @@ impl Losses {
         Losses { blocks_are_buffers, ..Losses::default() }
     }
 
-    /// Takes note of the block whose first event this is, and of a buffer that is missing just before it.
-    pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, max_hold: i64) {
+    /// Takes note of the block whose first event this is, and of a buffer that is missing just before it. Nothing
+    /// will be asked about times before `oldest`.
+    pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, max_hold: i64, oldest: TraceTime) {
         let Some(last) = event.block().entries().last() else { return };
         let stream = (event.source(), event.processor());
         let before = self.ends.insert(stream, base.trace_time(last.time).0);
@@ -39,6 +57,8 @@ impl Losses {
             if let Some(before) = before {
                 self.note_hole(before, event.time().0);
             }
+            bound(&mut self.spans, oldest.0);
+            bound(&mut self.holes, oldest.0);
         }
     }
 
@@ -86,5 +106,28 @@ impl Losses {
             self.spans.pop_front();
         }
         self.spans.front().is_some_and(|&(from, _)| from <= time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_limit_to_what_is_remembered_of_losses() {
+        let end = 10 * SPANS_MAX as i64;
+        let all = || -> VecDeque<(i64, i64)> { (0..end / 10).map(|n| (10 * n, 10 * n + 5)).collect() };
+        let mut spans = all();
+        bound(&mut spans, 0);
+        assert_eq!(spans, all());
+        // Nothing is asked any more about most of them.
+        spans.push_back((end, end + 5));
+        bound(&mut spans, end - 10);
+        assert_eq!(spans, [(end - 10, end - 5), (end, end + 5)]);
+        // Something may be asked about all of them.
+        spans = all();
+        spans.push_back((end, end + 5));
+        bound(&mut spans, 0);
+        assert_eq!((spans.len(), spans[0], spans[1]), (SPANS_MAX, (0, 15), (20, 25)));
     }
 }

@@ -93,6 +93,20 @@ impl Partial {
         }
     }
 
+    /// Gives every part that has frames other numbers for them; a part for which there is none counts as unresolved.
+    pub fn renumber(&mut self, mut number: impl FnMut(StackId) -> Option<StackId>) {
+        for fragment in self.kernel.iter_mut().chain(&mut self.user) {
+            if let Fragment::Frames(stack) = *fragment {
+                *fragment = number(stack).map_or(Fragment::Unresolved, Fragment::Frames);
+            }
+        }
+    }
+
+    /// How many parts there are.
+    pub fn len(&self) -> usize {
+        self.kernel.len() + self.user.len()
+    }
+
     /// Keys that parts wait for.
     pub fn awaited_keys(&self) -> impl Iterator<Item = Key> + '_ {
         self.kernel.iter().chain(&self.user).filter_map(|fragment| match fragment {
@@ -136,6 +150,11 @@ pub(crate) struct Joined {
 const JOINED_MAX: usize = 1 << 20;
 
 impl Joined {
+    /// Forgets all pairs, as when their numbers lose their meaning.
+    pub fn clear(&mut self) {
+        self.known.clear();
+    }
+
     fn on_top(&mut self, table: &mut StackTable, inner: StackId, caller: StackId) -> Option<StackId> {
         if let Some(&known) = self.known.get(&(inner, caller)) {
             return Some(known);

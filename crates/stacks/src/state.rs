@@ -82,7 +82,11 @@ pub struct StackStats {
     pub malformed: u64,
     /// Events that left the window before their user part came.
     pub left_incomplete: u64,
-    /// Attributed parts by kind of owner.
+    /// Parts that were left out because their event had too many. Only where old stacks are forgotten.
+    pub excess_parts: u64,
+    /// How often the table of stacks was begun anew. Only where old stacks are forgotten.
+    pub generations: u64,
+    /// Attributed parts by kind of owner. Beyond 65,536 kinds, live sessions count the rest as [`OwnerKind::Other`].
     pub by_owner: BTreeMap<OwnerKind, u64>,
     /// Delivered events by state of their stack, in the order of [`StackState::ALL`].
     pub by_state: [u64; StackState::ALL.len()],

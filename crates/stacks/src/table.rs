@@ -2,28 +2,41 @@
 //!
 //! A stack is the number of its innermost frame; its caller's number leads outwards. Stacks that share their outer
 //! frames share them in memory, and two stacks are equal exactly if their numbers are.
+//!
+//! Where memory must not grow for ever, the table goes on in a new *generation*: equal stacks of different generations
+//! have different numbers, no number ever means another stack, and an old generation goes when nobody holds it.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use stackhound_etl::Address;
 
 /// One stack in a [`StackTable`]: its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct StackId(u32);
+pub struct StackId(NonZeroU64);
 
 impl StackId {
-    /// Numbers are dense, starting at 0; a caller's is always smaller than its callee's.
+    fn numbered(number: u64) -> StackId {
+        StackId(NonZeroU64::MIN.saturating_add(number))
+    }
+
+    fn number(self) -> u64 {
+        self.0.get() - 1
+    }
+
+    /// Numbers are dense, starting at 0; a caller's is always smaller than its callee's. They go on over generations.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.number() as usize
     }
 }
 
 #[derive(Clone, Copy)]
 struct Frame {
     address: u64,
-    /// `NO_CALLER` for the outermost frame.
+    /// A place in the same generation; `NO_CALLER` for the outermost frame.
     caller: u32,
 }
 
@@ -34,9 +47,19 @@ fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9) << 32 | u64::from(tag)
 }
 
+/// Says that somebody holds numbers of a generation.
+pub(crate) type Hold = Arc<()>;
+
+/// A generation that gets no more stacks.
+struct Older {
+    base: u64,
+    frames: Vec<Frame>,
+    hold: Hold,
+}
+
 /// All stacks of a trace. About 21 bytes for each distinct frame, and 6 for each distinct sequence of frames that was
 /// put on top of a stack.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct StackTable {
     frames: Vec<Frame>,
     by_content: HashTable<u32>,
@@ -44,43 +67,34 @@ pub struct StackTable {
     /// found with one look-up; its frames mostly stand side by side, so comparing them costs less than finding each.
     by_sequence: HashTable<(u32, u32)>,
     hasher: foldhash::fast::RandomState,
+    /// The number of the first of `frames`.
+    base: u64,
+    hold: Hold,
+    /// Generations before, in ascending order of their numbers.
+    older: Vec<Older>,
 }
 
 impl fmt::Debug for StackTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StackTable").field("frames", &self.frames.len()).finish()
+        f.debug_struct("StackTable").field("frames", &self.len()).field("base", &self.base).finish()
     }
 }
 
 impl StackTable {
-    /// How many distinct frames there are.
+    /// How many distinct frames there are in memory.
     pub fn len(&self) -> usize {
-        self.frames.len()
+        self.frames.len() + self.older.iter().map(|older| older.frames.len()).sum::<usize>()
     }
 
-    /// Whether there is no stack yet.
+    /// Whether there is no stack.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.len() == 0
     }
 
     /// The stack that has `address` on top of `caller`. `None` when the table is full (2³² − 1 frames).
     pub fn push(&mut self, caller: Option<StackId>, address: Address) -> Option<StackId> {
-        let caller = caller.map_or(NO_CALLER, |id| id.0);
-        let address = address.0;
-        let StackTable { frames, by_content, hasher, .. } = self;
-        let hash_of = |frame: Frame| hasher.hash_one((frame.caller, frame.address));
-        let same = |&id: &u32| {
-            let frame = frames[id as usize];
-            frame.caller == caller && frame.address == address
-        };
-        let hash = hash_of(Frame { address, caller });
-        if let Some(&id) = by_content.find(hash, same) {
-            return Some(StackId(id));
-        }
-        let id = u32::try_from(frames.len()).ok().filter(|&id| id != NO_CALLER)?;
-        frames.push(Frame { address, caller });
-        by_content.insert_unique(hash, id, |&id| hash_of(frames[id as usize]));
-        Some(StackId(id))
+        let caller = self.own(caller)?;
+        self.push_own(caller, address).map(|place| self.id(place))
     }
 
     /// The stack of `frames`, innermost first, on top of `caller`; `caller` itself if there are none.
@@ -89,62 +103,170 @@ impl StackTable {
         caller: Option<StackId>,
         frames: impl DoubleEndedIterator<Item = Address> + Clone,
     ) -> Option<StackId> {
-        let hash = self.sequence_hash(caller, frames.clone());
-        let same =
-            |&(tag, id): &(u32, u32)| tag == hash as u32 && self.is_extension(id, caller, frames.clone());
-        if let Some(&(_, id)) = self.by_sequence.find(hash, same) {
-            return Some(StackId(id));
-        }
-        let mut stack = caller;
-        for address in frames.rev() {
-            stack = Some(self.push(stack, address)?);
-        }
-        let whole = stack?;
-        if stack != caller {
-            // The tag's bits are spread over the whole hash, so that the table can grow without the frames.
-            self.by_sequence.insert_unique(hash, (hash as u32, whole.0), |&(tag, _)| spread(tag));
-        }
-        stack
+        let caller = self.own(caller)?;
+        self.extend_own(caller, frames).map(|place| self.id(place))
     }
 
-    fn sequence_hash(&self, caller: Option<StackId>, frames: impl Iterator<Item = Address>) -> u64 {
+    fn id(&self, place: u32) -> StackId {
+        StackId::numbered(self.base + u64::from(place))
+    }
+
+    /// The place of a stack in this generation, to which it is copied if it is of an older one.
+    #[inline]
+    fn own(&mut self, stack: Option<StackId>) -> Option<u32> {
+        let Some(stack) = stack else { return Some(NO_CALLER) };
+        match stack.number().checked_sub(self.base) {
+            Some(place) => u32::try_from(place).ok(),
+            None => {
+                let frames: Vec<Address> = self.frames(stack).collect();
+                self.extend_own(NO_CALLER, frames.into_iter())
+            }
+        }
+    }
+
+    fn push_own(&mut self, caller: u32, Address(address): Address) -> Option<u32> {
+        let StackTable { frames, by_content, hasher, .. } = self;
+        let hash_of = |frame: Frame| hasher.hash_one((frame.caller, frame.address));
+        let same = |&place: &u32| {
+            let frame = frames[place as usize];
+            frame.caller == caller && frame.address == address
+        };
+        let hash = hash_of(Frame { address, caller });
+        if let Some(&place) = by_content.find(hash, same) {
+            return Some(place);
+        }
+        let place = u32::try_from(frames.len()).ok().filter(|&place| place != NO_CALLER)?;
+        frames.push(Frame { address, caller });
+        by_content.insert_unique(hash, place, |&place| hash_of(frames[place as usize]));
+        Some(place)
+    }
+
+    fn extend_own(
+        &mut self,
+        caller: u32,
+        frames: impl DoubleEndedIterator<Item = Address> + Clone,
+    ) -> Option<u32> {
+        let hash = self.sequence_hash(caller, frames.clone());
+        let same = |&(tag, place): &(u32, u32)| {
+            tag == hash as u32 && self.is_extension(place, caller, frames.clone())
+        };
+        if let Some(&(_, place)) = self.by_sequence.find(hash, same) {
+            return Some(place);
+        }
+        let mut whole = caller;
+        for address in frames.rev() {
+            whole = self.push_own(whole, address)?;
+        }
+        if whole != caller {
+            // The tag's bits are spread over the whole hash, so that the table can grow without the frames.
+            self.by_sequence.insert_unique(hash, (hash as u32, whole), |&(tag, _)| spread(tag));
+        }
+        (whole != NO_CALLER).then_some(whole)
+    }
+
+    fn sequence_hash(&self, caller: u32, frames: impl Iterator<Item = Address>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write_u32(caller.map_or(NO_CALLER, |id| id.0));
+        hasher.write_u32(caller);
         frames.for_each(|address| hasher.write_u64(address.0));
         spread(hasher.finish() as u32)
     }
 
     /// Whether a stack is exactly these frames on top of `caller`.
-    fn is_extension(&self, id: u32, caller: Option<StackId>, frames: impl Iterator<Item = Address>) -> bool {
-        let mut at = id;
+    fn is_extension(&self, place: u32, caller: u32, frames: impl Iterator<Item = Address>) -> bool {
+        let mut at = place;
         for address in frames {
             match self.frames.get(at as usize) {
                 Some(frame) if frame.address == address.0 => at = frame.caller,
                 _ => return false,
             }
         }
-        at == caller.map_or(NO_CALLER, |id| id.0)
+        at == caller
     }
 
-    /// The frames of a stack, innermost first.
+    /// The frames of the generation that a stack is of, and its place there; an empty generation if it was forgotten.
+    #[inline]
+    fn place(&self, stack: StackId) -> (&[Frame], usize) {
+        match stack.number().checked_sub(self.base) {
+            Some(place) => (&self.frames, place as usize),
+            None => self
+                .older_of(stack)
+                .map_or((&[], 0), |older| (&older.frames, (stack.number() - older.base) as usize)),
+        }
+    }
+
+    fn older_of(&self, stack: StackId) -> Option<&Older> {
+        let later = self.older.partition_point(|older| older.base <= stack.number());
+        let older = &self.older[later.checked_sub(1)?];
+        (stack.number() - older.base < older.frames.len() as u64).then_some(older)
+    }
+
+    /// The frames of a stack, innermost first. None if its generation was forgotten.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = Address> + Clone + '_ {
-        let mut next = Some(stack);
+        let (frames, mut next) = self.place(stack);
         std::iter::from_fn(move || {
-            let frame = self.frames[next?.index()];
-            next = (frame.caller != NO_CALLER).then_some(StackId(frame.caller));
+            let frame = frames.get(next)?;
+            next = frame.caller as usize;
             Some(Address(frame.address))
         })
     }
 
     /// The innermost frame's address.
+    ///
+    /// # Panics
+    /// If the stack's generation was forgotten.
     pub fn address(&self, stack: StackId) -> Address {
-        Address(self.frames[stack.index()].address)
+        let (frames, place) = self.place(stack);
+        Address(frames[place].address)
     }
 
     /// The stack without its innermost frame.
+    ///
+    /// # Panics
+    /// If the stack's generation was forgotten.
     pub fn caller(&self, stack: StackId) -> Option<StackId> {
-        let caller = self.frames[stack.index()].caller;
-        (caller != NO_CALLER).then_some(StackId(caller))
+        let (frames, place) = self.place(stack);
+        let caller = frames[place].caller;
+        let base = stack.number() - place as u64;
+        (caller != NO_CALLER).then(|| StackId::numbered(base + u64::from(caller)))
+    }
+
+    /// Frames of the generation that gets the new stacks.
+    #[inline]
+    pub(crate) fn generation_len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Begins a new generation. The one before stays until nobody [holds](StackTable::hold) it and
+    /// [`forget_unheld`](StackTable::forget_unheld) is called.
+    pub(crate) fn begin_generation(&mut self) {
+        let (frames, hold) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.hold));
+        let base = self.base;
+        self.base += frames.len() as u64;
+        self.by_content.clear();
+        self.by_sequence.clear();
+        self.older.push(Older { base, frames, hold });
+    }
+
+    /// The same stack in this generation.
+    pub(crate) fn renew(&mut self, stack: StackId) -> Option<StackId> {
+        self.own(Some(stack)).map(|place| self.id(place))
+    }
+
+    /// As long as what is given back lives, the stack does.
+    pub(crate) fn hold(&self, stack: StackId) -> Option<Hold> {
+        let hold = if stack.number() >= self.base { &self.hold } else { &self.older_of(stack)?.hold };
+        Some(Arc::clone(hold))
+    }
+
+    /// Whether older generations are still there.
+    #[inline]
+    pub(crate) fn has_older(&self) -> bool {
+        !self.older.is_empty()
+    }
+
+    /// Drops older generations that nobody holds.
+    pub(crate) fn forget_unheld(&mut self) {
+        self.older.retain(|older| Arc::strong_count(&older.hold) > 1);
     }
 }
 
@@ -183,5 +305,28 @@ mod tests {
         assert_eq!(table.frames(both).collect::<Vec<_>>(), [1, 2, 3, 4].map(Address));
         assert_eq!(table.len(), 4);
         assert_eq!(table.extend(user, [].into_iter()), user);
+    }
+
+    #[test]
+    fn a_generation_stays_as_long_as_it_is_held() {
+        let mut table = StackTable::default();
+        let addresses = [1, 2, 3].map(Address);
+        let old = table.extend(None, addresses.into_iter()).unwrap();
+        let hold = table.hold(old).unwrap();
+        table.begin_generation();
+        table.forget_unheld();
+        let new = table.extend(None, addresses.into_iter()).unwrap();
+        assert_ne!(old, new);
+        assert_eq!(table.renew(old), Some(new));
+        assert_eq!(table.frames(old).collect::<Vec<_>>(), addresses);
+        // What is put on top of an old stack is one of the new generation.
+        let on_old = table.push(Some(old), Address(9)).unwrap();
+        assert_eq!(table.push(Some(new), Address(9)), Some(on_old));
+        assert_eq!(table.caller(on_old), Some(new));
+        assert_eq!((table.address(old), table.len()), (Address(1), 7));
+        drop(hold);
+        table.forget_unheld();
+        assert_eq!((table.frames(old).count(), table.len()), (0, 4));
+        assert_eq!(table.frames(on_old).collect::<Vec<_>>(), [9, 1, 2, 3].map(Address));
     }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_trace::{Flow, KernelGroups, ProviderSettings};
 
+use crate::consumer::error::Error;
 use crate::consumer::handler::{ErrorHandler, EventError, Handler, Outcome};
 use crate::consumer::provider::Provider;
 use crate::consumer::subscription::Publisher;
@@ -67,6 +68,12 @@ impl Dispatch {
 
     pub fn on_error(&mut self, handler: ErrorHandler) {
         self.errors.handlers.push(handler);
+    }
+
+    /// Whether all filters can be used.
+    pub fn check(&self) -> Result<(), Error> {
+        let mut filters = self.providers.iter().flat_map(|provider| &provider.filters);
+        filters.try_for_each(|filter| filter.predicate().map(|_| ()).map_err(|error| error.clone().into()))
     }
 
     /// How many errors there were.

@@ -42,6 +42,7 @@ enum Source {
 
 impl Opened {
     pub fn open(mut trace: Trace) -> Result<Opened, Error> {
+        trace.dispatch.check()?;
         let mut sessions = Vec::new();
         let source = match std::mem::replace(&mut trace.input, Input::Blocks(Vec::new())) {
             Input::Recordings(recordings) => Source::Recorded(recordings.open()?),

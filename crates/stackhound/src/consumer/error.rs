@@ -13,6 +13,9 @@ pub enum Error {
     /// A session or provider asks for what there is not.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// A filter names what no event has, or is nested too deep or too long.
+    #[error("a filter cannot be used: {0}")]
+    Filter(#[from] stackhound_expr::Error),
     /// Nobody knows a provider of this name.
     #[error(
         "no provider {0:?} is known here; its GUID always works, and a manifest of it makes its names known"

@@ -27,6 +27,8 @@ use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
 
+mod live;
+
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 const START: i64 = 1_000;
 
@@ -154,19 +156,30 @@ fn recording(lines: &str) -> Recording {
     Recording::open(file.into_inner().into()).unwrap()
 }
 
+/// How a recording is read.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    OnePass,
+    TwoPasses,
+    /// With so many frames in a generation.
+    Live(usize),
+}
+
 /// What comes out: time, state and frames of each event, the logfile header left out.
-fn correlate(lines: &str, passes: u32, window: Window) -> (Vec<String>, StackStats) {
+fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats) {
     let source = Source { name: String::new(), recording: recording(lines) };
     let trace = OpenTrace::new(vec![source], 1).unwrap();
-    let mut correlator = if passes == 2 {
-        let mut definitions = KeyDefinitions::default();
-        let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
-        while let Some(event) = events.next() {
-            definitions.observe(&event);
+    let mut correlator = match way {
+        Way::TwoPasses => {
+            let mut definitions = KeyDefinitions::default();
+            let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
+            while let Some(event) = events.next() {
+                definitions.observe(&event);
+            }
+            Correlator::two_pass(window, trace.time_bases(), definitions)
         }
-        Correlator::two_pass(window, trace.time_bases(), definitions)
-    } else {
-        Correlator::one_pass(window, trace.time_bases())
+        Way::OnePass => Correlator::one_pass(window, trace.time_bases()),
+        Way::Live(frames_max) => Correlator::live(window, trace.time_bases(), frames_max),
     };
     let mut out = Vec::new();
     let mut events = trace.ordered();
@@ -197,13 +210,18 @@ fn correlate(lines: &str, passes: u32, window: Window) -> (Vec<String>, StackSta
 
 const WIDE: Window = Window { max_hold: 1_000_000, max_pending: 1 << 17 };
 
-/// Both ways of reading give the same.
+/// All ways of reading give the same.
 #[track_caller]
 fn check(lines: &str, expected: &[&str]) -> StackStats {
-    let (two, stats) = correlate(lines, 2, WIDE);
+    let (two, stats) = correlate(lines, Way::TwoPasses, WIDE);
     assert_eq!(two, expected);
-    let (one, _) = correlate(lines, 1, WIDE);
+    let (one, one_pass) = correlate(lines, Way::OnePass, WIDE);
     assert_eq!(one, expected, "in one pass");
+    for frames_max in [1, 3, usize::MAX] {
+        let (live, counted) = correlate(lines, Way::Live(frames_max), WIDE);
+        assert_eq!(live, expected, "live, {frames_max} frames");
+        assert_eq!(StackStats { generations: 0, ..counted }, one_pass, "live, {frames_max} frames");
+    }
     stats
 }
 
@@ -321,7 +339,7 @@ fn a_second_kernel_part_goes_to_the_other_event_of_the_same_time_and_thread() {
          0 @11 stack @10 pid=5 tid=7 k1
          0 @12 stack @10 pid=5 tid=7 k2
          0 @40 stack @10 pid=5 tid=7 u1",
-        2,
+        Way::TwoPasses,
         WIDE,
     );
     assert_eq!(out, ["@10 tid=7 complete k2 u1", "@10 tid=7 ambiguous k1 u1"]);
@@ -346,7 +364,7 @@ fn rundown_completions_and_configuration_never_own_a_stack() {
             "0 @10 event {hook} pid=5 tid=7
              0 @12 stack @10 pid=5 tid=7 k1"
         );
-        let (out, stats) = correlate(&lines, 2, WIDE);
+        let (out, stats) = correlate(&lines, Way::TwoPasses, WIDE);
         assert_eq!(out, ["@10 tid=7 none"], "{hook}");
         assert_eq!((stats.orphaned_parts, stats.groups), (1, 1));
     }
@@ -402,9 +420,9 @@ fn keys_of_parts_without_an_event_count_alike_in_one_pass() {
              0 @12 kernel @10 pid=5 tid=8 #1
              {definition}"
         );
-        for passes in [1, 2] {
-            let (_, stats) = correlate(&lines, passes, WIDE);
-            assert_eq!((stats.orphaned_parts, stats.unresolved_keys), (2, unresolved), "{passes}");
+        for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+            let (_, stats) = correlate(&lines, way, WIDE);
+            assert_eq!((stats.orphaned_parts, stats.unresolved_keys), (2, unresolved), "{way:?}");
         }
     }
 }
@@ -441,7 +459,7 @@ fn parts_find_their_event_over_any_distance_inside_the_window() {
         lines += &format!("{} @{time} sample tid=3 u9\n", time % 3);
     }
     lines += "1 @6100 stack @10 pid=5 tid=7 u1";
-    let (out, _) = correlate(&lines, 2, WIDE);
+    let (out, _) = correlate(&lines, Way::TwoPasses, WIDE);
     assert_eq!(out[0], "@10 tid=7 complete k1 u1");
     assert_eq!(out.len(), 6_001);
 }
@@ -454,7 +472,7 @@ fn what_leaves_the_window_goes_out_as_it_is() {
          0 @600 stack @10 pid=5 tid=7 u1";
     let expected = ["@10 tid=7 kernel-only k1", "@500 tid=8 none"];
     for window in [Window { max_hold: 400, ..WIDE }, Window { max_pending: 1, ..WIDE }] {
-        let (out, stats) = correlate(lines, 2, window);
+        let (out, stats) = correlate(lines, Way::TwoPasses, window);
         assert_eq!(out, expected, "{window:?}");
         assert_eq!((stats.left_incomplete, stats.orphaned_parts), (1, 1));
     }
@@ -469,7 +487,7 @@ fn nothing_is_claimed_where_buffers_were_lost() {
          1 @26 lose
          1 @40 sample tid=3 u9
          0 @41 event 0301 pid=5 tid=7";
-    let (out, _) = correlate(lines, 2, WIDE);
+    let (out, _) = correlate(lines, Way::TwoPasses, WIDE);
     assert_eq!(out, ["@10 tid=7 complete k1 u1", "@20 tid=7 lost", "@40 tid=3 none", "@41 tid=7 none"]);
 }
 
@@ -488,8 +506,8 @@ fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
          0 @60 stack @50 pid=5 tid=7 u2";
     let expected =
         ["@10 tid=7 ambiguous k1 u2", "@20 tid=3 none", "@40 tid=3 none", "@50 tid=7 complete k2 u2"];
-    for passes in [1, 2] {
-        assert_eq!(correlate(lines, passes, WIDE).0, expected);
+    for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+        assert_eq!(correlate(lines, way, WIDE).0, expected);
     }
     // The part names the event before the loss: the thread was in the kernel all the time.
     check(
