@@ -127,8 +127,9 @@ fn unsafe_is_where_it_may_be() {
     assert!(files.len() > 50);
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
-        let of_system =
-            ["crates/windows/src", "crates/windows-double", "crates/record"].iter().any(|room| file.starts_with(root().join(room)));
+        let of_system = ["crates/windows/src", "crates/windows-double", "crates/record"]
+            .iter()
+            .any(|room| file.starts_with(root().join(room)));
         let allowed =
             file.ends_with("trace/src/source/map.rs") || file.ends_with("xtask/tests/tidy.rs") || of_system;
         let blocks =

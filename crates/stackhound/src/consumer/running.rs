@@ -167,7 +167,7 @@ impl Running {
         let sessions = locked(&self.shared.sessions);
         stats.sessions.clone_from(&sessions.ended);
         for session in &sessions.running {
-            stats.sessions.push(session.counters());
+            stats.sessions.push(session.counters()?);
         }
         Ok(stats)
     }
