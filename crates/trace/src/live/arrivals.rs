@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn an_event_waits_for_what_can_still_come() {
-        let queue = Queue { disorder: Duration::from_secs(3600), ..Queue::new(Overflow::Block) };
+        let queue = Queue { disorder: Some(Duration::from_secs(3600)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
         let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1), (20, 2)]);
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn a_silent_session_lets_its_last_events_go() {
-        let queue = Queue { disorder: Duration::from_millis(30), ..Queue::new(Overflow::Block) };
+        let queue = Queue { disorder: Some(Duration::from_millis(30)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(8), queue);
         let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1)]);
