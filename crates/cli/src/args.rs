@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stackhound::Pipeline;
+use stackhound::trace::OpenTrace;
 
 use crate::time::{Point, TimeFormat};
 
@@ -81,6 +84,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Providers of events: names, GUIDs, keywords, events and their fields
+    Providers(crate::providers::Arguments),
     /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
     Profile(Profile),
     /// Run a program and record every call, every return and every change of stack
@@ -232,12 +237,21 @@ pub struct Reading {
     /// Read once, as a live session would be read: names and stack keys that stand later are not known earlier
     #[arg(long)]
     pub one_pass: bool,
+    /// Describes events that recordings do not: a manifest (.man, .xml) or an image that has one (.dll, .exe, .sys)
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Vec<PathBuf>,
 }
 
 impl Reading {
     /// As the library names it.
     pub fn passes(&self) -> stackhound::Passes {
         if self.one_pass { stackhound::Passes::One } else { stackhound::Passes::Two }
+    }
+
+    /// Reads a trace so, with the descriptions that are given.
+    pub fn pipeline<'t>(&self, trace: &'t OpenTrace) -> Result<Pipeline<'t>> {
+        let schemas = crate::providers::store(&self.manifest)?;
+        Ok(Pipeline::with_schemas(trace, self.passes(), schemas))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
-use stackhound::{Label, Pipeline, Seen};
+use stackhound::{Label, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
@@ -22,7 +22,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         EventFormat::Ndjson => naming::Use::EventsWithCode,
         EventFormat::Table | EventFormat::Csv => naming::Use::Events,
     };
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
+    let mut pipeline = arguments.reading.pipeline(&trace)?;
     if arguments.stacks || filter.names_functions() {
         pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
     }

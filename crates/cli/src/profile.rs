@@ -33,7 +33,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     };
     let mut collector = Collector::new(product(arguments), &trace, chosen, limits);
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);
+    let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut failure = None;

@@ -26,6 +26,7 @@ mod plan;
 mod provider;
 mod render;
 mod store;
+pub mod system;
 mod tdh;
 #[cfg(test)]
 mod testing;
@@ -43,7 +44,7 @@ pub use parser::{Ansi, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, 
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{Rfc3339, render};
-pub use store::SchemaStore;
+pub use store::{Fallback, SchemaStore};
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;
 pub use wevt::providers_of_image;

@@ -1,6 +1,7 @@
 //! What Stackhound asks of Windows itself.
 //!
-//! The Debug Help library so far: names of addresses in live processes and in files. All calls into Windows stand in this
+//! The Debug Help library: names of addresses in live processes and in files. The Trace Data Helper: what is known of
+//! providers of events. All calls into Windows stand in this
 //! crate, and nothing of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when
 //! the program runs.
 //!
@@ -11,6 +12,7 @@
 
 pub mod debug_help;
 mod error;
+pub mod tdh;
 mod text;
 
 pub use error::Error;
