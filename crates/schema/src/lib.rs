@@ -35,7 +35,7 @@ mod value;
 mod wevt;
 
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
-pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
+pub use embedded::{EmbeddedEvent, EmbeddedIdentity, EmbeddedNames, parse_map};
 pub use error::{Error, Expected, FieldType};
 pub use identity::Identity;
 pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};

@@ -78,7 +78,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             0 => String::new(),
             skipped => format!(", {} events not understood", grouped(skipped as u64)),
         };
-        anstream::eprintln!("{} providers, {} events{skipped}", known.len(), grouped(events as u64));
+        let number = |number: usize, what: &str| {
+            format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
+        };
+        anstream::eprintln!("{}, {}{skipped}", number(known.len(), "provider"), number(events, "event"));
     }
     Ok(Outcome { damaged })
 }

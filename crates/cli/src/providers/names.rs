@@ -1,6 +1,8 @@
 //! What fields and events are called in lists.
 
-use stackhound::schema::{Count, EventDescription, Field, InType, Length, ProviderDescription, Schema};
+use stackhound::schema::{
+    Count, EventDescription, Field, InType, Length, OutType, ProviderDescription, Schema,
+};
 
 /// The fields of a template as a line: `PID UInt32 (PID), Stack Pointer[Count]`, members of structures in braces.
 pub fn fields(schema: &Schema) -> String {
@@ -21,8 +23,9 @@ fn fields_from(schema: &Schema, mut next: usize, count: usize) -> (String, usize
             next = behind;
         } else {
             text += short(field.in_type.manifest_name());
-            text +=
-                &field.out_type.manifest_name().map_or(String::new(), |name| format!(" ({})", short(name)));
+            // That texts are shown as text says nothing.
+            let shown = field.out_type.manifest_name().filter(|_| field.out_type != OutType::String);
+            text += &shown.map_or(String::new(), |name| format!(" ({})", short(name)));
         }
         match length(schema, field) {
             Some(length) => text += &format!(" of {length}"),
