@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
-use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
+use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
 use stackhound_system::{Losses, System};
 use stackhound_trace::live::Arrivals;
@@ -111,6 +111,12 @@ impl Knowledge {
     /// How many descriptions that the recording carries could not be read or kept.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()
+    }
+
+    /// The providers of manifest events that the trace describes, and those that were described beside it, by name. Copies
+    /// everything.
+    pub fn described_providers(&self) -> Vec<ProviderDescription> {
+        self.schemas.borrow().learned_providers()
     }
 
     /// The schema of an event.

@@ -65,11 +65,9 @@ impl Learned {
     pub fn providers(&self) -> Vec<ProviderDescription> {
         let mut providers = self.providers.clone();
         for (key, description) in self.descriptions.iter().filter(|(key, _)| key.kind == Kind::Manifest) {
-            let provider = providers.entry(key.guid).or_insert_with(|| ProviderDescription {
-                guid: key.guid,
-                name: self.provider_name(key.guid).unwrap_or_default().into(),
-                ..ProviderDescription::default()
-            });
+            let provider = providers
+                .entry(key.guid)
+                .or_insert_with(|| ProviderDescription { guid: key.guid, ..ProviderDescription::default() });
             provider.events.push(description.event.clone());
         }
         for ((guid, _), map) in &self.maps {
@@ -77,6 +75,7 @@ impl Learned {
         }
         let mut providers: Vec<_> = providers.into_values().collect();
         for provider in &mut providers {
+            provider.name = self.provider_name(provider.guid).unwrap_or_default().into();
             provider.events.sort_by_key(|event| (event.id, event.version));
             provider.maps.sort_by(|a, b| a.name.cmp(&b.name));
         }
