@@ -12,5 +12,5 @@ events=10000000 stacks=1000000
 if [ "${1:-}" = --long ]; then
   events=2000000000 stacks=200000000
 fi
-cargo run --release --locked --quiet -p stackhound-system --example soak -- "$events"
-cargo run --release --locked --quiet -p stackhound-stacks --example soak -- "$stacks"
+cargo run --release --locked --quiet -p stackhound-system --example system_soak -- "$events"
+cargo run --release --locked --quiet -p stackhound-stacks --example stacks_soak -- "$stacks"

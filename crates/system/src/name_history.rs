@@ -17,11 +17,13 @@ enum Statement {
     Listed,
 }
 
+/// A key and a time; the number tells statements of one time apart.
+type Place = (u64, TraceTime, u64);
+
 /// All names of all keys. About 50 bytes for each event that says something new.
 #[derive(Debug, Default)]
 pub(crate) struct NameHistory {
-    /// By key and time; the number tells statements of one time apart.
-    statements: BTreeMap<(u64, TraceTime, u64), (Statement, Text)>,
+    statements: BTreeMap<Place, (Statement, Text)>,
     /// Statements that were ever made.
     made: u64,
     /// Statements at which it is worth while to look for what can be forgotten.
@@ -74,7 +76,7 @@ impl NameHistory {
         if self.statements.len() < self.full.max(FULL_MIN) {
             return;
         }
-        let mut kept: Vec<((u64, TraceTime, u64), (Statement, Text))> = Vec::new();
+        let mut kept: Vec<(Place, (Statement, Text))> = Vec::new();
         for (place, said) in std::mem::take(&mut self.statements) {
             let (key, at, _) = place;
             // Of what was said of a key before the time, only the last can hold, and an end does not.

@@ -1,6 +1,6 @@
 //! A session that runs for days and whose stacks are ever new ones. Fails if memory grows.
 //!
-//! usage: soak [EVENTS]      (1,000,000 if not given)
+//! usage: stacks_soak [EVENTS]      (1,000,000 if not given)
 
 use std::collections::VecDeque;
 use std::io::Cursor;
