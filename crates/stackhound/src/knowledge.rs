@@ -9,9 +9,9 @@ use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
-use stackhound_system::{Losses, System};
+use stackhound_system::{Limits, Losses, System};
 use stackhound_trace::live::Arrivals;
-use stackhound_trace::{Event, OpenTrace};
+use stackhound_trace::{Event, OpenTrace, TraceTime};
 
 use crate::pipeline::Passes;
 
@@ -66,7 +66,8 @@ impl Knowledge {
     /// Of live sessions, at their beginning.
     pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
         let (events, buffers) = arrivals.lost_before();
-        Knowledge::new(System::new(arrivals.pointer_size(), Losses { events, buffers }), schemas)
+        let system = System::new(arrivals.pointer_size(), Losses { events, buffers });
+        Knowledge::new(system.limited(Limits::default()), schemas)
     }
 
     fn new(system: System, schemas: SchemaStore) -> Knowledge {
@@ -96,6 +97,11 @@ impl Knowledge {
         let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
         let learned = self.schemas.get_mut().learn(&identity, pid, tid, record.payload());
         self.unreadable += u64::from(learned.is_err());
+    }
+
+    /// Forgets what was over before a time: of a session that never ends.
+    pub(crate) fn forget_before(&mut self, time: TraceTime) {
+        self.system.forget_before(time);
     }
 
     /// Processes, threads, modules and names over time.
