@@ -45,6 +45,16 @@ impl Deref for SchemaRef {
     }
 }
 
+impl SchemaRef {
+    /// The same, compiled. Costs a hash for the kernel's classes.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            SchemaRef::Kernel(schema) => kernel::plan(schema).map(|plan| &**plan),
+            SchemaRef::Compiled(plan) => Some(plan),
+        }
+    }
+}
+
 impl Knowledge {
     /// Of recordings. With one pass, only those losses are known at the beginning that the session stated then.
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {

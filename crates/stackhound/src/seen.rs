@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Field, OutType, Value};
+use stackhound_schema::{Decoder, Field, OutType, Parser, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -163,6 +163,11 @@ impl<'c> Seen<'c> {
             SchemaRef::Kernel(schema) => schema.decode(payload, pointer),
             SchemaRef::Compiled(plan) => plan.decode(payload, pointer),
         })
+    }
+
+    /// The payload's properties as typed values; `None` if nothing is known about them.
+    pub fn parser(&self) -> Option<Parser<'_>> {
+        Some(self.schema()?.plan()?.parser(self.payload(), self.event().record().pointer_size()))
     }
 
     /// A field of the payload by its name, if it has a single value. Decodes no field behind it.

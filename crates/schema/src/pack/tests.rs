@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use stackhound_etl::PointerSize::{Eight, Four};
-use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime};
+use stackhound_etl::{Address, FileTime, Pid, RawTime};
 
 use super::*;
 use crate::decode::Item;
@@ -70,7 +70,7 @@ fn other_values_are_written_as_they_are() {
     check(stored(Bool32), true, Ok("01000000"));
     check(stored(Bool8), true, Ok("01"));
     check(shown(U32, OutType::Boolean), true, Ok("01000000"));
-    let guid: Guid = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
+    let guid: stackhound_etl::Guid = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
     check(stored(InType::Guid), guid, Ok("33221100 5544 7766 8899aabbccddeeff"));
     check(stored(InType::FileTime), stackhound_etl::FileTime(9), Ok("0900000000000000"));
     check(shown(I64, OutType::DateTime), stackhound_etl::FileTime(9), Ok("0900000000000000"));
