@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use stackhound_etl::PointerSize::Eight;
-use stackhound_schema::{Manifest, OwnedValue, Plan, Utf16};
+use stackhound_schema::{OwnedValue, Plan, Utf16, providers_of_manifest};
 
 const MANIFEST: &[u8] = br#"<provider name="Bench" guid="{9e814aad-3204-11d2-9a82-006008a86939}">
     <events><event value="1" template="T"/></events><templates><template tid="T">
@@ -18,8 +18,8 @@ const MANIFEST: &[u8] = br#"<provider name="Bench" guid="{9e814aad-3204-11d2-9a8
     </template></templates></provider>"#;
 
 fn parse(criterion: &mut Criterion) {
-    let mut manifest = Manifest::parse(MANIFEST).expect("a manifest");
-    let plan = Plan::new(manifest.events.remove(0).schema.into());
+    let mut manifest = providers_of_manifest(MANIFEST, None).expect("a manifest").remove(0);
+    let plan = Plan::new(manifest.events.remove(0).schema);
     let values = [
         ("Pid", OwnedValue::from(1234)),
         ("Time", stackhound_etl::FileTime(7).into()),

@@ -1,14 +1,14 @@
 //! Payloads out of values: the inverse of decoding, for events that nobody logged.
 //!
 //! ```
-//! # use stackhound_schema::{Manifest, Plan};
+//! # use stackhound_schema::{Plan, providers_of_manifest};
 //! use stackhound_etl::PointerSize;
 //! # let xml = br#"<provider name="P" guid="{9e814aad-3204-11d2-9a82-006008a86939}"><events>
 //! #   <event value="1" template="T"/></events><templates><template tid="T">
 //! #   <data name="Count" inType="win:UInt16"/><data name="Ids" inType="win:UInt32" count="Count"/>
 //! #   <data name="Verb" inType="win:AnsiString"/>
 //! #   </template></templates></provider>"#;
-//! # let schema = Manifest::parse(xml)?.events.remove(0).schema;
+//! # let schema = providers_of_manifest(xml, None)?.remove(0).events.remove(0).schema;
 //! use stackhound_schema::OwnedValue;
 //!
 //! // `Ids` is counted by a property `Count`, which follows from it.

@@ -45,16 +45,6 @@ impl Deref for SchemaRef {
     }
 }
 
-impl SchemaRef {
-    /// The same, compiled. Costs a hash for the kernel's classes.
-    pub fn plan(&self) -> Option<&Plan> {
-        match self {
-            SchemaRef::Kernel(schema) => kernel::plan(schema).map(|plan| &**plan),
-            SchemaRef::Compiled(plan) => Some(plan),
-        }
-    }
-}
-
 impl Knowledge {
     /// Of recordings. With one pass, only those losses are known at the beginning that the session stated then.
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {
@@ -142,6 +132,13 @@ impl Knowledge {
             .lookup(&identity, record.payload(), pointer)
             .cloned()
             .map(SchemaRef::Compiled)
+    }
+
+    /// How to read an event's properties: of the built-in tables, or as learned.
+    pub(crate) fn plan_of(&self, event: &Event<'_>) -> Option<Arc<Plan>> {
+        let record = event.record();
+        let identity = Identity::of(&record)?;
+        self.schemas.borrow_mut().lookup(&identity, record.payload(), record.pointer_size()).cloned()
     }
 
     /// The class GUID of a kernel event, as consumers see it.

@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Field, OutType, Parser, Value};
+use stackhound_schema::{Decoder, Error, Field, OutType, Parser, Plan, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -26,6 +26,7 @@ pub struct Seen<'c> {
     enricher: &'c Enricher,
     create: Option<CreateOutcome>,
     schema: OnceCell<Option<SchemaRef>>,
+    plan: OnceCell<Option<Arc<Plan>>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
     level: OnceCell<Level>,
 }
@@ -37,8 +38,9 @@ impl<'c> Seen<'c> {
         enricher: &'c Enricher,
         create: Option<CreateOutcome>,
     ) -> Seen<'c> {
-        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Seen { delivered, known, enricher, create, schema, owner, level }
+        let (schema, plan) = (OnceCell::new(), OnceCell::new());
+        let (owner, level) = (OnceCell::new(), OnceCell::new());
+        Seen { delivered, known, enricher, create, schema, plan, owner, level }
     }
 
     /// The event itself.
@@ -165,9 +167,22 @@ impl<'c> Seen<'c> {
         })
     }
 
-    /// The payload's properties as typed values; `None` if nothing is known about them.
-    pub fn parser(&self) -> Option<Parser<'_>> {
-        Some(self.schema()?.plan()?.parser(self.payload(), self.event().record().pointer_size()))
+    /// The payload's properties as typed values.
+    ///
+    /// # Errors
+    /// [`Error::NoSchema`] if nothing is known about the payload.
+    pub fn parser(&self) -> Result<Parser<'_>, Error> {
+        let plan = self.plan().ok_or(Error::NoSchema)?;
+        Ok(plan.parser(self.payload(), self.event().record().pointer_size()))
+    }
+
+    /// How to read the payload's properties.
+    pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
+        let find = || match self.schema.get() {
+            Some(Some(SchemaRef::Compiled(plan))) => Some(plan.clone()),
+            _ => self.known.plan_of(self.event()),
+        };
+        self.plan.get_or_init(find).as_ref()
     }
 
     /// A field of the payload by its name, if it has a single value. Decodes no field behind it.

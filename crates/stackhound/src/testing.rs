@@ -17,7 +17,7 @@
 //!
 //! let (sender, names) = mpsc::channel();
 //! let provider = Provider::guid(images).on_event(move |seen| {
-//!     let parser = seen.parser().expect("it is described");
+//!     let parser = seen.parser()?;
 //!     let _ = sender.send((parser.parse::<u32>("ProcessId")?, parser.parse::<String>("FileName")?));
 //!     Ok::<(), stackhound::schema::Error>(())
 //! });
@@ -44,10 +44,7 @@ pub use output::{incoming, write_etl};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody describes the event, so its values have no place.
-    #[error("nobody describes this event")]
-    NoSchema,
-    /// The values do not suit the event.
+    /// The values do not suit the event, or nobody describes it, so that they have no place.
     #[error(transparent)]
     Value(#[from] stackhound_schema::Error),
     /// Classic events have no activities, no stacks of their own and no other extended items.

@@ -111,12 +111,12 @@ pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'
         set |= record.event_flags().unwrap_or_default().0;
         put(&mut header, 6, &bytes[6..0x10]);
         put(&mut header, 0x18, &bytes[0x18..HEADER_SIZE]);
-        items.extend(
-            record.extended_items().map(|item| (item.item_type.0, ItemData::Borrowed(item.data))),
-        );
+        items.extend(record.extended_items().map(|item| (item.item_type.0, ItemData::Borrowed(item.data))));
     } else {
         let ids = match kind {
-            HeaderKind::Message => [record.tid().map_or(u32::MAX, |tid| tid.0), record.pid().map_or(u32::MAX, |pid| pid.0)],
+            HeaderKind::Message => {
+                [record.tid().map_or(u32::MAX, |tid| tid.0), record.pid().map_or(u32::MAX, |pid| pid.0)]
+            }
             // These have no ids; Windows hands out all ones.
             HeaderKind::PerfInfo32 | HeaderKind::PerfInfo64 => [u32::MAX; 2],
             _ => [8, 12].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))),

@@ -229,7 +229,9 @@ impl<'a> Properties<'a> {
             return String::new();
         }
         let units = self.bytes[offset..].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        String::from_utf16_lossy(&units.take(self.room(offset)).take_while(|&unit| unit != 0).collect::<Vec<_>>())
+        String::from_utf16_lossy(
+            &units.take(self.room(offset)).take_while(|&unit| unit != 0).collect::<Vec<_>>(),
+        )
     }
 
     fn put(&mut self, at: usize, value: &[u8]) {
@@ -254,9 +256,15 @@ mod tests {
     fn block(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = vec![0; FIXED_SIZE + 32];
         let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        for (at, value) in
-            [(0, FIXED_SIZE as u32 + 32), (40, 1), (44, TRACED_GUID), (48, 64), (52, 20), (56, 128), (64, REAL_TIME)]
-        {
+        for (at, value) in [
+            (0, FIXED_SIZE as u32 + 32),
+            (40, 1),
+            (44, TRACED_GUID),
+            (48, 64),
+            (52, 20),
+            (56, 128),
+            (64, REAL_TIME),
+        ] {
             put(at, value);
         }
         put(112, FIXED_SIZE as u32 + 16);

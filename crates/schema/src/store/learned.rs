@@ -139,8 +139,8 @@ impl Learned {
     /// The maps of a description that are still looked for.
     pub fn missing_maps(&self, key: &Key) -> Vec<Box<str>> {
         let names = self.descriptions.get(key).map_or(&[][..], |description| &description.map_names);
-        let is_missing = |name: &Box<str>| !self.maps.contains_key(&(key.guid, name.clone()));
-        names.iter().map(|(_, name)| name).filter(|name| is_missing(name)).cloned().collect()
+        let missing = names.iter().filter(|(_, name)| !self.maps.contains_key(&(key.guid, name.clone())));
+        missing.map(|(_, name)| name.clone()).collect()
     }
 
     /// Takes the name of a provider, unless it has one.

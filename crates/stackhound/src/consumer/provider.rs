@@ -62,8 +62,7 @@ impl Provider {
         if let Ok(guid) = name.parse() {
             return Ok(Provider::guid(guid));
         }
-        let _ = schemas;
-        let guid = None;
+        let guid = schemas.find_provider(name);
         guid.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 

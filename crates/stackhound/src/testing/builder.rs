@@ -3,6 +3,7 @@
 use stackhound_etl::record::{Descriptor, ExtendedType};
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RECORD_SIZE_MAX, RecordSpec};
 use stackhound_etl::{Address, BlockBuilder, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_schema::Error::NoSchema;
 use stackhound_schema::{Identity, OwnedValue, Schema, SchemaStore, kernel};
 
 use super::Error;
@@ -197,7 +198,7 @@ impl RecordBuilder {
     /// Makes the event. Every property needs a value of its type.
     ///
     /// # Errors
-    /// [`Error::NoSchema`], and [`Error::Value`] as [`Schema::pack`] gives it.
+    /// [`Error::Value`], as [`Schema::pack`] gives it, and if nobody describes the event.
     pub fn pack(&self, store: &mut SchemaStore) -> Result<OwnedEvent, Error> {
         self.packed(store, Schema::pack)
     }
@@ -267,14 +268,14 @@ impl RecordBuilder {
             }
             Ok::<_, Error>(payload)
         };
-        let identity = Identity::of(&record).ok_or(Error::NoSchema)?;
+        let identity = Identity::of(&record).ok_or(NoSchema)?;
         // Where layouts of a version differ by the payload, the one for when nothing is known of it.
         let payload = match identity {
             Identity::Kernel { hook, version } => {
-                make(kernel::lookup(hook, version, self.pointer_size).ok_or(Error::NoSchema)?)
+                make(kernel::lookup(hook, version, self.pointer_size).ok_or(NoSchema)?)
             }
             _ => {
-                let plan = store.lookup(&identity, &[], self.pointer_size).ok_or(Error::NoSchema)?;
+                let plan = store.lookup(&identity, &[], self.pointer_size).ok_or(NoSchema)?;
                 make(plan.schema())
             }
         }?;

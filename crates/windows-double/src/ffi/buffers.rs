@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::sessions::{changed, lock};
 use super::code;
+use super::sessions::{changed, lock};
 
 #[derive(Debug)]
 struct Kept {

@@ -31,7 +31,7 @@ pub(super) unsafe fn parameters(parameters: *const ENABLE_TRACE_PARAMETERS) -> O
 
 fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
     let numbers = |size: usize, from: usize| -> Vec<u64> {
-        let number = |part: &[u8]| part.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        let number = |part: &[u8]| part.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
         bytes.get(from..).unwrap_or_default().chunks_exact(size).map(number).collect()
     };
     match filter.Type {
@@ -42,7 +42,9 @@ fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
             format!(" filter({what} {way} count={count} {ids:?})")
         }
         EVENT_FILTER_TYPE_PID => format!(" filter(pids {:?})", numbers(4, 0)),
-        EVENT_FILTER_TYPE_EXECUTABLE_NAME | EVENT_FILTER_TYPE_PACKAGE_ID | EVENT_FILTER_TYPE_PACKAGE_APP_ID => {
+        EVENT_FILTER_TYPE_EXECUTABLE_NAME
+        | EVENT_FILTER_TYPE_PACKAGE_ID
+        | EVENT_FILTER_TYPE_PACKAGE_APP_ID => {
             let units: Vec<u16> = numbers(2, 0).into_iter().map(|unit| unit as u16).collect();
             let text = String::from_utf16_lossy(&units);
             format!(" filter({:#x} {:?})", filter.Type, text.trim_end_matches('\0'))
