@@ -1,13 +1,16 @@
 //! Makes events by the names of their properties.
 
 use stackhound_etl::record::{Descriptor, ExtendedType};
-use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RECORD_SIZE_MAX, RecordSpec};
+use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec};
 use stackhound_etl::{Address, BlockBuilder, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_schema::Error::NoSchema;
 use stackhound_schema::{Identity, OwnedValue, Schema, SchemaStore, kernel};
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION, START};
+
+/// Room for the record of most events.
+const CAPACITY: usize = 512;
 
 /// An event to be made. What is not said is zero, empty or unknown.
 #[derive(Clone, Debug)]
@@ -234,7 +237,7 @@ impl RecordBuilder {
             header: self.header(&items)?,
             payload: Payload::Bytes(payload),
         };
-        let mut block = BlockBuilder::new(SESSION.clone(), 0, Some(self.processor), RECORD_SIZE_MAX.min(512));
+        let mut block = BlockBuilder::new(SESSION.clone(), 0, Some(self.processor), CAPACITY);
         block.push(&record)?;
         Ok(OwnedEvent::alone(&mut block))
     }

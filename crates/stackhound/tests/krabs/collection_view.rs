@@ -33,8 +33,8 @@ pub fn rows() -> Rows {
     ]);
     names.extend(check([
         ("the bytes of narrow text", narrow("Narrow").bytes(), &b"this is narrow"[..]),
-        ("the bytes of counted narrow text", narrow("CountedNarrow").bytes(), b"this too"),
-        ("the bytes of a binary", blob.parse::<&[u8]>("Blob").expect("bytes"), &[1, 2, 3]),
+        ("the bytes of counted narrow text", narrow("CountedNarrow").bytes(), &b"this too"[..]),
+        ("the bytes of a binary", blob.parse::<&[u8]>("Blob").expect("bytes"), &[1, 2, 3][..]),
         (
             "the bytes of an array",
             number.bytes("Numbers").expect("bytes"),

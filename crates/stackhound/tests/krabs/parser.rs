@@ -3,7 +3,7 @@
 //! krabs tells types apart in debug builds only, and in release builds reads what it is told to. Here there is one
 //! behaviour, krabs's of debug builds with errors for exceptions.
 
-use stackhound::schema::{Ansi, FromEtw, Utf16};
+use stackhound::schema::{Ansi, Error, Parser, Utf16};
 
 use crate::rows::{Rows, builder, check, incomplete};
 use crate::schemas::{
@@ -13,11 +13,7 @@ use crate::schemas::{
 const URL: &str = "https://www.example.com/api/v1/health";
 
 /// What a property of an event reads as.
-fn read(
-    kind: Kind,
-    values: &[(&str, &str)],
-    show: impl Fn(&stackhound::schema::Parser<'_>) -> String,
-) -> String {
+fn read(kind: Kind, values: &[(&str, &str)], show: impl Fn(&Parser<'_>) -> String) -> String {
     let mut store = store();
     let event = values.iter().fold(builder(kind), |builder, (name, value)| builder.with(*name, *value));
     let event = incomplete(&event.trim_last_nul());
@@ -25,36 +21,16 @@ fn read(
     show(&event.parser(&plan))
 }
 
-fn parsed<T: for<'e> FromEtwAs<'e>>(kind: Kind, values: &[(&str, &str)], name: &str) -> String {
-    read(kind, values, |parser| T::show(parser, name))
+fn shown(read: Result<impl ToString, Error>) -> String {
+    read.map_or_else(|error| error.to_string(), |value| value.to_string())
 }
 
-/// A type of any lifetime that a property is read as.
-trait FromEtwAs<'e> {
-    type Read: FromEtw<'e> + ToString;
-
-    fn show(parser: &stackhound::schema::Parser<'e>, name: &str) -> String {
-        match parser.parse::<Self::Read>(name) {
-            Ok(value) => value.to_string(),
-            Err(error) => error.to_string(),
-        }
-    }
+fn wide(kind: Kind, values: &[(&str, &str)], name: &str) -> String {
+    read(kind, values, |parser| shown(parser.parse::<Utf16<'_>>(name)))
 }
 
-struct Wide;
-struct Narrow;
-struct Number;
-
-impl<'e> FromEtwAs<'e> for Wide {
-    type Read = Utf16<'e>;
-}
-
-impl<'e> FromEtwAs<'e> for Narrow {
-    type Read = Ansi<'e>;
-}
-
-impl FromEtwAs<'_> for Number {
-    type Read = i32;
+fn narrow(kind: Kind, values: &[(&str, &str)], name: &str) -> String {
+    read(kind, values, |parser| shown(parser.parse::<Ansi<'_>>(name)))
 }
 
 pub fn rows() -> Rows {
@@ -69,10 +45,10 @@ pub fn rows() -> Rows {
     let rows = [
         ("all properties are counted", count(POWERSHELL_7942), "8"),
         ("a structure and an array count once", count(EVERY_SHAPE), "7"),
-        ("text of its own width", parsed::<Wide>(POWERSHELL_7937, &context, "ContextInfo"), "Testing"),
+        ("text of its own width", wide(POWERSHELL_7937, &context, "ContextInfo"), "Testing"),
         (
             "text of another width is an error",
-            parsed::<Narrow>(POWERSHELL_7937, &context, "ContextInfo"),
+            narrow(POWERSHELL_7937, &context, "ContextInfo"),
             "property ContextInfo is Utf16, not 8-bit text",
         ),
         (
@@ -84,12 +60,12 @@ pub fn rows() -> Rows {
         ),
         (
             "narrow text as wide text is an error",
-            parsed::<Wide>(WININET_1057, &page, "Verb"),
+            wide(WININET_1057, &page, "Verb"),
             "property Verb is Ansi, not UTF-16 text",
         ),
         (
             "text as a number is an error",
-            parsed::<Number>(POWERSHELL_7937, &context, "ContextInfo"),
+            read(POWERSHELL_7937, &context, |parser| shown(parser.parse::<i32>("ContextInfo"))),
             "property ContextInfo is Utf16, not i32",
         ),
         (
@@ -99,7 +75,7 @@ pub fn rows() -> Rows {
         ),
         (
             "a property that there is not is an error",
-            parsed::<Wide>(POWERSHELL_7937, &context, "Context"),
+            wide(POWERSHELL_7937, &context, "Context"),
             "there is no property Context",
         ),
         ("the bytes of any property, with its end", bytes, "Ok((16, 84))"),
@@ -111,16 +87,16 @@ pub fn rows() -> Rows {
             }),
             "property ContextInfo is Utf16, not bytes",
         ),
-        ("a last text without its end", parsed::<Wide>(HTTP_SERVICE_2, &url, "Url"), URL),
+        ("a last text without its end", wide(HTTP_SERVICE_2, &url, "Url"), URL),
         (
             "a last text without its end, behind other properties that were read",
             read(HTTP_SERVICE_2, &url, |parser| {
                 let verb: u32 = parser.parse("HttpVerb").expect("a number");
-                format!("{verb} {}", Wide::show(parser, "Url"))
+                format!("{verb} {}", shown(parser.parse::<Utf16<'_>>("Url")))
             }),
             "0 https://www.example.com/api/v1/health",
         ),
-        ("text in front of other text", parsed::<Narrow>(WININET_1057, &page, "URL"), URL),
+        ("text in front of other text", narrow(WININET_1057, &page, "URL"), URL),
     ];
     check(rows.map(|(name, is, expected)| (name, is, expected.to_owned())))
 }

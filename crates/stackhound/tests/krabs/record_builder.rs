@@ -118,8 +118,11 @@ pub fn rows() -> Rows {
         ("a process's start key can be read", start_key(&with_key), "0x123456789abcdef0"),
         (
             "it is an item of eight bytes",
-            format!("{}", text_of(&with_key, ExtendedType::PROCESS_START_KEY).is_empty()),
-            "false",
+            text_of(
+                &incomplete(&some().process_start_key(0x4141_4141_4141_4141)),
+                ExtendedType::PROCESS_START_KEY,
+            ),
+            "AAAAAAAA",
         ),
         // On purpose: krabs says 0.
         ("an event without a start key has none", start_key(&incomplete(&some())), "absent"),
