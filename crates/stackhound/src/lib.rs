@@ -39,6 +39,7 @@ mod predicate;
 mod seen;
 #[cfg(windows)]
 mod system_schemas;
+pub mod testing;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
