@@ -37,6 +37,7 @@ mod pipeline;
 pub mod pred;
 mod predicate;
 mod seen;
+pub mod testing;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
