@@ -30,14 +30,15 @@ use field::{Cost, Name};
 /// | `provider` | name, and GUID | the schema |
 /// | `event` | name | the schema |
 /// | `create.asked` `create.happened` | of files' creations | – |
-/// | `fields.NAME` | of the payload: a single value | the payload |
+/// | `fields.NAME` | of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name and path of each frame's module | the stack |
 /// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
 /// | `stack.symbol` | each frame's function, alone and behind `module!` | names of functions |
 ///
 /// What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
 /// payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
-/// where it is shown as something else (the name of a value, an address, a time), as that text too.
+/// where it is shown as something else (the name of a value, an address, a time), as that text too. An array of
+/// characters is text.
 ///
 /// A comparison allocates nothing, whichever encoding a text has; values that are shown as something else and take more
 /// than 128 bytes then are the exception, as are events without a known name.
