@@ -17,6 +17,7 @@ use stackhound_trace::{Event, TraceTime};
 use crate::enrichment::{Depth, Enricher};
 use crate::frame::Frame;
 use crate::knowledge::{Knowledge, SchemaRef};
+use crate::label::final_user_module;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
@@ -239,6 +240,14 @@ impl<'c> Seen<'c> {
     pub fn summarize(&self, summary: &mut Summary) {
         let system = self.known.system();
         summary.of(system, self.state(), self.facts());
+    }
+
+    /// What to call the module that asked for what the event tells of: see [`final_user_module`]. Nothing without user
+    /// frames.
+    pub fn asking_module(&self) -> Option<Cow<'c, str>> {
+        let mut summary = Summary::default();
+        self.summarize(&mut summary);
+        final_user_module(self.known.system(), summary.final_user())
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.

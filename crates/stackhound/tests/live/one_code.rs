@@ -30,7 +30,7 @@ fn check(test: &str, seed: u64, delivery: Delivery) {
     let Some(harness) = Harness::run(test, &settings, recordings::scenario) else { return };
     let expected = all(Trace::file(harness.path("recording.etl")).one_pass());
     let live = all(Trace::live(Session::user("one code").delivery(delivery)));
-    assert!(expected.len() > 20_000);
+    assert!(expected.len() > 5_000, "stacks are part of the events that caused them");
     if let Some(at) = expected.iter().zip(&live).position(|(file, live)| file != live) {
         panic!("event {at} of {}:\nfile: {}\nlive: {}", expected.len(), expected[at], live[at]);
     }

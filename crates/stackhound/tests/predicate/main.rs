@@ -185,7 +185,7 @@ fn what_is_built_is_what_its_text_says() {
         (property("User").is(Sid(&SID)), "fields.User is 'S-1-5-18'", "0"),
         (property("When").is(TIME), "fields.When is '2024-02-01T00:00:00.0000000Z'", "0"),
         (property("When").less(FileTime(TIME.0 + 1)), "fields.When < '2024-02-01T00:00:00.0000001Z'", "0"),
-        (property("Base").is(Address(0x7ff6_1234_0000)), "fields.Base is 140694838935552", "0"),
+        (property("Base").is(Address(0x7ff6_1234_0000)), "fields.Base is 140694844080128", "0"),
         (property("Flag").is(true), "fields.Flag is true", "0"),
         (property("Ratio").is(0.25), "fields.Ratio is 0.25", "0"),
         (property("Offset").is(-8), "fields.Offset is -8", "0"),
