@@ -32,15 +32,22 @@ impl Folder {
     }
 }
 
+/// The program of an example. A run of all tests has built it; a run of this one alone builds it where it is missing.
+fn program(example: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let programs = tests.parent().and_then(Path::parent).unwrap().join("examples");
+    let program = programs.join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
+    if !program.exists() {
+        let arguments = ["build", "--quiet", "--locked", "-p", "stackhound", "--example", example];
+        assert!(Command::new(env!("CARGO")).args(arguments).status().unwrap().success());
+    }
+    program
+}
+
 /// Runs an example on a recording; gives the lines that it prints, and what it says at the end.
 fn run(example: &str, recording: &Path, symbols: &str) -> (Vec<String>, String) {
-    // A test is built without the examples if it is built alone.
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--locked", "-p", "stackhound", "--example", example, "--"])
-        .arg(recording)
-        .env("_NT_SYMBOL_PATH", symbols)
-        .output()
-        .unwrap();
+    let output =
+        Command::new(program(example)).arg(recording).env("_NT_SYMBOL_PATH", symbols).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{example}: {errors}");
     let printed = String::from_utf8(output.stdout).unwrap();
