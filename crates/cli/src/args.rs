@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stackhound::Pipeline;
+use stackhound::schema::SchemaStore;
+use stackhound::trace::OpenTrace;
 
 use crate::live::ProviderSpec;
 use crate::time::{Point, TimeFormat};
@@ -83,6 +87,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Providers of events: names, GUIDs, keywords, events and their fields
+    Providers(crate::providers::Arguments),
     /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
     Profile(Profile),
     /// Record what happens: on Windows a session of the whole system, on Linux every call of one program (--exact)
@@ -298,12 +304,25 @@ pub struct Reading {
     /// Read once, as a live session would be read: names and stack keys that stand later are not known earlier
     #[arg(long)]
     pub one_pass: bool,
+    /// Describes events that recordings do not: a manifest (.man, .xml) or an image that has one (.dll, .exe, .sys)
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Vec<PathBuf>,
 }
 
 impl Reading {
     /// As the library names it.
     pub fn passes(&self) -> stackhound::Passes {
         if self.one_pass { stackhound::Passes::One } else { stackhound::Passes::Two }
+    }
+
+    /// Reads a trace so, with the descriptions that are given.
+    pub fn pipeline<'t>(&self, trace: &'t OpenTrace) -> Result<Pipeline<'t>> {
+        Ok(Pipeline::with_schemas(trace, self.passes(), self.schemas()?))
+    }
+
+    /// The descriptions that are given.
+    pub fn schemas(&self) -> Result<SchemaStore> {
+        crate::providers::store(&self.manifest)
     }
 }
 

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
-use stackhound::schema::SchemaStore;
 use stackhound::trace::Flow;
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 
@@ -26,7 +25,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     let trace = crate::inputs::open(&arguments.sources.files, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let enrichment = enrichment(arguments, &filter, common)?;
-    let mut pipeline = with(Pipeline::new(&trace, arguments.reading.passes()), enrichment);
+    let mut pipeline = with(arguments.reading.pipeline(&trace)?, enrichment);
     let start = trace.sources()[0].recording.session().start_time;
     let mut printer = Printer::open(arguments)?.starting_at(start);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
@@ -60,7 +59,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
     let filter = filter.between(&filters, &clock, start);
     let printer = RefCell::new(Printer::open(arguments)?.starting_at(start));
     let enrichment = enrichment(arguments, &filter, common)?;
-    let mut pipeline = with(Pipeline::live(arrivals, SchemaStore::new()), enrichment);
+    let mut pipeline = with(Pipeline::live(arrivals, arguments.reading.schemas()?), enrichment);
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }

@@ -17,6 +17,7 @@ mod naming;
 mod output;
 mod profile;
 mod progress;
+mod providers;
 mod record;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recording;
@@ -94,6 +95,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Stacks(arguments) => stacks::run(arguments, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
+        Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
         Verb::Record(arguments) if arguments.exact => exact(arguments, common),
         Verb::Record(arguments) => live::record::run(arguments, common),

@@ -7,7 +7,6 @@
 
 mod answers;
 mod fallback;
-mod kernel_plans;
 mod learned;
 mod self_described;
 
@@ -29,7 +28,6 @@ use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescri
 use answers::Answers;
 use fallback::Asked;
 pub use fallback::Fallback;
-use kernel_plans::{KernelPlans, is_opaque};
 use learned::Learned;
 use self_described::SelfDescribed;
 
@@ -47,7 +45,6 @@ const MAX_MANIFESTS: usize = 1 << 16;
 pub struct SchemaStore {
     learned: Learned,
     answers: Answers,
-    kernel_plans: KernelPlans,
     self_described: SelfDescribed,
     chunks: ManifestChunks,
     /// Hashes of the manifests that have been read, since every process sends the same ones.
@@ -105,17 +102,16 @@ impl SchemaStore {
     ) -> Option<&Arc<Plan>> {
         let plan = match *identity {
             Identity::Kernel { hook, version } => {
-                let schema = kernel::lookup_for(hook, version, pointer, payload);
-                schema.map(|schema| self.kernel_plans.get(schema))
+                kernel::lookup_for(hook, version, pointer, payload).and_then(kernel::plan)
             }
             Identity::Classic { class, opcode, version } => {
                 let schema = kernel::lookup_classic_for(class, opcode, version, pointer, payload);
-                match schema.filter(|schema| !is_opaque(schema)) {
-                    Some(schema) => Some(self.kernel_plans.get(schema)),
+                match schema.filter(|schema| !kernel::is_opaque(schema)) {
+                    Some(schema) => kernel::plan(schema),
                     None => {
                         let key = Key { guid: class, kind: Kind::Classic, number: opcode.into(), version };
                         let answer = self.answers.get(key, || answer(&self.learned, key));
-                        answer.or_else(|| schema.map(|schema| self.kernel_plans.get(schema)))
+                        answer.or_else(|| schema.and_then(kernel::plan))
                     }
                 }
             }
@@ -224,6 +220,30 @@ impl SchemaStore {
         }
         self.learned.add_names(provider);
         self.answers.forget();
+    }
+
+    /// Takes the `TRACE_EVENT_INFO` of an event, as the system gives it. Gives the names of maps that it has and that are not
+    /// known yet.
+    ///
+    /// # Errors
+    /// As [`EmbeddedEvent::parse`].
+    pub fn learn_event_info(&mut self, info: &[u8]) -> Result<Vec<Box<str>>, Error> {
+        let event = EmbeddedEvent::parse(info)?;
+        let key = Key::of_embedded(event.identity);
+        learn_embedded(&mut self.learned, event);
+        self.answers.forget();
+        Ok(self.learned.missing_maps(&key))
+    }
+
+    /// Takes the `EVENT_MAP_INFO` of a provider's map.
+    ///
+    /// # Errors
+    /// As [`parse_map`].
+    pub fn learn_map_info(&mut self, provider: Guid, info: &[u8]) -> Result<(), Error> {
+        let (provider, map) = parse_map(&[&provider.0[..], info].concat())?;
+        self.learned.add_map(provider, map);
+        self.answers.forget();
+        Ok(())
     }
 
     /// The provider of a name, in upper or lower case. Names that were learned come before those that are built in; of

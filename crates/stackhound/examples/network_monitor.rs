@@ -35,5 +35,6 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     }
     let stats = if file.is_some() { running.wait()? } else { running.stop()? };
     worker.join().map_err(|_| "the worker panicked")?;
-    Ok(eprintln!("{} times data was sent", stats.delivered))
+    eprintln!("{} times data was sent", stats.delivered);
+    Ok(())
 }

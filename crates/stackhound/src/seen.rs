@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Error, Field, OutType, Parser, Plan, Value};
+use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -188,14 +188,20 @@ impl<'c> Seen<'c> {
 
     /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
     pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
+        let (field, item) = self.item(name)?;
+        Some((field, item.value()?))
+    }
+
+    /// A field of the payload by its name, whatever it holds. Decodes no field behind it.
+    pub fn item(&self, name: &str) -> Option<(&Field, Item<'_>)> {
         let schema = self.schema()?;
         let index = schema.field_index(name)?;
         if let SchemaRef::Compiled(plan) = schema {
-            let value = plan.value(self.payload(), self.event().record().pointer_size(), index).ok()?;
-            return Some((&schema.fields[index], value));
+            let item = plan.item(self.payload(), self.event().record().pointer_size(), index).ok()?;
+            return Some((&schema.fields[index], item));
         }
         let decoded = self.fields()?.map_while(Result::ok).find(|decoded| decoded.index == index)?;
-        Some((decoded.field, decoded.item.value()?))
+        Some((decoded.field, decoded.item))
     }
 
     /// How much of the stack there is.

@@ -224,6 +224,11 @@ impl Correlator {
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
     }
 
+    /// The time of the oldest event that is held back.
+    pub fn oldest(&self) -> Option<TraceTime> {
+        self.queue.front().map(|held| held.time)
+    }
+
     /// Says that no event before this time will come: what was held back long enough by then may go out. For live
     /// sessions in which nothing happens.
     pub fn advance(&mut self, time: TraceTime) {

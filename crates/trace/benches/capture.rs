@@ -4,7 +4,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::write::{EtlWriter, Session};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_trace::live::{Capture, Handed, HandedItem, Overflow, Queue, channel};
+use stackhound_trace::live::{Arrivals, Capture, Handed, HandedItem, Overflow, Queue, Step, channel};
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -67,6 +67,37 @@ fn bench(criterion: &mut Criterion) {
             );
         });
     }
+    group.finish();
+
+    // The way back: blocks of four processors into time order.
+    let mut group = criterion.benchmark_group("arrivals");
+    group.throughput(Throughput::Elements(4 * EVENTS as u64));
+    group.bench_function("four processors", |bencher| {
+        let captured = || {
+            let (mut capture, incoming) = channel(session(), Queue::new(Overflow::Block));
+            for processor in 0..4_u16 {
+                for n in 0..EVENTS as i64 {
+                    let mut header = header(0x0150, perf_info, 0x33);
+                    header[0x10..0x18].copy_from_slice(&(n * 7 + i64::from(processor)).to_le_bytes());
+                    let _ =
+                        capture.event(&Handed { header: &header, processor, items: &[], payload: &[1; 8] });
+                }
+            }
+            incoming
+        };
+        bencher.iter_batched(
+            captured,
+            |incoming| {
+                let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+                let mut sum = 0;
+                while let Step::Event(event) = arrivals.next() {
+                    sum += event.time().0;
+                }
+                sum
+            },
+            BatchSize::SmallInput,
+        );
+    });
     group.finish();
 }
 

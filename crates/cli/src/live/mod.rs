@@ -42,7 +42,7 @@ impl Live {
         let short = settings.buffers == Some(BufferPreset::LowLatency);
         let mut queue = Queue::new(Overflow::Block);
         if short {
-            queue.disorder = SHORT;
+            queue.disorder = Some(SHORT);
         }
         let (sessions, incoming) = match &sources.attach {
             Some(name) => {

@@ -84,7 +84,7 @@ struct Layouts {
 
 #[derive(Debug)]
 struct Alternative {
-    schema: Schema,
+    schema: Arc<Schema>,
     extent: Extent,
 }
 
@@ -177,6 +177,12 @@ impl Catalogue {
         &self.events
     }
 
+    /// All layouts.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        let layouts = self.events.iter().flat_map(|event| &event.layouts);
+        layouts.flat_map(|layouts| layouts.four.iter().chain(&layouts.eight)).map(|one| &one.schema)
+    }
+
     pub(super) fn map(&self, name: &str) -> Option<&Arc<Map>> {
         self.maps.iter().find(|map| &*map.name == name)
     }
@@ -208,7 +214,7 @@ impl Event {
                 let found = found.map_err(|error| TableError::Layout(event_name.clone(), error))?;
                 Ok(found
                     .into_iter()
-                    .map(|l| Alternative { schema: schema(l.fields), extent: l.extent })
+                    .map(|l| Alternative { schema: Arc::new(schema(l.fields)), extent: l.extent })
                     .collect())
             };
             let (four, eight) = (read(PointerSize::Four)?, read(PointerSize::Eight)?);
@@ -230,7 +236,7 @@ impl Event {
         if layouts.is_empty() {
             let raw = || {
                 let data = Field { length: Length::Rest, ..Field::new("Data", InType::Binary) };
-                vec![Alternative { schema: schema(vec![data]), extent: Extent::default() }]
+                vec![Alternative { schema: Arc::new(schema(vec![data])), extent: Extent::default() }]
             };
             by_version.push(0);
             layouts.push(Layouts { four: raw(), eight: raw() });

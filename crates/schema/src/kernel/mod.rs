@@ -12,14 +12,16 @@
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
+mod plans;
 pub mod view;
 
 use std::sync::Arc;
 
 use stackhound_etl::{Guid, PointerSize};
 
-use crate::model::{Map, Schema};
+use crate::model::{InType, Length, Map, Schema};
 use catalogue::{CATALOGUE, Event};
+pub use plans::plan;
 
 /// The GUID of the image class.
 const IMAGE: Guid = Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
@@ -71,6 +73,14 @@ pub fn lookup_classic_for(
 
 fn classic(class: Guid, opcode: u8) -> Option<&'static Event> {
     CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook(hook_of(class, opcode)?))
+}
+
+/// Whether the tables know no more than the event's name.
+pub(crate) fn is_opaque(schema: &Schema) -> bool {
+    match &*schema.fields {
+        [field] => field.in_type == InType::Binary && field.length == Length::Rest,
+        _ => false,
+    }
 }
 
 /// The event's name, `Class/Type`.

@@ -62,8 +62,10 @@ impl Provider {
         if let Ok(guid) = name.parse() {
             return Ok(Provider::guid(guid));
         }
-        let guid = schemas.find_provider(name);
-        guid.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
+        let found = schemas.find_provider(name);
+        #[cfg(windows)]
+        let found = found.or_else(|| crate::find_provider_of_the_system(name));
+        found.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 
     /// A part of the kernel. Its groups are switched on in the trace's kernel session.

@@ -210,7 +210,7 @@ fn arrival(recording: &Recording, picks: &[u8]) -> Vec<BufferRef> {
 fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
     let recording = recording(&unindented(lines));
     let queue =
-        Queue { blocks: 1 << 12, disorder: Duration::from_secs(3_600), ..Queue::new(Overflow::Block) };
+        Queue { blocks: 1 << 12, disorder: Some(Duration::from_secs(3_600)), ..Queue::new(Overflow::Block) };
     let (mut capture, incoming) = channel(recording.session().clone(), queue);
     for buffer in arrival(&recording, picks) {
         let place = buffer.offset as usize..buffer.offset as usize + buffer.size as usize;
