@@ -49,8 +49,12 @@ step "check for $msvc"
 windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
-windows cargo test --locked --profile cross -p stackhound-windows --target $gnu
+windows cargo test --locked --profile cross -p stackhound-windows --test debug_help --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
+
+step "live sessions in Wine, with the double"
+scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p stackhound-trace \
+  --test etw --test live --target $gnu
 
 step "the demonstration in Wine, the same as here"
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
