@@ -36,6 +36,7 @@ live() {
   scripts/with-double "$built/stackhound.exe" "$@" >"$folder/out" 2>"$folder/err" || status=$?
   echo "$status" >"$folder/status"
 }
+# What the double does from here on.
 double() { cat >"$folder/double"; : >"$folder/log"; }
 export STACKHOUND_DOUBLE=$folder/double
 
@@ -79,7 +80,7 @@ has "$folder/out" '"event":"PerfInfo/SysCallEnter".*"state":"complete"'
 has "$folder/log" 'StartTraceW.*name="mine"'
 echo "$(wc -l <"$folder/out") lines: $(tr -d '\r' <"$folder/err")"
 
-step "events --live ends when time is up, says what was lost, and shows what it has"
+step "events --live shows what it has when nothing happens, ends when time is up, and says what was lost"
 double <<EOF
 log = $folder/log
 [mine]
@@ -87,12 +88,19 @@ recording = $folder/calls.etl
 lose_every = 5
 at_end = wait
 EOF
-live events --live --session mine --preset syscalls --buffers low-latency --for 6s --event PerfInfo/SysCallEnter
+live events --live --session mine --preset syscalls --buffers low-latency --for 12s --event Process/Start &
+running=$!
+for _ in $(seq 100); do
+  [ ! -s "$folder/out" ] || break
+  sleep 0.1
+done
+kill -0 $running || fail "it ended before its time"
+has "$folder/out" Process/Start
+wait $running
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "--for"; }
-has "$folder/err" '^[0-9,]+ events in 6\.[0-9] s .* buffers lost'
+has "$folder/err" '^[0-9,]+ events in 12\.[0-9] s .* buffers lost'
 has "$folder/err" 'lost up to now; '
-has "$folder/out" PerfInfo/SysCallEnter
-has_not "$folder/out" Process/Start
+has_not "$folder/out" PerfInfo/SysCallEnter
 has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
 
 step "providers have a session of their own"

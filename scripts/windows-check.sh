@@ -49,7 +49,7 @@ step "check for $msvc"
 windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
-windows cargo test --locked --profile cross -p stackhound-windows --target $gnu
+windows cargo test --locked --profile cross -p stackhound-windows --test debug_help --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 step "the double of ETW, proven by a consumer of its own"
@@ -66,6 +66,10 @@ scripts/with-double cargo test --locked --profile cross -p stackhound --test liv
 
 step "one code, two sources"
 scripts/live-check.sh --short
+
+step "event tracing and live sessions, each by itself, with the double"
+scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p stackhound-trace \
+  --test etw --test live --target $gnu
 
 step "the demonstration in Wine, the same as here"
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu

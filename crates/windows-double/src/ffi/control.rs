@@ -2,6 +2,8 @@
 
 use stackhound_etl::Guid;
 
+use windows_sys::Win32::System::Diagnostics::Etw::TraceSampledProfileIntervalInfo;
+
 use crate::properties::Properties;
 use crate::settings::Settings;
 
@@ -116,6 +118,8 @@ pub(super) fn enable(
 pub(super) fn set_information(handle: u64, class: i32, information: &[u8]) -> u32 {
     let answer = match sessions::find(handle, "") {
         _ if information.is_empty() => code::INVALID_PARAMETER,
+        // Of the whole machine, and no session's.
+        None if handle == 0 && class == TraceSampledProfileIntervalInfo => code::SUCCESS,
         None => code::INVALID_HANDLE,
         Some(_) if !describe::information_fits(class, information) => code::INVALID_PARAMETER,
         Some(_) => {

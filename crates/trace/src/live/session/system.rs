@@ -237,14 +237,15 @@ impl LiveSession {
     /// If Windows does not tell.
     pub fn counters(&self) -> Result<SessionCounters, Error> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if !last.ended {
+        if !self.told {
             match self.control.query() {
-                Ok(state) => *last = SessionCounters { ended: self.has_ended(), ..counters_of(&state) },
+                Ok(state) => *last = counters_of(&state),
                 Err(error) if matches!(error.code(), Some((_, 4201))) => last.ended = true,
                 Err(error) => return Err(self.error(error)),
             }
         }
-        Ok(last.clone())
+        let ended = last.ended || self.told || self.has_ended();
+        Ok(SessionCounters { ended, ..last.clone() })
     }
 
     /// Whether somebody else has started it: then it is left running.
@@ -273,8 +274,7 @@ impl LiveSession {
         }
         match self.control.stop() {
             Ok(state) => {
-                *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
-                    SessionCounters { ended: true, ..counters_of(&state) };
+                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counters_of(&state);
                 Ok(())
             }
             // Somebody else was quicker.

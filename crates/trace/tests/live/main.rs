@@ -1,0 +1,286 @@
+//! Live sessions from description to events, with a double in place of Windows' own functions: `scripts/with-double
+//! cargo test`.
+#![cfg(windows)]
+
+#[path = "../../../windows/tests/etw/double.rs"]
+mod double;
+
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use double::{Double, EVENTS, PROCESSORS, PROVIDER};
+use stackhound_etl::Guid;
+use stackhound_trace::live::{Arrivals, Incoming, Overflow, Queue, Step};
+use stackhound_trace::{
+    Buffers, Delivery, EnableProperties, Error, EtwFilter, IfExists, KernelGroups, LiveSession,
+    ProviderSettings, Session, SettingError,
+};
+
+/// 100 ns from 1601 to 1970.
+const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
+
+fn queue() -> Queue {
+    Queue::new(Overflow::Block)
+}
+
+fn provider() -> ProviderSettings {
+    ProviderSettings::new(PROVIDER)
+}
+
+/// Reads to the end: ids in their order, and whether times were in order.
+fn read(incoming: Incoming) -> (Vec<u16>, bool) {
+    let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+    let (mut ids, mut last, mut ordered) = (Vec::new(), None, true);
+    loop {
+        match arrivals.next() {
+            Step::Event(event) => {
+                if event.guid() == Some(PROVIDER) {
+                    ids.push(event.record().descriptor().expect("a descriptor").id);
+                }
+                ordered &= last <= Some(event.time());
+                last = Some(event.time());
+            }
+            Step::Quiet(_) => {}
+            Step::End => return (ids, ordered),
+        }
+    }
+}
+
+fn start(session: &Session) -> Result<(LiveSession, Incoming), Error> {
+    LiveSession::start(session, &[provider()], queue())
+}
+
+#[test]
+fn all_events_come_in_the_order_of_time() {
+    let test = "all_events_come_in_the_order_of_time";
+    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\nseed = 5\ndisorder_ms = 300\n") else {
+        return;
+    };
+    for delivery in [Delivery::Best, Delivery::Events] {
+        let (live, incoming) = start(&Session::user("one").delivery(delivery)).expect("a session");
+        assert!(!live.is_attached() && live.name() == "one");
+        let (ids, ordered) = read(incoming);
+        assert!(ordered && ids.iter().copied().eq(0..EVENTS as u16), "{delivery:?}: {} events", ids.len());
+        let counters = live.stop().expect("stopped");
+        assert!(counters.ended && !counters.lost_something());
+    }
+}
+
+#[test]
+fn a_session_says_what_a_recording_would() {
+    let test = "a_session_says_what_a_recording_would";
+    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let (live, incoming) = start(&Session::user("one")).expect("a session");
+    let header = incoming.session();
+    assert_eq!((header.session_name.as_str(), header.processors), ("one", PROCESSORS.into()));
+    assert_eq!(header.mode.0 & 0x100, 0x100);
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let now = UNIX_EPOCH + since_1970.as_nanos() as i64 / 100;
+    assert!((now - header.start_time.0).abs() < 100_000_000, "{now} {:?}", header.start_time);
+    // The point of reference is the same moment by both clocks.
+    let by_clock = header.clock().to_file_time(header.reference);
+    assert!((by_clock.0 - header.start_time.0).abs() < 10, "{by_clock:?} {:?}", header.start_time);
+    drop(incoming);
+    live.stop().expect("stopped");
+}
+
+#[test]
+fn stopped_in_a_burst_every_event_is_read_or_counted() {
+    let test = "stopped_in_a_burst_every_event_is_read_or_counted";
+    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
+    let Some(double) = Double::run(test, text) else { return };
+    for overflow in [Overflow::Block, Overflow::DropNewest, Overflow::DropOldest] {
+        let session = Session::user("one").delivery(Delivery::Events);
+        let queue = Queue { blocks: 4, ..Queue::new(overflow) };
+        let (live, incoming) = LiveSession::start(&session, &[provider()], queue).expect("a session");
+        let reader = thread::spawn(move || {
+            let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+            loop {
+                match arrivals.next() {
+                    Step::End => return arrivals.stats(),
+                    Step::Event(event) if event.record().payload() == 7u16.to_le_bytes() => {
+                        // A slow reader.
+                        thread::sleep(Duration::from_millis(3));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(500));
+        let counters = live.stop().expect("stopped");
+        let stats = reader.join().expect("read");
+        let last = double.log("ProcessTrace").pop().expect("a line");
+        let of = |name: &str| -> u64 {
+            let start = last.split_once(name).expect("a counter").1;
+            start.split(' ').next().unwrap().parse().expect("a number")
+        };
+        assert!(stats.events > 1000, "{overflow:?} {stats:?}");
+        // What the double tells of losses are events, too.
+        let told = stats.events + stats.events_dropped - of(" delivered=");
+        assert!(told <= of(" buffers_lost="), "{overflow:?}: {last} {stats:?}");
+        assert_eq!(counters.events_lost, of(" events_lost="), "{last} {counters:?}");
+        assert_eq!(of(" generated="), of(" delivered=") + counters.events_lost);
+    }
+}
+
+#[test]
+fn nobody_has_to_read() {
+    let test = "nobody_has_to_read";
+    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
+    let Some(double) = Double::run(test, text) else { return };
+    let begin = Instant::now();
+    let (live, incoming) = start(&Session::user("one")).expect("a session");
+    drop(incoming);
+    live.stop().expect("stopped");
+    let (live, incoming) = start(&Session::user("two")).expect("a session");
+    drop(incoming);
+    drop(live);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(double.log("ControlTraceW stop").len(), 2);
+}
+
+#[test]
+fn what_is_stopped_can_be_read_by_the_same_thread() {
+    let test = "what_is_stopped_can_be_read_by_the_same_thread";
+    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
+    let Some(_double) = Double::run(test, text) else { return };
+    let queue = Queue { blocks: 2, ..queue() };
+    let (mut live, incoming) =
+        LiveSession::start(&Session::user("one"), &[provider()], queue).expect("a session");
+    thread::sleep(Duration::from_millis(100));
+    live.end().expect("told");
+    assert!(!read(incoming).0.is_empty());
+    assert!(live.stop().expect("stopped").ended);
+}
+
+#[test]
+fn presets_reach_windows_as_described() {
+    let test = "presets_reach_windows_as_described";
+    let Some(double) = Double::run(test, "") else { return };
+    for session in [Session::syscalls("sensor"), Session::enrichment("names")] {
+        let (live, incoming) = LiveSession::start(&session, &[], queue()).expect("a session");
+        drop(incoming);
+        live.stop().expect("stopped");
+    }
+    let lines = double.log("StartTraceW name=");
+    let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0x2000100 flags=0x87";
+    assert!(lines[0].contains(expected) && !lines[0].contains("guid={00000000-"), "{lines:?}");
+    assert!(lines[1].contains("flags=0x6024007"), "{lines:?}");
+    let lines = double.log("TraceSetInformation");
+    assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
+    // Stacks first, the image load's by the class of processes; then nothing, then everything.
+    assert!(lines[1].contains("{3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c}/10"), "{lines:?}");
+    assert!(lines[2].contains(&format!("class=4 {} ->", "0".repeat(64))), "{lines:?}");
+    assert!(lines[3].contains("class=4 0740020600800000"), "{lines:?}");
+}
+
+#[test]
+fn providers_reach_windows_merged() {
+    let test = "providers_reach_windows_merged";
+    let Some(double) = Double::run(test, "") else { return };
+    let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
+    let settings = [
+        provider().any(1).level(2).only_in_etw(ids(&[10])).unwrap(),
+        provider().any(0x10).level(4).stack_trace().rundown().only_in_etw(ids(&[11])).unwrap(),
+    ];
+    let (live, incoming) = LiveSession::start(&Session::user("one"), &settings, queue()).expect("a session");
+    drop(incoming);
+    live.enable(&provider().enable_properties(EnableProperties::SID)).expect("enabled");
+    live.disable(PROVIDER).expect("disabled");
+    live.flush().expect("flushed");
+    live.update(200, Duration::from_secs(3)).expect("updated");
+    live.stop().expect("stopped");
+    let lines = double.log("EnableTraceEx2");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(lines[0].contains("level=4 any=0x11 all=0x0"), "{lines:?}");
+    assert!(lines[0].contains("property=0x4 filter(ids in count=2 [10, 11])"), "{lines:?}");
+    assert!(lines[1].contains(" capture ") && lines[3].contains(" disable "), "{lines:?}");
+    assert!(lines[2].contains("level=255 any=0x0 all=0x0") && lines[2].contains("property=0x1"), "{lines:?}");
+}
+
+#[test]
+fn a_session_that_exists_is_respected_replaced_or_attached_to() {
+    let test = "a_session_that_exists_is_respected_replaced_or_attached_to";
+    let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 100000\nrounds = forever\n";
+    let Some(double) = Double::run(test, text) else { return };
+    let theirs = || Session::user("theirs");
+    let error = start(&theirs()).map(|_| ()).unwrap_err();
+    assert!(matches!(&error, Error::SessionExists(name) if name == "theirs"), "{error}");
+    assert!(LiveSession::list().expect("a list").iter().any(|session| session.name == "theirs"));
+
+    let (live, incoming) = start(&theirs().if_exists(IfExists::Attach)).expect("attached");
+    assert!(live.is_attached());
+    drop(incoming);
+    live.stop().expect("left");
+    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+
+    let (live, incoming) = LiveSession::attach("theirs", queue()).expect("attached");
+    thread::sleep(Duration::from_millis(50));
+    let reader = thread::spawn(move || read(incoming).0.len());
+    assert!(!live.stop().expect("left").lost_something());
+    assert!(reader.join().expect("read") > 0);
+    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+
+    let (live, incoming) = start(&theirs().if_exists(IfExists::Replace)).expect("replaced");
+    assert!(!live.is_attached());
+    assert_eq!(double.log("ControlTraceW stop").len(), 1);
+    drop(incoming);
+    live.stop().expect("stopped");
+    let error = LiveSession::stop_by_name("nobody").unwrap_err();
+    assert!(matches!(&error, Error::NoSession(name) if name == "nobody"), "{error}");
+}
+
+#[test]
+fn errors_say_what_is_needed_and_leave_nothing_behind() {
+    let test = "errors_say_what_is_needed_and_leave_nothing_behind";
+    let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
+    let text = format!(
+        "error StartTraceW denied = 5\nerror StartTraceW many = 1450\nerror OpenTraceW closed = 5\n\
+         error OpenTraceFromRealTimeLogger closed = 5\nerror EnableTraceEx2 {{{intelligence}}} = 5\n\
+         error EnableTraceEx2 {{00000000-0000-0000-0000-000000000000}} = 87\nerror TraceSetInformation 3 = 1314\n"
+    );
+    let Some(double) = Double::run(test, &text) else { return };
+    let error = |session: Session, provider: ProviderSettings| -> String {
+        LiveSession::start(&session, &[provider], queue()).map(|_| ()).unwrap_err().to_string()
+    };
+    let denied = error(Session::user("denied"), provider());
+    assert!(denied.contains("\"denied\"") && denied.contains("Performance Log Users"), "{denied}");
+    let denied = error(Session::kernel("denied", KernelGroups::PROCESS), provider());
+    assert!(denied.contains("administrator"), "{denied}");
+    assert!(error(Session::user("many"), provider()).contains("no more sessions"));
+    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+    // What was begun is stopped.
+    assert!(error(Session::user("closed"), provider()).contains("Performance Log Users"));
+    assert_eq!(double.log("ControlTraceW stop").len(), 1);
+    let of = |guid: &str| ProviderSettings::new(guid.parse::<Guid>().unwrap());
+    let denied = error(Session::user("one"), of(intelligence));
+    assert!(denied.contains(intelligence) && denied.contains("antimalware-light"), "{denied}");
+    assert_eq!(double.log("ControlTraceW stop").len(), 2);
+    let invalid = error(Session::user("one"), of("00000000-0000-0000-0000-000000000000"));
+    assert!(invalid.contains("no provider has this GUID"), "{invalid}");
+    assert!(error(Session::syscalls("one"), provider()).contains("administrator"));
+    assert_eq!(double.log("ControlTraceW stop").len(), 4);
+    let error = LiveSession::attach("nobody", queue()).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::NoSession(_)), "{error}");
+    let error = start(&Session::user("u").kernel_groups(KernelGroups::PROCESS)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Setting(SettingError::NoKernelSession(_))), "{error}");
+}
+
+#[test]
+fn losses_are_counted_while_it_runs_and_afterwards() {
+    let test = "losses_are_counted_while_it_runs_and_afterwards";
+    let text = "[*]\nrecording = RECORDING\nlose_every = 3\nat_end = wait\n";
+    let Some(_double) = Double::run(test, text) else { return };
+    let session = Session::user("one").buffers(Buffers::low_latency());
+    let (live, incoming) = start(&session).expect("a session");
+    let reader = thread::spawn(move || read(incoming).0.len());
+    let begin = Instant::now();
+    while live.counters().expect("counters").events_lost == 0 && begin.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(300));
+    let running = live.counters().expect("counters");
+    assert!(running.lost_something() && !running.ended);
+    let ended = live.stop().expect("stopped");
+    assert_eq!(reader.join().expect("read") as u64 + ended.events_lost, EVENTS);
+}
