@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stackhound_etl::{Guid, Pid, PointerSize, Tid};
 use stackhound_schema::{
     EmbeddedEvent, EmbeddedIdentity, EventMetadata, Identity, ManifestChunks, Plan, ProviderTraits, Schema,
-    SchemaStore, parse_map, providers_of_manifest,
+    SchemaStore, parse_map, providers_of_image, providers_of_manifest,
 };
 
 use crate::payloads::decode_everything;
@@ -41,7 +41,8 @@ pub fn metadata(bytes: &[u8]) {
     if let Ok((_, map)) = &map {
         assert!(map.entries.len() <= bytes.len() / 8);
     }
-    for provider in providers_of_manifest(bytes, None).into_iter().flatten() {
+    let compiled = providers_of_image(bytes, &[bytes]).into_iter().flatten();
+    for provider in providers_of_manifest(bytes, None).into_iter().flatten().chain(compiled) {
         provider.events.into_iter().for_each(|event| check_schema(Schema::clone(&event.schema), bytes));
     }
     check_chunks(bytes);

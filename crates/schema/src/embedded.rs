@@ -163,7 +163,7 @@ pub fn parse_map(payload: &[u8]) -> Result<(Guid, Map), Error> {
 
 /// Bytes with little-endian numbers and names at given offsets.
 #[derive(Clone, Copy)]
-struct Block<'a>(&'a [u8]);
+pub(crate) struct Block<'a>(pub &'a [u8]);
 
 impl<'a> Block<'a> {
     fn bytes<const N: usize>(self, offset: usize, expected: &'static str) -> Result<[u8; N], Error> {
@@ -179,11 +179,15 @@ impl<'a> Block<'a> {
         self.bytes(offset, "a u16").map(u16::from_le_bytes)
     }
 
-    fn u32(self, offset: usize) -> Result<u32, Error> {
+    pub fn u32(self, offset: usize) -> Result<u32, Error> {
         self.bytes(offset, "a u32").map(u32::from_le_bytes)
     }
 
-    fn descriptor(self, offset: usize) -> Result<Descriptor, Error> {
+    pub fn u64(self, offset: usize) -> Result<u64, Error> {
+        self.bytes(offset, "a u64").map(u64::from_le_bytes)
+    }
+
+    pub fn descriptor(self, offset: usize) -> Result<Descriptor, Error> {
         Ok(Descriptor {
             id: self.u16(offset)?,
             version: self.u8(offset + 2)?,
@@ -191,17 +195,17 @@ impl<'a> Block<'a> {
             level: self.u8(offset + 4)?,
             opcode: self.u8(offset + 5)?,
             task: self.u16(offset + 6)?,
-            keyword: self.bytes(offset + 8, "a u64").map(u64::from_le_bytes)?,
+            keyword: self.u64(offset + 8)?,
         })
     }
 
-    fn guid(self, offset: usize) -> Result<Guid, Error> {
+    pub fn guid(self, offset: usize) -> Result<Guid, Error> {
         self.bytes(offset, "a GUID").map(Guid)
     }
 
     /// The text whose offset stands at `offset`; empty if there is none. Message texts end in blanks or line ends that
     /// are no part of the name.
-    fn name_at(self, offset: usize) -> Result<String, Error> {
+    pub fn name_at(self, offset: usize) -> Result<String, Error> {
         let start = self.u32(offset)? as usize;
         if start == 0 {
             return Ok(String::new());

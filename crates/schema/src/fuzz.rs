@@ -21,6 +21,7 @@ use crate::plan::Plan;
 use crate::provider::{ProviderDescription, readable};
 use crate::store::{EVENT_METADATA, SchemaStore};
 use crate::tracelogging::{EventMetadata, ProviderTraits};
+use crate::wevt::providers_of_image;
 
 pub use kernel_classes::kernel;
 
@@ -49,6 +50,13 @@ pub fn embedded(data: &[u8]) {
 /// Reads the bytes as the text of a manifest, and as the payload of each event that it describes.
 pub fn manifest(data: &[u8]) {
     if let Ok(providers) = providers_of_manifest(data, None) {
+        look_at_providers(&providers, data);
+    }
+}
+
+/// Reads the bytes as an image with a compiled manifest, and as the payload of each event that it describes.
+pub fn compiled(data: &[u8]) {
+    if let Ok(providers) = providers_of_image(data, &[data]) {
         look_at_providers(&providers, data);
     }
 }

@@ -27,6 +27,7 @@ mod plan;
 mod provider;
 mod render;
 mod store;
+pub mod system;
 mod tdh;
 #[cfg(test)]
 mod testing;
@@ -35,7 +36,7 @@ mod value;
 mod wevt;
 
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
-pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
+pub use embedded::{EmbeddedEvent, EmbeddedIdentity, EmbeddedNames, parse_map};
 pub use error::{Error, Expected, FieldType};
 pub use identity::Identity;
 pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};
@@ -45,7 +46,7 @@ pub use parser::{Ansi, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, 
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{Rfc3339, render};
-pub use store::SchemaStore;
+pub use store::{Fallback, SchemaStore};
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;
 pub use wevt::providers_of_image;

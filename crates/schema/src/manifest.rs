@@ -48,7 +48,10 @@ pub fn providers_of_manifest(xml: &[u8], culture: Option<&str>) -> Result<Vec<Pr
 /// Whether the bytes are the beginning of XML rather than of an image.
 pub fn looks_like_manifest(bytes: &[u8]) -> bool {
     let start = &bytes[..bytes.len().min(64)];
-    text::decode(start).trim_start().starts_with('<')
+    let text = text::decode(start);
+    let name = text.trim_start().strip_prefix('<');
+    // The size of a recording's first buffer may look like the first character.
+    name.is_some_and(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '?' || c == '!'))
 }
 
 #[cfg(test)]

@@ -222,6 +222,30 @@ impl SchemaStore {
         self.answers.forget();
     }
 
+    /// Takes the `TRACE_EVENT_INFO` of an event, as the system gives it. Gives the names of maps that it has and that are not
+    /// known yet.
+    ///
+    /// # Errors
+    /// As [`EmbeddedEvent::parse`].
+    pub fn learn_event_info(&mut self, info: &[u8]) -> Result<Vec<Box<str>>, Error> {
+        let event = EmbeddedEvent::parse(info)?;
+        let key = Key::of_embedded(event.identity);
+        learn_embedded(&mut self.learned, event);
+        self.answers.forget();
+        Ok(self.learned.missing_maps(&key))
+    }
+
+    /// Takes the `EVENT_MAP_INFO` of a provider's map.
+    ///
+    /// # Errors
+    /// As [`parse_map`].
+    pub fn learn_map_info(&mut self, provider: Guid, info: &[u8]) -> Result<(), Error> {
+        let (provider, map) = parse_map(&[&provider.0[..], info].concat())?;
+        self.learned.add_map(provider, map);
+        self.answers.forget();
+        Ok(())
+    }
+
     /// The provider of a name, in upper or lower case. Names that were learned come before those that are built in; of
     /// several providers that share one, the one with the lowest GUID is taken.
     pub fn find_provider(&self, name: &str) -> Option<Guid> {

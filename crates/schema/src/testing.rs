@@ -1,6 +1,7 @@
 //! What the tests of this crate share: payloads and schemas built by hand or at random, and decoded payloads as text.
 
 pub mod blocks;
+pub mod compiled;
 
 use std::sync::Arc;
 

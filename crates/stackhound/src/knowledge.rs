@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
-use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
+use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
-use stackhound_system::{Losses, System};
+use stackhound_system::{Limits, Losses, System};
 use stackhound_trace::live::Arrivals;
-use stackhound_trace::{Event, OpenTrace};
+use stackhound_trace::{Event, OpenTrace, TraceTime};
 
 use crate::pipeline::Passes;
 
@@ -66,7 +66,8 @@ impl Knowledge {
     /// Of live sessions, at their beginning.
     pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
         let (events, buffers) = arrivals.lost_before();
-        Knowledge::new(System::new(arrivals.pointer_size(), Losses { events, buffers }), schemas)
+        let system = System::new(arrivals.pointer_size(), Losses { events, buffers });
+        Knowledge::new(system.limited(Limits::default()), schemas)
     }
 
     fn new(system: System, schemas: SchemaStore) -> Knowledge {
@@ -98,6 +99,11 @@ impl Knowledge {
         self.unreadable += u64::from(learned.is_err());
     }
 
+    /// Forgets what was over before a time: of a session that never ends.
+    pub(crate) fn forget_before(&mut self, time: TraceTime) {
+        self.system.forget_before(time);
+    }
+
     /// Processes, threads, modules and names over time.
     pub fn system(&self) -> &System {
         &self.system
@@ -111,6 +117,12 @@ impl Knowledge {
     /// How many descriptions that the recording carries could not be read or kept.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()
+    }
+
+    /// The providers of manifest events that the trace describes, and those that were described beside it, by name. Copies
+    /// everything.
+    pub fn described_providers(&self) -> Vec<ProviderDescription> {
+        self.schemas.borrow().learned_providers()
     }
 
     /// The schema of an event.

@@ -37,6 +37,8 @@ mod pipeline;
 pub mod pred;
 mod predicate;
 mod seen;
+#[cfg(windows)]
+mod system_schemas;
 pub mod testing;
 mod timeline;
 
@@ -68,4 +70,8 @@ pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
 pub use stackhound_timeline::Counts as TimelineCounts;
 pub use stackhound_trace as trace;
+#[cfg(windows)]
+pub use system_schemas::{
+    describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
+};
 pub use timeline::{Stacks, TimelineReport, timeline};

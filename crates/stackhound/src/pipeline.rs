@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_enrich::{CreateJoin, CreateOutcome, CreateStats};
-use stackhound_etl::{Clock, Described, Selection};
+use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::SymbolStats;
 use stackhound_trace::live::{Arrivals, Step};
-use stackhound_trace::{Flow, OpenTrace, Ordered, Stats, TimeBase};
+use stackhound_trace::{Flow, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
 
 use crate::enrichment::{Enricher, Enrichment};
 use crate::knowledge::Knowledge;
@@ -39,6 +39,10 @@ const FAR: u64 = 1 << 16;
 
 /// Events between two looks at the counters.
 const WATCH_EVENTS: u64 = 1 << 10;
+
+/// Of live sessions: what was over so many 100 ns before the oldest event that is still to come out may be forgotten, and
+/// how often that is done, in the events' own time.
+const REMEMBERED: i64 = 10 * TICKS_PER_SECOND;
 
 /// Where events come from.
 #[derive(Debug)]
@@ -139,6 +143,8 @@ impl<'t> Pipeline<'t> {
     /// has happened, as with one pass.
     pub fn live(arrivals: Arrivals, schemas: SchemaStore) -> Pipeline<'static> {
         let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
+        #[cfg(windows)]
+        let schemas = crate::system_schemas::asking_windows(schemas);
         let known = Knowledge::live(&arrivals, schemas);
         Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)
     }
@@ -226,7 +232,10 @@ impl<'t> Pipeline<'t> {
         let (window, bases) = (self.window, self.bases.clone());
         let (mut correlator, learning) = match self.definitions.take() {
             Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
-            None => (Correlator::one_pass(window, bases), true),
+            None => match self.input {
+                Input::Recorded(_) => (Correlator::one_pass(window, bases), true),
+                Input::Live(_) => (Correlator::live(window, bases, Correlator::FRAMES_MAX), true),
+            },
         };
         self.enricher.frames = (!learning).then(RefCell::default);
         let mut creates = CreateJoin::new(window);
@@ -236,6 +245,9 @@ impl<'t> Pipeline<'t> {
         };
         let mut chosen: VecDeque<Chosen> = VecDeque::new();
         let (mut passed, mut unnamed) = (0, 0);
+        let is_live = matches!(self.input, Input::Live(_));
+        let remembered = self.clock.span_to_raw(REMEMBERED).max(1);
+        let mut forgotten = TraceTime(i64::MIN);
         let (mut ended, mut taken) = (false, 0_u64);
         'all: while !ended {
             let mut quiet = false;
@@ -258,6 +270,16 @@ impl<'t> Pipeline<'t> {
                 }
             };
             taken += 1;
+            if is_live && taken.is_multiple_of(WATCH_EVENTS) {
+                let oldest = chosen.front().map(|first| first.event.time()).or(correlator.oldest());
+                let until = oldest.map(|oldest| TraceTime(oldest.0.saturating_sub(remembered)));
+                if let Some(until) = until
+                    && until.0 > forgotten.0.saturating_add(remembered)
+                {
+                    self.known.forget_before(until);
+                    forgotten = until;
+                }
+            }
             if (quiet || taken.is_multiple_of(WATCH_EVENTS))
                 && watch(&|| outcome(events.stats(), &correlator, &creates, &self.known)).is_break()
             {

@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Error, Field, OutType, Parser, Plan, Value};
+use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -17,6 +17,7 @@ use stackhound_trace::{Event, TraceTime};
 use crate::enrichment::{Depth, Enricher};
 use crate::frame::Frame;
 use crate::knowledge::{Knowledge, SchemaRef};
+use crate::label::final_user_module;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
@@ -187,14 +188,20 @@ impl<'c> Seen<'c> {
 
     /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
     pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
+        let (field, item) = self.item(name)?;
+        Some((field, item.value()?))
+    }
+
+    /// A field of the payload by its name, whatever it holds. Decodes no field behind it.
+    pub fn item(&self, name: &str) -> Option<(&Field, Item<'_>)> {
         let schema = self.schema()?;
         let index = schema.field_index(name)?;
         if let SchemaRef::Compiled(plan) = schema {
-            let value = plan.value(self.payload(), self.event().record().pointer_size(), index).ok()?;
-            return Some((&schema.fields[index], value));
+            let item = plan.item(self.payload(), self.event().record().pointer_size(), index).ok()?;
+            return Some((&schema.fields[index], item));
         }
         let decoded = self.fields()?.map_while(Result::ok).find(|decoded| decoded.index == index)?;
-        Some((decoded.field, decoded.item.value()?))
+        Some((decoded.field, decoded.item))
     }
 
     /// How much of the stack there is.
@@ -239,6 +246,14 @@ impl<'c> Seen<'c> {
     pub fn summarize(&self, summary: &mut Summary) {
         let system = self.known.system();
         summary.of(system, self.state(), self.facts());
+    }
+
+    /// What to call the module that asked for what the event tells of: see [`final_user_module`]. Nothing without user
+    /// frames.
+    pub fn asking_module(&self) -> Option<Cow<'c, str>> {
+        let mut summary = Summary::default();
+        self.summarize(&mut summary);
+        final_user_module(self.known.system(), summary.final_user())
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.

@@ -224,6 +224,11 @@ impl Correlator {
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
     }
 
+    /// The time of the oldest event that is held back.
+    pub fn oldest(&self) -> Option<TraceTime> {
+        self.queue.front().map(|held| held.time)
+    }
+
     /// Says that no event before this time will come: what was held back long enough by then may go out. For live
     /// sessions in which nothing happens.
     pub fn advance(&mut self, time: TraceTime) {
@@ -489,6 +494,11 @@ impl Correlator {
             let Some(partial) = self.partial_of(number).filter(|partial| !partial.has_user()) else {
                 continue;
             };
+            // The thread of then has ended, and another has its number.
+            let process = partial.ids.and_then(|ids| Pid::known(ids.pid));
+            if process.zip(Pid::known(named.pid)).is_some_and(|(then, now)| then != now) {
+                continue;
+            }
             partial.user_of = user_of;
             let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
             self.give(number, fragment, Half::User, ids);

@@ -36,6 +36,8 @@ pub struct Counters {
     pub buffers: u64,
     /// Events that were handed out.
     pub delivered: u64,
+    /// Buffers handed out with word of a loss just before them.
+    pub notices: u64,
 }
 
 /// The source of a session's buffers.
@@ -143,6 +145,7 @@ impl Feed {
         if let Some((slice, events)) = self.ready.pop_front() {
             self.counters.buffers += 1;
             self.counters.delivered += events;
+            self.counters.notices += u64::from(slice.after_loss);
             return Next::Slice(slice, events);
         }
         match self.due() {

@@ -8,13 +8,15 @@
 //! What it does follows Microsoft's pages about each function; none of it was compared with a real Windows.
 //!
 //! Portable, and tested on any system: what a consumer is handed for a record ([`deliver`]), the order of buffers
-//! ([`replay`]), what a session loses ([`feed`]), the block of a session's properties ([`properties`]), the settings.
+//! ([`replay`]), what a session loses ([`feed`]), the block of a session's properties ([`properties`]), the settings, and
+//! what tests of consumers need ([`harness`]).
 //! For Windows only: the functions themselves.
 // The functions of Windows get pointers: each block says what makes it sound.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 pub mod deliver;
 pub mod feed;
+pub mod harness;
 pub mod properties;
 mod random;
 pub mod raw;

@@ -47,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-system",
             "stackhound-timeline",
             "stackhound-trace",
+            "stackhound-windows",
         ],
     ),
     ("stackhound-record-ptrace", &["stackhound-calltree"]),

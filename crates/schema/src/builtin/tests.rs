@@ -8,6 +8,7 @@ const RUNDOWN: &str = "a669021c-c450-4609-a035-5af59af4df18";
 const PRIVATE: &str = "763fd754-7086-4dfe-95eb-c01a46faf4ca";
 const PROCESS: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
 const NETWORK: &str = "7dd42a49-5329-4832-8dfd-43d979153a88";
+const THREATS: &str = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
 const TRACING: &str = "b675ec37-bdb6-4648-bc92-f3fdc74d3ca2";
 
 fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
@@ -47,7 +48,7 @@ fn well_known_providers_have_names_and_keywords() {
         ),
         (
             "Microsoft-Windows-Threat-Intelligence",
-            "f4e1897c-bb5d-5668-f1d8-040f4d8dd344",
+            THREATS,
             0x8_0000,
             Some("KERNEL_THREATINT_KEYWORD_WRITEVM_REMOTE"),
         ),
@@ -178,6 +179,17 @@ fn names_are_those_that_people_know() {
             1,
             "ProcessStart/Start",
             "ProcessID CreateTime ParentProcessID SessionID Flags ImageName",
+        ),
+        (
+            THREATS,
+            14,
+            1,
+            "KERNEL_THREATINT_TASK_WRITEVM",
+            "OperationStatus CallingProcessId CallingProcessCreateTime CallingProcessStartKey \
+             CallingProcessSignatureLevel CallingProcessSectionSignatureLevel CallingProcessProtection CallingThreadId \
+             CallingThreadCreateTime TargetProcessId TargetProcessCreateTime TargetProcessStartKey \
+             TargetProcessSignatureLevel TargetProcessSectionSignatureLevel TargetProcessProtection BaseAddress \
+             BytesCopied",
         ),
         (TRACING, 14, 0, "ETW_TASK_PROVIDER/ETW_OPCODE_ENABLE", "ProviderName SessionName"),
     ] {

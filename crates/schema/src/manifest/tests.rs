@@ -318,7 +318,7 @@ fn files_in_utf_16_are_read_as_well() {
     assert!(
         looks_like_manifest(&bytes) && looks_like_manifest(b" \n<a>") && !looks_like_manifest(b"MZ\x90<")
     );
-    assert!(!looks_like_manifest(b""));
+    assert!(!looks_like_manifest(b"") && !looks_like_manifest(b"\0<\0\0\0\0\0\0"));
 }
 
 proptest! {

@@ -65,11 +65,9 @@ impl Learned {
     pub fn providers(&self) -> Vec<ProviderDescription> {
         let mut providers = self.providers.clone();
         for (key, description) in self.descriptions.iter().filter(|(key, _)| key.kind == Kind::Manifest) {
-            let provider = providers.entry(key.guid).or_insert_with(|| ProviderDescription {
-                guid: key.guid,
-                name: self.provider_name(key.guid).unwrap_or_default().into(),
-                ..ProviderDescription::default()
-            });
+            let provider = providers
+                .entry(key.guid)
+                .or_insert_with(|| ProviderDescription { guid: key.guid, ..ProviderDescription::default() });
             provider.events.push(description.event.clone());
         }
         for ((guid, _), map) in &self.maps {
@@ -77,6 +75,7 @@ impl Learned {
         }
         let mut providers: Vec<_> = providers.into_values().collect();
         for provider in &mut providers {
+            provider.name = self.provider_name(provider.guid).unwrap_or_default().into();
             provider.events.sort_by_key(|event| (event.id, event.version));
             provider.maps.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -139,8 +138,8 @@ impl Learned {
     /// The maps of a description that are still looked for.
     pub fn missing_maps(&self, key: &Key) -> Vec<Box<str>> {
         let names = self.descriptions.get(key).map_or(&[][..], |description| &description.map_names);
-        let missing = names.iter().filter(|(_, name)| !self.maps.contains_key(&(key.guid, name.clone())));
-        missing.map(|(_, name)| name.clone()).collect()
+        let names = names.iter().map(|(_, name)| (key.guid, name.clone()));
+        names.filter(|name| !self.maps.contains_key(name)).map(|(_, name)| name).collect()
     }
 
     /// Takes the name of a provider, unless it has one.

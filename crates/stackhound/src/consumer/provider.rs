@@ -62,13 +62,20 @@ impl Provider {
         if let Ok(guid) = name.parse() {
             return Ok(Provider::guid(guid));
         }
-        let guid = schemas.find_provider(name);
-        guid.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
+        let found = schemas.find_provider(name);
+        #[cfg(windows)]
+        let found = found.or_else(|| crate::find_provider_of_the_system(name));
+        found.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 
     /// A part of the kernel. Its groups are switched on in the trace's kernel session.
     pub fn kernel(provider: KernelProvider) -> Provider {
         Provider { groups: Some(provider.groups), ..Provider::guid(provider.class) }
+    }
+
+    /// What is wanted of it, as a session takes it.
+    pub fn settings(&self) -> &ProviderSettings {
+        &self.settings
     }
 
     /// Changes the settings by a function of theirs.

@@ -6,7 +6,7 @@ use stackhound_enrich::{CreateEnd, Summary};
 use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
-use stackhound_schema::{Field, OutType, Rfc3339, Value as FieldValue};
+use stackhound_schema::{Array, Field, InType, Item, OutType, Rfc3339, Value as FieldValue};
 
 use super::field::Name;
 use super::shown::{guid, shown};
@@ -55,9 +55,10 @@ pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> 
             Some(CreateEnd::Told { happened, .. }) => visit(Value::Text(happened.name())),
             _ => ControlFlow::Continue(()),
         },
-        Name::Payload(name) => match seen.field(name) {
-            Some((field, value)) => field_value(field, value, visit),
-            None => ControlFlow::Continue(()),
+        Name::Payload(name) => match seen.item(name) {
+            Some((field, Item::Value(value))) => field_value(field, value, visit),
+            Some((_, Item::Array(array))) => elements(array, visit),
+            Some((_, Item::Struct(_))) | None => ControlFlow::Continue(()),
         },
     }
 }
@@ -108,6 +109,22 @@ fn with_summary(seen: &Seen<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>
     visit(&summary)
 }
 
+/// Each element that is a single value; characters together, as the text that they make up to the first zero.
+fn elements(array: Array<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match array.field().in_type {
+        InType::Utf16Char => {
+            let (units, _) = array.bytes().as_chunks::<2>();
+            let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
+            visit(Value::Utf16(units[..length].as_flattened()))
+        }
+        InType::AnsiChar => ansi(array.bytes().split(|byte| *byte == 0).next().unwrap_or_default(), visit),
+        _ => array.iter().try_for_each(|element| match element {
+            Item::Value(value) => field_value(array.field(), value, visit),
+            Item::Array(_) | Item::Struct(_) => ControlFlow::Continue(()),
+        }),
+    }
+}
+
 /// Numbers compare as numbers; where a field is shown as something else, as that too.
 fn field_value(field: &Field, value: FieldValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match value {
@@ -121,12 +138,13 @@ fn field_value(field: &Field, value: FieldValue<'_>, visit: &mut Visitor<'_>) ->
         FieldValue::Unsigned(number) if field.out_type == OutType::Port => {
             return visit(Value::Unsigned((number as u16).swap_bytes().into()));
         }
-        FieldValue::Unsigned(number) | FieldValue::Hex(number) | FieldValue::Pointer(number) => {
+        FieldValue::Unsigned(number) => {
             visit(Value::Unsigned(number))?;
             if field.map.is_none() && is_plain(field.out_type) {
                 return ControlFlow::Continue(());
             }
         }
+        FieldValue::Hex(number) | FieldValue::Pointer(number) => visit(Value::Unsigned(number))?,
         FieldValue::Signed(number) => {
             visit(Value::Signed(number))?;
             if field.map.is_none() {

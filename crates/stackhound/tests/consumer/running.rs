@@ -52,7 +52,7 @@ fn none_is_called_after_stop() {
 
 #[test]
 fn counters_can_be_had_while_it_runs() {
-    let queue = Queue { disorder: Duration::from_millis(1), ..Queue::new(Overflow::Block) };
+    let queue = Queue { disorder: Some(Duration::from_millis(1)), ..Queue::new(Overflow::Block) };
     let (mut capture, trace) = source(queue);
     let running = trace.start().unwrap();
     let began = Instant::now();

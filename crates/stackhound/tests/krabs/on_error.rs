@@ -16,9 +16,10 @@ use crate::schemas::{POWERSHELL, POWERSHELL_7937};
 type Handler = fn(&Seen<'_>) -> Result<(), Error>;
 
 const HEADER: Handler = |_| Ok(());
-const FIELDS: Handler = |seen| match seen.schema() {
-    Some(_) => Ok(()),
-    None => Err(Error::NoSchema),
+const FIELDS: Handler = |seen| {
+    let text: String = seen.parser()?.parse("UserData")?;
+    assert_eq!(text, "Apple");
+    Ok(())
 };
 
 /// How often the handler succeeds and how many errors are told, for a provider with a filter or without.

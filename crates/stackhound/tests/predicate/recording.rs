@@ -44,6 +44,7 @@ const MANIFEST: &str = r#"
       <data name="When" inType="win:FILETIME"/>
       <data name="Id" inType="win:GUID"/>
       <data name="User" inType="win:SID"/>
+      <data name="Ports" inType="win:UInt16" count="2"/>
     </template></templates>
   </provider>
 </events></instrumentation>
@@ -81,6 +82,8 @@ fn fetched() -> Vec<u8> {
         &TIME.0.to_le_bytes(),
         &GUID_VALUE.0,
         &SID,
+        &81_u16.to_le_bytes(),
+        &82_u16.to_le_bytes(),
     ]
     .concat()
 }

@@ -14,7 +14,7 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
     TRACE_LOGFILE_HEADER,
 };
 
-use crate::feed::{Feed, Limits, Next};
+use crate::feed::{Counters, Feed, Limits, Next};
 use crate::raw;
 use crate::replay::{Order, Replay, Slice};
 use crate::settings::{SessionSettings, Settings};
@@ -25,6 +25,7 @@ use super::{buffers, code, pointers};
 
 mod events;
 mod header;
+mod memory;
 
 use events::Events;
 
@@ -57,6 +58,15 @@ unsafe impl Sync for Trace {}
 struct Traces {
     open: HashMap<u64, Arc<Trace>>,
     last_handle: u64,
+}
+
+/// How often the log tells how much memory the process has.
+const MEMORY_EVERY: Duration = Duration::from_millis(500);
+
+fn log_memory(begin: Instant) {
+    let (now, peak) = memory::of_process();
+    let milliseconds = begin.elapsed().as_millis();
+    log(format_args!("memory ms={milliseconds} resident_kib={} peak_kib={}", now / 1024, peak / 1024));
 }
 
 static TRACES: Mutex<Option<Traces>> = Mutex::new(None);
@@ -202,10 +212,11 @@ pub(super) unsafe fn process(handle: u64) -> u32 {
             traces.open.remove(&handle);
         }
     });
-    let counters = *lock(&trace.running.counters);
+    let Counters { generated, delivered, events_lost, buffers_lost, buffers, notices } =
+        *lock(&trace.running.counters);
     log(format_args!(
-        "ProcessTrace {name:?} generated={} delivered={} events_lost={} buffers_lost={} buffers={} -> {answer}",
-        counters.generated, counters.delivered, counters.events_lost, counters.buffers_lost, counters.buffers,
+        "ProcessTrace {name:?} generated={generated} delivered={delivered} events_lost={events_lost} \
+         buffers_lost={buffers_lost} buffers={buffers} notices={notices} -> {answer}"
     ));
     answer
 }
@@ -239,7 +250,12 @@ impl Trace {
         let begin = Instant::now();
         let mut feed = self.feed();
         let mut out = Out::new(self, handle);
+        let mut told = begin;
         loop {
+            if told.elapsed() >= MEMORY_EVERY {
+                told = Instant::now();
+                log_memory(begin);
+            }
             let ends = self.running.is_stopped() || self.closing.load(Ordering::SeqCst);
             let next = match &mut feed {
                 Some(feed) => feed.next(begin.elapsed(), ends),

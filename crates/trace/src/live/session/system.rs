@@ -94,6 +94,9 @@ impl LiveSession {
             consumer: None,
             last: Mutex::default(),
         };
+        let timer = u64::from(numbers.flush_timer.max(1));
+        let timer = if milliseconds { Duration::from_millis(timer) } else { Duration::from_secs(timer) };
+        let queue = if owned { queue.for_flush(timer) } else { queue };
         // From here on the session is stopped when `live` goes.
         let incoming = live.listen(queue, session.delivered())?;
         if owned {
