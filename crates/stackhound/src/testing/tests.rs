@@ -33,11 +33,17 @@ fn metadata() -> Vec<u8> {
 fn events() -> Vec<OwnedEvent> {
     let mut store = SchemaStore::new();
     let self_described = RecordBuilder::new(PROVIDER, 0, 0).extended(ExtendedType::SCHEMA, metadata());
-    let process = RecordBuilder::classic(PROCESS, 1, 4).with("ProcessId", 77).with("ImageFileName", "made.exe");
+    let process =
+        RecordBuilder::classic(PROCESS, 1, 4).with("ProcessId", 77).with("ImageFileName", "made.exe");
     vec![
         self_described.with("number", 5).at(later(3)).processor(1).pid(4).tid(8).pack(&mut store).unwrap(),
         process.at(later(1)).processor(0).pid(1).pack_incomplete(&mut store).unwrap(),
-        RecordBuilder::classic(CLASS, 2, 1).level(3).at(later(2)).processor(1).with_payload(b"classic").unwrap(),
+        RecordBuilder::classic(CLASS, 2, 1)
+            .level(3)
+            .at(later(2))
+            .processor(1)
+            .with_payload(b"classic")
+            .unwrap(),
     ]
 }
 
