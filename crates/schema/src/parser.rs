@@ -180,6 +180,12 @@ impl<'e> Parser<'e> {
         let Some(field) = self.schema().fields.get(index) else {
             return Err(Failure::Payload(self.plan.no_such_field(index)));
         };
+        if T::IS_NUMBER
+            && let Some(cursor) = self.plan.cursor_at(self.payload, self.pointer, index)
+            && let Some(number) = T::from_start(field, cursor.rest(), self.pointer)
+        {
+            return Ok(number);
+        }
         let read = if is_single(field) {
             let value = self.plan.value(self.payload, self.pointer, index).map_err(Failure::Payload)?;
             T::from_value(field, value)

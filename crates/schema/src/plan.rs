@@ -9,7 +9,7 @@ use stackhound_etl::PointerSize;
 
 use crate::decode::{Cursor, Decoder, Extent, Item, References, Walk};
 use crate::error::{Error, Expected};
-use crate::model::{Count, InType, Length, Schema, Value};
+use crate::model::{Count, Field, InType, Length, Schema, Value};
 
 /// A schema compiled for random access to its top-level fields. Made once per schema, used for each of its events.
 #[derive(Clone, Debug)]
@@ -26,10 +26,12 @@ pub struct Plan {
 struct Layout {
     /// The byte offset of each field, by index; `None` for structure members and behind the first variable field.
     offsets: Box<[Option<u32>]>,
-    /// Of the fields with a known offset, those that are a single value on which no other field has an influence.
+    /// Of the fields with a known offset, those that are simple.
     direct: Box<[Option<u32>]>,
     /// The last field with a known offset, where a walk starts, and that offset.
     walk_from: (usize, usize),
+    /// Behind the simple fields that follow each other from there on.
+    simple_until: usize,
 }
 
 impl Plan {
@@ -65,15 +67,48 @@ impl Plan {
         pointer: PointerSize,
         index: usize,
     ) -> Result<Value<'a>, Error> {
-        if let Some(&Some(offset)) = self.layout(pointer).direct.get(index)
-            && offset as usize <= payload.len()
+        if let Some(mut cursor) = self.cursor_at(payload, pointer, index)
+            && let Ok(value) = cursor.value(self.schema.fields[index].in_type, Extent::Natural)
         {
-            let mut cursor = Cursor { payload, offset: offset as usize, pointer };
-            if let Ok(value) = cursor.value(self.schema.fields[index].in_type, Extent::Natural) {
-                return Ok(value);
-            }
+            return Ok(value);
         }
         self.walk_to_value(payload, pointer, index)
+    }
+
+    /// The first byte of a simple field, if nothing but simple fields has to be passed over to get there; `None` as well
+    /// where the payload ends before.
+    #[inline]
+    pub(crate) fn cursor_at<'a>(
+        &self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Option<Cursor<'a>> {
+        let layout = self.layout(pointer);
+        match layout.direct.get(index) {
+            Some(&Some(offset)) if offset as usize <= payload.len() => {
+                Some(Cursor { payload, offset: offset as usize, pointer })
+            }
+            _ => self.cursor_behind(layout, payload, pointer, index),
+        }
+    }
+
+    fn cursor_behind<'a>(
+        &self,
+        layout: &Layout,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Option<Cursor<'a>> {
+        let (first, offset) = layout.walk_from;
+        if !(first..layout.simple_until).contains(&index) || offset > payload.len() {
+            return None;
+        }
+        let mut cursor = Cursor { payload, offset, pointer };
+        for field in &self.schema.fields[first..index] {
+            cursor.value(field.in_type, Extent::Natural).ok()?;
+        }
+        Some(cursor)
     }
 
     fn walk_to_value<'a>(
@@ -176,9 +211,7 @@ impl Layout {
         let mut offset = 0_u32;
         for index in schema.top_level() {
             offsets[index] = Some(offset);
-            let field = &schema.fields[index];
-            let is_natural = !field.in_type.takes_length() || field.length == Length::Natural;
-            if is_natural && field.count == Count::One && !matches!(field.in_type, InType::Struct { .. }) {
+            if is_simple(&schema.fields[index]) {
                 direct[index] = Some(offset);
             }
             walk_from = (index, offset as usize);
@@ -188,8 +221,16 @@ impl Layout {
                 None => break,
             }
         }
-        Layout { offsets, direct, walk_from }
+        let behind = schema.fields.iter().skip(walk_from.0);
+        let simple_until = walk_from.0 + behind.take_while(|field| is_simple(field)).count();
+        Layout { offsets, direct, walk_from, simple_until }
     }
+}
+
+/// Whether the field is a single value on whose size no other field has an influence.
+fn is_simple(field: &Field) -> bool {
+    let is_natural = !field.in_type.takes_length() || field.length == Length::Natural;
+    is_natural && field.count == Count::One && !matches!(field.in_type, InType::Struct { .. })
 }
 
 /// The size of a field that has the same size in every payload. Structures count as variable.

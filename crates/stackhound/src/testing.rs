@@ -32,6 +32,8 @@
 mod builder;
 mod event;
 mod output;
+#[cfg(test)]
+mod tests;
 
 use stackhound_etl::OpenError;
 use stackhound_etl::write::WriteError;

@@ -1,6 +1,6 @@
 //! Which types a property can be read as: numbers, truth values, ids, times and bytes.
 
-use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_etl::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 use crate::decode::Item;
 use crate::error::{Error, FieldType};
@@ -44,6 +44,16 @@ pub trait FromEtw<'e>: Sized {
             Item::Value(value) => Self::from_value(field, value),
             Item::Array(_) | Item::Struct(_) => Err(Unfit::Type),
         }
+    }
+
+    /// Whether [`from_start`](FromEtw::from_start) may give something.
+    const IS_NUMBER: bool = false;
+
+    /// Out of the bytes from where a field starts: the short way for numbers that are stored as they are asked for. `None`
+    /// where the long way has to be gone.
+    #[inline]
+    fn from_start(_field: &Field, _bytes: &[u8], _pointer: PointerSize) -> Option<Self> {
+        None
     }
 
     /// What a property is that the event does not have; most types have nothing for that.
@@ -133,34 +143,50 @@ fn integer(field: &Field, value: Value<'_>, bits: u32, signed: bool) -> Result<u
     }
 }
 
-/// The eight integer types differ in nothing but their names.
+/// The eight integer types differ in nothing but their names, and in the types that are stored in the same way.
 macro_rules! integers {
-    ($($integer:ident),*) => {$(
+    ($($integer:ident: $($stored:ident)|*;)*) => {$(
         impl<'e> FromEtw<'e> for $integer {
             const ASKED: &'static str = stringify!($integer);
+            const IS_NUMBER: bool = true;
+
+            #[inline]
+            fn from_start(field: &Field, bytes: &[u8], _: PointerSize) -> Option<Self> {
+                match (field.in_type, field.out_type) {
+                    (_, OutType::Port) => None,
+                    ($(InType::$stored)|*, _) => bytes.first_chunk().map(|bytes| $integer::from_le_bytes(*bytes)),
+                    _ => None,
+                }
+            }
 
             #[inline]
             fn from_value(field: &'e Field, value: Value<'e>) -> Result<Self, Unfit> {
                 // Nothing is cut off but copies of the sign: the widths were compared.
                 integer(field, value, $integer::BITS, $integer::MIN != 0).map(|bits| bits as $integer)
             }
+
+            fn list(field: &'e Field, value: Value<'e>) -> Result<Vec<Self>, Unfit> {
+                // A binary is a list of bytes, and of nothing else.
+                let bytes = <&[u8]>::from_value(field, value)?;
+                if $integer::BITS == 8 && $integer::MIN == 0 {
+                    Ok(bytes.iter().map(|&byte| byte as $integer).collect())
+                } else {
+                    Err(Unfit::Type)
+                }
+            }
         }
     )*};
 }
 
-integers!(u16, u32, u64, i8, i16, i32, i64);
-
-impl<'e> FromEtw<'e> for u8 {
-    const ASKED: &'static str = "u8";
-
-    #[inline]
-    fn from_value(field: &'e Field, value: Value<'e>) -> Result<u8, Unfit> {
-        integer(field, value, u8::BITS, false).map(|bits| bits as u8)
-    }
-
-    fn list(field: &'e Field, value: Value<'e>) -> Result<Vec<u8>, Unfit> {
-        <&[u8]>::from_value(field, value).map(<[u8]>::to_vec)
-    }
+integers! {
+    u8: U8;
+    u16: U16;
+    u32: U32 | HexInt32;
+    u64: U64 | HexInt64;
+    i8: I8;
+    i16: I16;
+    i32: I32;
+    i64: I64;
 }
 
 impl<'e> FromEtw<'e> for f64 {
@@ -205,6 +231,17 @@ impl<'e> FromEtw<'e> for Guid {
 
 impl<'e> FromEtw<'e> for Address {
     const ASKED: &'static str = "Address";
+    const IS_NUMBER: bool = true;
+
+    #[inline]
+    fn from_start(field: &Field, bytes: &[u8], pointer: PointerSize) -> Option<Address> {
+        match (field.in_type, pointer) {
+            (InType::Pointer, PointerSize::Eight) => {
+                bytes.first_chunk().map(|bytes| Address(u64::from_le_bytes(*bytes)))
+            }
+            _ => None,
+        }
+    }
 
     #[inline]
     fn from_value(field: &'e Field, value: Value<'e>) -> Result<Address, Unfit> {
@@ -217,6 +254,12 @@ impl<'e> FromEtw<'e> for Address {
 
 impl<'e> FromEtw<'e> for Pid {
     const ASKED: &'static str = "Pid";
+    const IS_NUMBER: bool = true;
+
+    #[inline]
+    fn from_start(field: &Field, bytes: &[u8], pointer: PointerSize) -> Option<Pid> {
+        u32::from_start(field, bytes, pointer).map(Pid)
+    }
 
     #[inline]
     fn from_value(field: &'e Field, value: Value<'e>) -> Result<Pid, Unfit> {
@@ -226,6 +269,12 @@ impl<'e> FromEtw<'e> for Pid {
 
 impl<'e> FromEtw<'e> for Tid {
     const ASKED: &'static str = "Tid";
+    const IS_NUMBER: bool = true;
+
+    #[inline]
+    fn from_start(field: &Field, bytes: &[u8], pointer: PointerSize) -> Option<Tid> {
+        u32::from_start(field, bytes, pointer).map(Tid)
+    }
 
     #[inline]
     fn from_value(field: &'e Field, value: Value<'e>) -> Result<Tid, Unfit> {
