@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, anyhow};
 use stackhound::trace::OpenTrace;
-use stackhound::{Predicate, RawTime, Seen};
+use stackhound::{Clock, FileTime, Predicate, RawTime, Seen};
 
 use crate::args::Filters;
+use crate::time::Point;
 
 /// Decides about events.
 #[derive(Debug)]
@@ -18,8 +19,14 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Puts the short cuts and the expression together.
+    /// For recordings.
     pub fn new(filters: &Filters, trace: &OpenTrace) -> Result<EventFilter> {
+        let start = trace.sources()[0].recording.session().start_time;
+        Ok(EventFilter::parse(filters)?.between(filters, &trace.clock(), start))
+    }
+
+    /// Puts the short cuts and the expression together, without times.
+    pub fn parse(filters: &Filters) -> Result<EventFilter> {
         let mut texts = Vec::new();
         let any = |field: &str, operator: &str, values: Vec<String>| {
             let terms = values.into_iter().map(|value| format!("{field} {operator} {}", quoted(&value)));
@@ -33,10 +40,13 @@ impl EventFilter {
         texts.extend(filters.expression.clone());
         let texts = texts.iter().filter(|text| !text.is_empty());
         let predicates: Result<Vec<_>> = texts.map(|text| parse(text)).collect();
-        let session = trace.sources()[0].recording.session();
-        let raw = |point: crate::time::Point| point.to_raw(&trace.clock(), session.start_time);
-        let (from, to) = (filters.from.map(raw), filters.to.map(raw));
-        Ok(EventFilter { predicates: predicates?, from, to })
+        Ok(EventFilter { predicates: predicates?, from: None, to: None })
+    }
+
+    /// Of these, those within the times, on a clock that began with the trace.
+    pub fn between(self, filters: &Filters, clock: &Clock, start: FileTime) -> EventFilter {
+        let raw = |point: Point| point.to_raw(clock, start);
+        EventFilter { from: filters.from.map(raw), to: filters.to.map(raw), ..self }
     }
 
     /// Of all events of a kind, such as `FileIo/*`.

@@ -114,7 +114,7 @@ impl Shown<'_> {
 }
 
 pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs, common)?;
+    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
     let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);

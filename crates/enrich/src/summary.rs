@@ -56,7 +56,7 @@ pub struct Summary {
     final_user: Option<FinalUser>,
     final_kernel: Option<ModuleId>,
     /// By module: whether it belongs to the native layer.
-    natives: Vec<Option<bool>>,
+    natives: Vec<Option<(ModuleId, bool)>>,
 }
 
 /// The word for code of no image.
@@ -118,7 +118,15 @@ impl Summary {
         if self.natives.len() <= module.index() {
             self.natives.resize(module.index() + 1, None);
         }
-        *self.natives[module.index()].get_or_insert_with(|| is_native_layer(system, system.module(module)))
+        match &mut self.natives[module.index()] {
+            Some((known, is_native)) if *known == module => *is_native,
+            other => {
+                // Not asked before, or of a module that was forgotten and has left its index to this one.
+                let is_native = is_native_layer(system, system.module(module));
+                *other = Some((module, is_native));
+                is_native
+            }
+        }
     }
 
     /// Names of the modules of user frames, innermost first, `|` between them; one that follows itself stands once.

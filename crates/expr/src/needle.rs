@@ -95,13 +95,17 @@ impl Needle {
 impl Part {
     /// Whether `own` is this part of `text`, both as units.
     fn is<T, O>(self, text: &[T], own: &[O], same: impl Fn(&T, &O) -> bool) -> bool {
-        let all_same = |text: &[T]| text.iter().zip(own).all(|(text, own)| same(text, own));
+        let all_same = |text: &[T], own: &[O]| text.iter().zip(own).all(|(text, own)| same(text, own));
         let Some(spare) = text.len().checked_sub(own.len()) else { return false };
         match self {
-            Self::Whole => spare == 0 && all_same(text),
-            Self::Start => all_same(text),
-            Self::End => all_same(&text[spare..]),
-            Self::Anywhere => (0..=spare).any(|at| all_same(&text[at..])),
+            Self::Whole => spare == 0 && all_same(text, own),
+            Self::Start => all_same(text, own),
+            Self::End => all_same(&text[spare..], own),
+            Self::Anywhere => {
+                let Some((first, rest)) = own.split_first() else { return true };
+                let mut starts = text[..=spare].iter().enumerate().filter(|(_, unit)| same(unit, first));
+                starts.any(|(at, _)| all_same(&text[at + 1..], rest))
+            }
         }
     }
 }

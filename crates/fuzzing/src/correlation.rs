@@ -92,13 +92,28 @@ fn is_user_half(event: &Event<'_>) -> bool {
         && event.guid() == Some(KERNEL_EVENT_TRACING)
 }
 
+/// How a trace is read.
+#[derive(Clone, Copy)]
+enum Way {
+    OnePass,
+    TwoPasses,
+    /// In one pass, and with little memory for stacks.
+    Live,
+}
+
 /// Correlates a trace in one pass and in two, within a window and without, and checks what comes out.
 ///
 /// Gives the number of its records.
 pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
     let content = Content::of(trace);
-    let (one, one_stats) = correlate(trace, &content, window, 1);
-    let (two, two_stats) = correlate(trace, &content, window, 2);
+    let (one, one_stats) = correlate(trace, &content, window, Way::OnePass);
+    let (two, two_stats) = correlate(trace, &content, window, Way::TwoPasses);
+    let (live, mut live_stats) = correlate(trace, &content, window, Way::Live);
+    if live_stats.excess_parts == 0 {
+        assert_eq!(live, one, "what is forgotten was not needed");
+        live_stats.generations = 0;
+        assert_eq!(live_stats, one_stats);
+    }
     if content.names_keys || !content.in_order {
         return content.records;
     }
@@ -111,23 +126,25 @@ pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
         // In one pass an event may leave before its key is defined.
         assert!(one == two || one.state == StackState::UnresolvedKey, "{one:?} in one pass, {two:?} in two");
     }
-    let (one, _) = correlate(trace, &content, WIDE, 1);
-    let (two, _) = correlate(trace, &content, WIDE, 2);
+    let (one, _) = correlate(trace, &content, WIDE, Way::OnePass);
+    let (two, _) = correlate(trace, &content, WIDE, Way::TwoPasses);
     assert_eq!(one, two, "where all definitions come in time, passes do not matter");
     content.records
 }
 
 /// Correlates a trace and checks all that holds for a single run.
-fn correlate(trace: &OpenTrace, content: &Content, window: Window, passes: u8) -> (Vec<Outcome>, StackStats) {
-    let mut correlator = if passes == 2 {
-        let mut definitions = KeyDefinitions::default();
-        let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
-        while let Some(event) = events.next() {
-            definitions.observe(&event);
+fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> (Vec<Outcome>, StackStats) {
+    let mut correlator = match way {
+        Way::TwoPasses => {
+            let mut definitions = KeyDefinitions::default();
+            let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
+            while let Some(event) = events.next() {
+                definitions.observe(&event);
+            }
+            Correlator::two_pass(window, trace.time_bases(), definitions)
         }
-        Correlator::two_pass(window, trace.time_bases(), definitions)
-    } else {
-        Correlator::one_pass(window, trace.time_bases())
+        Way::OnePass => Correlator::one_pass(window, trace.time_bases()),
+        Way::Live => Correlator::live(window, trace.time_bases(), 20),
     };
     let mut outcomes = Vec::new();
     let mut coming = content.events.iter();

@@ -42,7 +42,7 @@ pub enum Error {
     #[error("there is no property {0}")]
     NoProperty(Box<str>),
     /// A property is read or given as a type that it is not of.
-    #[error("property {property} is {is}, asked for {asked}")]
+    #[error("property {property} is {is}, not {asked}")]
     WrongType {
         /// The property's name.
         property: Box<str>,

@@ -5,7 +5,7 @@
 //! one, nothing is ever cut off, and text is never read in the other width.
 //!
 //! ```
-//! use stackhound_schema::{Error, Manifest, Parser, Plan};
+//! use stackhound_schema::{Error, Parser, Plan, providers_of_manifest};
 //! use stackhound_etl::PointerSize;
 //!
 //! /// A struct reads itself out of a parser in a function of its own.
@@ -30,7 +30,7 @@
 //! #   <event value="1" template="T"/></events><templates><template tid="T">
 //! #   <data name="Status" inType="win:UInt16"/><data name="Verb" inType="win:AnsiString"/>
 //! #   </template></templates></provider>"#;
-//! # let schema = Manifest::parse(xml)?.events.remove(0).schema;
+//! # let schema = providers_of_manifest(xml, None)?.remove(0).events.remove(0).schema;
 //! let plan = Plan::new(schema.into());
 //! let parser = plan.parser(b"\xc8\0GET\0", PointerSize::Eight);
 //! let request = Request::parse(&parser)?;

@@ -66,10 +66,24 @@ pub(crate) fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// The inverse of [`socket_address`]: 16 or 28 bytes.
+pub(crate) fn socket_bytes(address: SocketAddr) -> Vec<u8> {
+    let port = address.port().to_be_bytes();
+    match address {
+        SocketAddr::V4(address) => {
+            [&AF_INET.to_le_bytes()[..], &port, &address.ip().octets(), &[0; 8]].concat()
+        }
+        SocketAddr::V6(address) => {
+            let (flow, scope) = (address.flowinfo().to_be_bytes(), address.scope_id().to_le_bytes());
+            [&AF_INET6.to_le_bytes()[..], &port, &flow, &address.ip().octets(), &scope].concat()
+        }
+    }
+}
+
 /// The family of IPv4.
-pub(crate) const AF_INET: u16 = 2;
+const AF_INET: u16 = 2;
 /// The family of IPv6.
-pub(crate) const AF_INET6: u16 = 23;
+const AF_INET6: u16 = 23;
 
 /// The bytes of a security identifier. Prints as `S-1-5-…`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

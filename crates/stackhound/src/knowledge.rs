@@ -140,6 +140,13 @@ impl Knowledge {
             .map(SchemaRef::Compiled)
     }
 
+    /// How to read an event's properties: of the built-in tables, or as learned.
+    pub(crate) fn plan_of(&self, event: &Event<'_>) -> Option<Arc<Plan>> {
+        let record = event.record();
+        let identity = Identity::of(&record)?;
+        self.schemas.borrow_mut().lookup(&identity, record.payload(), record.pointer_size()).cloned()
+    }
+
     /// The class GUID of a kernel event, as consumers see it.
     pub(crate) fn class_of(&self, hook: u16) -> Option<Guid> {
         kernel::class_of_hook(hook)

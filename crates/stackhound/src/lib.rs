@@ -72,6 +72,5 @@ pub use stackhound_trace as trace;
 #[cfg(windows)]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
-    schemas_of_the_system,
 };
 pub use timeline::{Stacks, TimelineReport, timeline};

@@ -4,15 +4,16 @@ use stackhound_symbols::{
     AddressKind, FrameNumber, ImageIdentity, ModuleIdentity, ModuleNumber, PdbIdentity, ResolvedFrame, Rva,
     SymbolStats, Symbolizer,
 };
-use stackhound_system::ModuleRef;
+use stackhound_system::{ModuleId, ModuleRef};
 use uuid::Uuid;
 
 /// A symbolizer for the modules of one trace.
 #[derive(Debug)]
 pub struct Naming {
     symbolizer: Symbolizer,
-    /// By module of the system. Identities are compared once for each, not once for each frame.
-    modules: Vec<Option<ModuleNumber>>,
+    /// By module of the system. Identities are compared once for each, not once for each frame. A module that was
+    /// forgotten has left its index to another one.
+    modules: Vec<Option<(ModuleId, ModuleNumber)>>,
 }
 
 /// What the recording knows of a module, as a symbolizer wants it.
@@ -37,14 +38,18 @@ impl Naming {
 
     /// The symbolizer's number of a module.
     pub fn module(&mut self, module: ModuleRef<'_>) -> ModuleNumber {
-        let index = module.id().index();
-        if let Some(&Some(number)) = self.modules.get(index) {
+        let (id, index) = (module.id(), module.id().index());
+        if let Some(&Some((known, number))) = self.modules.get(index)
+            && known == id
+        {
             return number;
         }
         if self.modules.len() <= index {
             self.modules.resize(index + 1, None);
         }
-        *self.modules[index].insert(self.symbolizer.module(&identity(module)))
+        let number = self.symbolizer.module(&identity(module));
+        self.modules[index] = Some((id, number));
+        number
     }
 
     /// The number of an address, whose names will come. `None` for offsets that no image has.

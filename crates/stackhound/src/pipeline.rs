@@ -40,6 +40,9 @@ const FAR: u64 = 1 << 16;
 /// Events between two looks at the counters.
 const WATCH_EVENTS: u64 = 1 << 10;
 
+/// Distinct frames of a live session after which stacks of the past are forgotten: some 100 MB.
+const LIVE_FRAMES: usize = 1 << 22;
+
 /// Where events come from.
 #[derive(Debug)]
 enum Input<'t> {
@@ -139,6 +142,8 @@ impl<'t> Pipeline<'t> {
     /// has happened, as with one pass.
     pub fn live(arrivals: Arrivals, schemas: SchemaStore) -> Pipeline<'static> {
         let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
+        #[cfg(windows)]
+        let schemas = crate::system_schemas::asking_windows(schemas);
         let known = Knowledge::live(&arrivals, schemas);
         Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)
     }
@@ -226,7 +231,10 @@ impl<'t> Pipeline<'t> {
         let (window, bases) = (self.window, self.bases.clone());
         let (mut correlator, learning) = match self.definitions.take() {
             Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
-            None => (Correlator::one_pass(window, bases), true),
+            None => match self.input {
+                Input::Recorded(_) => (Correlator::one_pass(window, bases), true),
+                Input::Live(_) => (Correlator::live(window, bases, LIVE_FRAMES), true),
+            },
         };
         self.enricher.frames = (!learning).then(RefCell::default);
         let mut creates = CreateJoin::new(window);

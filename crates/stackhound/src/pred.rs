@@ -292,3 +292,8 @@ impl From<Tid> for Literal {
         Literal(tid.0.into())
     }
 }
+
+/// Has the examples of the page compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/filters.md")]
+struct Page;

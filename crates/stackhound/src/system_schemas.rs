@@ -7,10 +7,10 @@ use stackhound_schema::{
 };
 use stackhound_windows::tdh::{self, FieldKind};
 
-/// A store that asks Windows about events that nothing else describes. For live sessions: recordings may come from another
-/// machine, whose events this one would describe wrongly.
-pub fn schemas_of_the_system() -> SchemaStore {
-    SchemaStore::new().with_fallback(Fallback::new(event, map))
+/// Has a store ask Windows about events that nothing in it describes. For live sessions only: recordings may come from
+/// another machine, whose events this one would describe wrongly.
+pub(crate) fn asking_windows(schemas: SchemaStore) -> SchemaStore {
+    schemas.with_fallback(Fallback::new(event, map))
 }
 
 /// The providers that are registered, by name. Their names and GUIDs only.

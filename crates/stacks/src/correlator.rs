@@ -489,6 +489,11 @@ impl Correlator {
             let Some(partial) = self.partial_of(number).filter(|partial| !partial.has_user()) else {
                 continue;
             };
+            // The thread of then has ended, and another has its number.
+            let process = partial.ids.and_then(|ids| Pid::known(ids.pid));
+            if process.zip(Pid::known(named.pid)).is_some_and(|(then, now)| then != now) {
+                continue;
+            }
             partial.user_of = user_of;
             let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
             self.give(number, fragment, Half::User, ids);

@@ -30,6 +30,11 @@ impl<'c> Delivered<'c> {
         self.stack.into_iter().flat_map(move |stack| table.frames(stack))
     }
 
+    /// The table that the stack is in.
+    pub fn table(&self) -> &'c StackTable {
+        self.table
+    }
+
     /// The process in whose address space the stack was taken: the one that a stack record states, else the header's.
     ///
     /// It is the one that acts, such as the creator of a process or of a thread in another process. The payload is not

@@ -27,6 +27,8 @@ pub enum Gap {
     UnknownProcess,
     /// Neither was the process seen to start, with its loads recorded, nor did a rundown list its modules.
     NoRundown,
+    /// There was too much of it to be remembered in a session without end, so that all was forgotten.
+    Forgotten,
     /// The events that would tell may be among those that are missing.
     Lost(Losses),
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Gap {
             Gap::NoRundown => {
                 f.write_str("neither the loads of all its modules nor a rundown of them was recorded")
             }
+            Gap::Forgotten => f.write_str("there was too much of it to be remembered"),
             Gap::Lost(Losses { events, buffers }) => {
                 write!(f, "{events} events and {buffers} buffers are missing from the recording")
             }

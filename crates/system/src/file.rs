@@ -36,6 +36,30 @@ pub(crate) struct FileNames {
 }
 
 impl FileNames {
+    /// How many statements are remembered.
+    pub fn len(&self) -> usize {
+        self.by_key.len() + self.by_object.len()
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.by_key.forget_before(time);
+        self.by_object.forget_before(time);
+    }
+
+    /// Forgets what was said first, until so many statements are left. Gives how many were forgotten.
+    pub fn forget_oldest(&mut self, left: usize) -> u64 {
+        // Both have their share.
+        let of_keys = left.saturating_sub(self.by_object.len()).max(left / 2);
+        let forgotten = self.by_key.forget_oldest(of_keys);
+        forgotten + self.by_object.forget_oldest(left.saturating_sub(self.by_key.len()))
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        self.by_key.texts_mut().chain(self.by_object.texts_mut())
+    }
+
     pub fn note(&mut self, time: TraceTime, event: FileNameEvent, name: Text) {
         match event {
             FileNameEvent::Create(key) => self.by_key.give(time, key.0, name),

@@ -31,12 +31,16 @@
 //! - All events first, then questions about any time. What a rundown at the end lists is known at every time.
 //! - Questions about the current time, with all events up to it taken in.
 //!
+//! Recordings are remembered as a whole. A session without end forgets what is over, where that is
+//! [asked for](System::forget_before), and has [limits](System::limited).
+//!
 //! Knows time, addresses and names of things; does not know symbols or verdicts.
 #![forbid(unsafe_code)]
 
 mod caller;
 mod completeness;
 mod file;
+mod forget;
 mod lifetimes;
 mod method;
 mod module;
@@ -47,6 +51,7 @@ mod process;
 mod ranges;
 mod region;
 mod registry;
+mod slots;
 mod span;
 mod system;
 mod text;
@@ -57,6 +62,7 @@ mod volume;
 pub use caller::Caller;
 pub use completeness::{Completeness, Gap, Losses};
 pub use file::{FileKey, FileNameEvent, FileObject};
+pub use forget::{ForgottenEarly, Limits};
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
 pub use module::{ModuleFacts, ModuleId, ModuleRef, PdbIdentity};
 pub use process::{ProcessEntity, ProcessFacts, ProcessId, ProcessRef};

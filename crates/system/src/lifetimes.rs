@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use stackhound_trace::TraceTime;
 
+use crate::slots::{Id, Slots};
 use crate::span::{Evidence, Phase, Span};
 
 /// How a sighting relates to the one that holds the number at its time.
@@ -19,18 +20,83 @@ pub(crate) enum Identity {
 /// Bounds what one late event can cost; only a recording whose times are damaged comes near it.
 const LATE_MAX: usize = 1 << 10;
 
+/// Numbers of which is remembered when their forgotten holders ended; beyond that, all of it is forgotten.
+const ENDS_MAX: usize = 1 << 18;
+
+#[derive(Debug)]
+struct Holder {
+    number: u32,
+    span: Span,
+}
+
 /// Every holder of every number. Holders are numbered in the order of their first sighting; spans of one number's
-/// holders do not overlap. About 50 bytes a holder.
+/// holders do not overlap. About 60 bytes a holder.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
     /// In the order of their starts.
     holders: HashMap<u32, Vec<u32>, foldhash::fast::RandomState>,
-    spans: Vec<Span>,
+    all: Slots<Holder>,
+    /// When the last of a number's forgotten holders ended.
+    ends: HashMap<u32, TraceTime, foldhash::fast::RandomState>,
 }
 
 impl Lifetimes {
+    #[inline]
     pub fn span(&self, holder: u32) -> Span {
-        self.spans[holder as usize]
+        self.all.get(holder).span
+    }
+
+    fn span_mut(&mut self, holder: u32) -> &mut Span {
+        &mut self.all.get_mut(holder).span
+    }
+
+    /// The span of the holder that an id means, unless it was forgotten.
+    #[inline]
+    pub fn span_of(&self, id: Id) -> Option<Span> {
+        self.all.of(id).map(|holder| holder.span)
+    }
+
+    /// The span of the holder that has a number now.
+    pub fn get(&self, holder: u32) -> Option<Span> {
+        self.all.at(holder).map(|holder| holder.span)
+    }
+
+    #[inline]
+    pub fn id(&self, holder: u32) -> Id {
+        self.all.id(holder)
+    }
+
+    /// All holders.
+    pub fn ids(&self) -> impl Iterator<Item = Id> {
+        self.all.iter().map(|(id, _)| id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Forgets holders: those for which `end` gives a time, which is that of their end. Gives their numbers.
+    pub fn forget(&mut self, end: impl Fn(Id, Span) -> Option<TraceTime>) -> Vec<u32> {
+        let Lifetimes { holders, all, ends } = self;
+        let mut forgotten = Vec::new();
+        for (id, holder) in all.iter() {
+            let Some(end) = end(id, holder.span) else { continue };
+            forgotten.push(id.slot());
+            if let Some(others) = holders.get_mut(&holder.number) {
+                others.retain(|&other| other != id.slot());
+                if others.is_empty() {
+                    holders.remove(&holder.number);
+                }
+            }
+            if ends.len() >= ENDS_MAX {
+                ends.clear();
+            }
+            let last = ends.entry(holder.number).or_insert(end);
+            *last = end.max(*last);
+        }
+        let mut gone = forgotten.iter().copied().peekable();
+        all.retain(|slot, _| gone.next_if_eq(&slot).is_none());
+        forgotten
     }
 
     /// Who holds a number at a time.
@@ -64,7 +130,7 @@ impl Lifetimes {
             return (self.add(number, phase, time), true);
         };
         let identity = identity(current);
-        let span = &mut self.spans[current as usize];
+        let span = self.span_mut(current);
         let alive = time < span.to || (time == span.to && span.end != Evidence::Observed);
         match (phase, identity) {
             // What has ended can be told of once more, but only a start gives its number away again.
@@ -117,12 +183,12 @@ impl Lifetimes {
     /// A holder that takes the number from one that ended unseen.
     fn replace(&mut self, number: u32, current: u32, phase: Phase, time: TraceTime) -> u32 {
         let new = self.add(number, phase, time);
-        let old = &mut self.spans[current as usize];
+        let old = self.span_mut(current);
         let (to, end) = (old.to, old.end);
         (old.to, old.end) = (time, Evidence::Unknown);
         // An end that was seen before is that of the one that was there last.
         if phase != Phase::End && end == Evidence::Observed {
-            let new = &mut self.spans[new as usize];
+            let new = self.span_mut(new);
             (new.to, new.end) = (to, end);
         }
         new
@@ -137,7 +203,7 @@ impl Lifetimes {
             Phase::End => (Span::BEGINNING, Evidence::Unknown),
         };
         let new = self.insert(number, time, from, start);
-        let span = &mut self.spans[new as usize];
+        let span = self.span_mut(new);
         if phase == Phase::End {
             (span.to, span.end) = (time, Evidence::Observed);
         } else if phase == Phase::RundownAtEnd && span.to == Span::OPEN {
@@ -149,15 +215,19 @@ impl Lifetimes {
     /// Puts a holder that was sighted at `time` between the others. It starts at `from`, but not while another one
     /// holds the number.
     fn insert(&mut self, number: u32, time: TraceTime, from: TraceTime, start: Evidence) -> u32 {
-        let Lifetimes { holders, spans } = self;
+        let Lifetimes { holders, all, ends } = self;
         let holders = holders.entry(number).or_default();
-        let place = holders.partition_point(|&holder| spans[holder as usize].from <= time);
+        let place = holders.partition_point(|&holder| all.get(holder).span.from <= time);
+        let end_before = match place.checked_sub(1) {
+            Some(before) => Some(all.get(holders[before]).span.to),
+            None => ends.get(&number).copied(),
+        };
         // The event that ends a holder is the last that belongs to it.
-        let free = place.checked_sub(1).map(|before| spans[holders[before] as usize].to.0.saturating_add(1));
-        let from = free.map_or(from, |free| from.max(TraceTime(free).min(time)));
-        let to = holders.get(place).map_or(Span::OPEN, |&next| spans[next as usize].from);
-        let new = spans.len() as u32;
-        spans.push(Span { from, to, start, end: Evidence::Unknown });
+        let free = end_before.map(|end| TraceTime(end.0.saturating_add(1)));
+        let from = free.map_or(from, |free| from.max(free.min(time)));
+        let to = holders.get(place).map_or(Span::OPEN, |&next| all.get(next).span.from);
+        let span = Span { from, to, start, end: Evidence::Unknown };
+        let new = all.insert(Holder { number, span }).slot();
         holders.insert(place, new);
         new
     }
@@ -246,6 +316,6 @@ mod tests {
         for at in (0..300_000).rev() {
             lifetimes.sight(7, Phase::Start, time(at), |_| Identity::Unsure);
         }
-        assert_eq!(lifetimes.spans.len(), 300_000);
+        assert_eq!(lifetimes.len(), 300_000);
     }
 }

@@ -7,18 +7,21 @@ use stackhound_trace::TraceTime;
 
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::slots::{Id, Slots};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// The code of one method in a [`System`]. Numbers are dense and start at 0, in the order of first sighting.
+/// The code of one method in a [`System`]. Indexes start at 0, in the order of first sighting. That of a method that
+/// was [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct MethodId(pub(crate) u32);
+pub struct MethodId(pub(crate) Id);
 
 impl MethodId {
-    /// For columns with a place for each method.
+    /// For columns with a place for each method. Where methods are forgotten, what stands there can be of another one
+    /// that had the index before.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.index()
     }
 }
 
@@ -78,7 +81,7 @@ struct Record {
 /// Methods of all processes. About 60 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
-    records: Vec<Record>,
+    records: Slots<Record>,
     /// By process.
     spaces: Vec<RangeHistory>,
 }
@@ -86,11 +89,46 @@ pub(crate) struct Methods {
 impl Methods {
     #[inline]
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodId> {
-        self.spaces.get(process.index())?.at(address.0, time).map(MethodId)
+        let number = self.spaces.get(process.index())?.at(address.0, time)?;
+        Some(MethodId(self.records.id(number)))
     }
 
     pub fn len(&self) -> usize {
         self.records.len()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = MethodId> {
+        self.records.iter().map(|(id, _)| MethodId(id))
+    }
+
+    /// Forgets all of a process: it is over, or there is too much of it.
+    pub fn forget_process(&mut self, index: u32) {
+        if let Some(space) = self.spaces.get_mut(index as usize) {
+            space.clear();
+        }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.spaces.iter_mut().for_each(|space| space.forget_before(time));
+    }
+
+    /// How much is remembered of each process, in changes.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        self.spaces.iter().map(RangeHistory::len)
+    }
+
+    /// Forgets methods that are nowhere any more. Gives how many.
+    pub fn sweep(&mut self) -> u64 {
+        let mut used = vec![false; self.records.end()];
+        self.spaces.iter().flat_map(RangeHistory::values).for_each(|number| used[number as usize] = true);
+        self.records.retain(|number, _| used[number as usize])
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        let records = self.records.iter_mut();
+        records.flat_map(|record| [&mut record.namespace, &mut record.name, &mut record.signature])
     }
 
     pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
@@ -101,7 +139,7 @@ impl Methods {
     pub fn is_known(&self, process: ProcessId, time: TraceTime, id: u64, start: Address, size: u64) -> bool {
         let held = self.spaces.get(process.index()).and_then(|space| space.held_at(start.0, time));
         held.is_some_and(|number| {
-            let record = &self.records[number as usize];
+            let record = self.records.get(number);
             record.id == id
                 && !record.name.is_empty()
                 && AddressRange::new(start.0, size) == Some(record.range)
@@ -123,11 +161,11 @@ impl Methods {
         let Methods { records, spaces } = self;
         let space = &mut spaces[process.index()];
         let present = space.held_at(range.first, time);
-        let present = present.filter(|&number| records[number as usize].range.first == range.first);
+        let present = present.filter(|&number| records.get(number).range.first == range.first);
         let mut text = |text: &str| texts.intern(text);
         let (namespace, name) = (text(facts.namespace), text(facts.name));
         if let Some(number) = present {
-            let record = &mut records[number as usize];
+            let record = records.get_mut(number);
             let is_nameless = record.name.is_empty();
             let is_same = record.range == range
                 && (is_nameless || name.is_empty() || (record.namespace, record.name) == (namespace, name));
@@ -141,7 +179,7 @@ impl Methods {
                 _ => {}
             }
         }
-        let number = records.len() as u32;
+        let number = records.next();
         let is_old = phase != Phase::Start && present.is_none() && space.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => space.free(time, range),
@@ -159,7 +197,7 @@ impl Methods {
         let since = if is_old { Span::BEGINNING } else { time };
         let (runtime, signature) = (facts.runtime, text(facts.signature));
         let id = facts.id;
-        records.push(Record { process, range, runtime, id, namespace, name, signature, since, evidence });
+        records.insert(Record { process, range, runtime, id, namespace, name, signature, since, evidence });
     }
 }
 
@@ -172,7 +210,7 @@ pub struct MethodRef<'s> {
 
 impl<'s> MethodRef<'s> {
     fn record(&self) -> &'s Record {
-        &self.system.methods.records[self.id.index()]
+        self.system.methods.records.of(self.id.0).expect("the method was not forgotten")
     }
 
     fn text(&self, text: Text) -> &'s str {

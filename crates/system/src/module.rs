@@ -6,19 +6,22 @@ use stackhound_trace::TraceTime;
 
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::slots::{Id, Slots};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// One module of a [`System`]: an image at a place in one address space, from its load to its unload. Numbers are
-/// dense and start at 0, in the order of first sighting.
+/// One module of a [`System`]: an image at a place in one address space, from its load to its unload. Indexes start
+/// at 0, in the order of first sighting. That of a module that was [forgotten](System::forget_before) is given to
+/// another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ModuleId(pub(crate) u32);
+pub struct ModuleId(pub(crate) Id);
 
 impl ModuleId {
-    /// For columns with a place for each module.
+    /// For columns with a place for each module. Where modules are forgotten, what stands there can be of another one
+    /// that had the index before.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.index()
     }
 }
 
@@ -79,11 +82,11 @@ pub(crate) struct ModuleSpace {
 /// All modules. About 130 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    records: Vec<Record>,
+    records: Slots<Record>,
     kernel: ModuleSpace,
     /// By process.
     spaces: Vec<ModuleSpace>,
-    pdbs: Vec<Pdb>,
+    pdbs: Slots<Pdb>,
     pdb_numbers: HashMap<Pdb, u32, foldhash::fast::RandomState>,
     /// PDBs of modules that were not heard of by then.
     awaiting: HashMap<(Owner, u64, TraceTime), u32, foldhash::fast::RandomState>,
@@ -91,6 +94,8 @@ pub(crate) struct Modules {
     pub loads_are_recorded: bool,
     /// Unloads of modules that nothing else is known of.
     pub unplaced: u64,
+    /// PDBs that nothing was found for until they were forgotten.
+    unclaimed: u64,
 }
 
 /// The last component of a path.
@@ -101,6 +106,57 @@ fn file_name(path: &str) -> &str {
 impl Modules {
     pub fn len(&self) -> usize {
         self.records.len()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = ModuleId> {
+        self.records.iter().map(|(id, _)| ModuleId(id))
+    }
+
+    /// Forgets all of a process: it is over, or there is too much of it.
+    pub fn forget_process(&mut self, index: u32) {
+        if let Some(space) = self.spaces.get_mut(index as usize) {
+            space.ranges.clear();
+            space.was_run_down = false;
+        }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.kernel.ranges.forget_before(time);
+        self.spaces.iter_mut().for_each(|space| space.ranges.forget_before(time));
+        let before = self.awaiting.len();
+        self.awaiting.retain(|&(_, _, at), _| at >= time);
+        self.unclaimed += (before - self.awaiting.len()) as u64;
+    }
+
+    /// How much is remembered of each process, in changes.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        self.spaces.iter().map(|space| space.ranges.len())
+    }
+
+    /// Forgets modules that are nowhere any more. Gives how many.
+    pub fn sweep(&mut self) -> u64 {
+        let mut used = vec![false; self.records.end()];
+        let spaces = self.spaces.iter().chain([&self.kernel]);
+        spaces.flat_map(|space| space.ranges.values()).for_each(|number| used[number as usize] = true);
+        let forgotten = self.records.retain(|number, _| used[number as usize]);
+        let mut named = vec![false; self.pdbs.end()];
+        let pdbs = self.records.iter().filter_map(|(_, record)| record.pdb);
+        pdbs.chain(self.awaiting.values().copied()).for_each(|number| named[number as usize] = true);
+        self.pdbs.retain(|number, _| named[number as usize]);
+        self.number_pdbs();
+        forgotten
+    }
+
+    fn number_pdbs(&mut self) {
+        self.pdb_numbers = self.pdbs.iter().map(|(id, &pdb)| (pdb, id.slot())).collect();
+    }
+
+    /// Goes through all texts that are referred to, to change them.
+    pub fn change_texts(&mut self, change: &mut dyn FnMut(&mut Text)) {
+        self.records.iter_mut().for_each(|record| change(&mut record.path));
+        self.pdbs.iter_mut().for_each(|(_, _, name)| change(name));
+        self.number_pdbs();
     }
 
     pub fn space(&self, owner: Owner) -> Option<&ModuleSpace> {
@@ -122,7 +178,7 @@ impl Modules {
     #[inline]
     pub fn at(&self, owner: Owner, address: Address, time: TraceTime) -> Option<(ModuleId, u64)> {
         let number = self.space(owner)?.ranges.at(address.0, time)?;
-        Some((ModuleId(number), address.0 - self.records[number as usize].range.first))
+        Some((ModuleId(self.records.id(number)), address.0 - self.records.get(number).range.first))
     }
 
     pub fn stretch(&self, owner: Owner, time: TraceTime) -> Stretch {
@@ -145,16 +201,16 @@ impl Modules {
         let space = self.space_mut(owner);
         space.was_run_down |= matches!(phase, Phase::RundownAtStart | Phase::RundownAtEnd);
         let present = space.ranges.held_at(range.first, time);
-        let present = present.filter(|&number| self.records[number as usize].range.first == range.first);
+        let present = present.filter(|&number| self.records.get(number).range.first == range.first);
         let number = match present {
             Some(number) if phase == Phase::End => {
                 self.end(number, time, Evidence::Observed);
-                let range = self.records[number as usize].range;
+                let range = self.records.get(number).range;
                 self.space_mut(owner).ranges.free(time, range);
                 number
             }
             Some(number) if self.is_same(texts, number, range, facts) => {
-                let span = &mut self.records[number as usize].span;
+                let span = &mut self.records.get_mut(number).span;
                 if phase == Phase::RundownAtEnd && span.end == Evidence::Unknown {
                     span.end = Evidence::RundownAtEnd;
                 }
@@ -167,7 +223,7 @@ impl Modules {
                 self.add(phase, time, (owner, owner_from), range, present.is_none())?
             }
         };
-        let record = &mut self.records[number as usize];
+        let record = self.records.get_mut(number);
         record.time_date_stamp = record.time_date_stamp.or(facts.time_date_stamp);
         record.checksum = record.checksum.or(facts.checksum);
         // A load can leave out the device that later events name.
@@ -178,14 +234,14 @@ impl Modules {
         if !self.awaiting.is_empty()
             && let Some(pdb) = self.awaiting.remove(&(owner, range.first, time))
         {
-            self.records[number as usize].pdb.get_or_insert(pdb);
+            self.records.get_mut(number).pdb.get_or_insert(pdb);
         }
-        Some(ModuleId(number))
+        Some(ModuleId(self.records.id(number)))
     }
 
     /// Whether what is stated about the base of a module fits the module that is there.
     fn is_same(&self, texts: &Texts, number: u32, range: AddressRange, facts: &ModuleFacts<'_>) -> bool {
-        let record = &self.records[number as usize];
+        let record = self.records.get(number);
         let agree = |known: Option<u32>, stated: Option<u32>| known.zip(stated).map(|(a, b)| a == b);
         let same_image = match agree(record.time_date_stamp, facts.time_date_stamp) {
             Some(agree) => agree,
@@ -195,7 +251,7 @@ impl Modules {
     }
 
     fn end(&mut self, number: u32, time: TraceTime, end: Evidence) {
-        let span = &mut self.records[number as usize].span;
+        let span = &mut self.records.get_mut(number).span;
         (span.to, span.end) = (time.max(span.from), end);
     }
 
@@ -208,7 +264,7 @@ impl Modules {
         range: AddressRange,
         place_is_free: bool,
     ) -> Option<u32> {
-        let number = self.records.len() as u32;
+        let number = self.records.next();
         let ranges = &mut self.space_mut(owner).ranges;
         let is_old = phase != Phase::Start && place_is_free && ranges.set_from_beginning(range, number);
         match phase {
@@ -234,7 +290,7 @@ impl Modules {
         let from = if is_old { owner_from } else { time };
         let span = Span { from, to, start, end };
         let (path, time_date_stamp, checksum, pdb) = (Text::EMPTY, None, None, None);
-        self.records.push(Record { owner, range, path, time_date_stamp, checksum, span, pdb });
+        self.records.insert(Record { owner, range, path, time_date_stamp, checksum, span, pdb });
         Some(number)
     }
 
@@ -248,12 +304,9 @@ impl Modules {
         pdb: &PdbIdentity<'_>,
     ) {
         let pdb = (pdb.guid, pdb.age, texts.intern(pdb.name));
-        let number = *self.pdb_numbers.entry(pdb).or_insert_with(|| {
-            self.pdbs.push(pdb);
-            self.pdbs.len() as u32 - 1
-        });
+        let number = *self.pdb_numbers.entry(pdb).or_insert_with(|| self.pdbs.insert(pdb).slot());
         let present = self.at(owner, base, time).filter(|&(_, rva)| rva == 0);
-        let known = present.map(|(module, _)| &mut self.records[module.index()].pdb);
+        let known = present.map(|(module, _)| &mut self.records.get_mut(module.0.slot()).pdb);
         match known {
             Some(known) if known.is_none_or(|known| known == number) => *known = Some(number),
             _ => {
@@ -264,7 +317,7 @@ impl Modules {
 
     /// PDBs that no module was found for.
     pub fn unclaimed_pdbs(&self) -> u64 {
-        self.awaiting.len() as u64
+        self.unclaimed + self.awaiting.len() as u64
     }
 }
 
@@ -282,7 +335,7 @@ pub struct ModuleRef<'s> {
 
 impl<'s> ModuleRef<'s> {
     fn record(&self) -> &'s Record {
-        &self.system.modules.records[self.id.index()]
+        self.system.modules.records.of(self.id.0).expect("the module was not forgotten")
     }
 
     /// Its number.
@@ -329,7 +382,7 @@ impl<'s> ModuleRef<'s> {
 
     /// The PDB that belongs to it. Only recordings that were merged on the traced machine tell.
     pub fn pdb(&self) -> Option<PdbIdentity<'s>> {
-        let (guid, age, name) = self.system.modules.pdbs[self.record().pdb? as usize];
+        let &(guid, age, name) = self.system.modules.pdbs.get(self.record().pdb?);
         Some(PdbIdentity { guid, age, name: self.system.texts.get(name) })
     }
 

@@ -110,6 +110,40 @@ impl RangeTree {
         self.roots.push((time, new_root));
     }
 
+    /// The newest state: ranges with their values, in ascending order and without gaps. Neighbours differ.
+    pub fn newest_state(&self) -> Vec<(u64, u64, u32)> {
+        let mut found: Vec<(u64, u64, u32)> = Vec::new();
+        let (_, root) = self.newest_root();
+        // What is still to be visited, the lowest last.
+        let mut open = vec![(0, Target::Block(root))];
+        while let Some((low, target)) = open.pop() {
+            match target {
+                Target::Block(block) => {
+                    let alive = self.blocks[block as usize].iter().rev().filter(|entry| entry.to == ALIVE);
+                    open.extend(alive.map(|entry| (entry.low, entry.target)));
+                }
+                Target::Value(value) => match found.last_mut() {
+                    Some((_, _, before)) if *before == value => {}
+                    before => {
+                        if let Some((_, high, _)) = before {
+                            *high = low - 1;
+                        }
+                        found.push((low, u64::MAX, value));
+                    }
+                },
+            }
+        }
+        found
+    }
+
+    /// All values that anything has at any time, some of them several times.
+    pub fn values(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().flatten().filter_map(|entry| match entry.target {
+            Target::Value(value) => Some(value),
+            Target::Block(_) => None,
+        })
+    }
+
     fn add_block(&mut self, entries: Vec<Entry>) -> u32 {
         self.blocks.push(entries);
         self.blocks.len() as u32 - 1
@@ -268,6 +302,15 @@ mod tests {
                         prop_assert_eq!(tree.at(address, time), oracle(&changes, address, time));
                     }
                 }
+            }
+            let state = tree.newest_state();
+            prop_assert_eq!((state[0].0, state[state.len() - 1].1), (0, u64::MAX));
+            prop_assert!(state.windows(2).all(|two| two[0].1 + 1 == two[1].0 && two[0].2 != two[1].2));
+            for &(low, high, value) in &state {
+                for address in [low, low + (high - low) / 2, high] {
+                    prop_assert_eq!(value, oracle(&changes, address, TraceTime(end)));
+                }
+                prop_assert!(value == NOTHING || tree.values().any(|known| known == value));
             }
         }
     }

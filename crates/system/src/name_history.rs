@@ -17,12 +17,21 @@ enum Statement {
     Listed,
 }
 
+/// A key and a time; the number tells statements of one time apart.
+type Place = (u64, TraceTime, u64);
+
 /// All names of all keys. About 50 bytes for each event that says something new.
 #[derive(Debug, Default)]
 pub(crate) struct NameHistory {
-    /// By key and time; the number tells statements of one time apart.
-    statements: BTreeMap<(u64, TraceTime, u32), (Statement, Text)>,
+    statements: BTreeMap<Place, (Statement, Text)>,
+    /// Statements that were ever made.
+    made: u64,
+    /// Statements at which it is worth while to look for what can be forgotten.
+    full: usize,
 }
+
+/// Of fewer statements, none is forgotten.
+const FULL_MIN: usize = 64;
 
 impl NameHistory {
     /// The key has this name from now on.
@@ -47,14 +56,55 @@ impl NameHistory {
     }
 
     fn state(&mut self, time: TraceTime, key: u64, statement: Statement, name: Text) {
-        let number = self.statements.len() as u32;
-        self.statements.insert((key, time, number), (statement, name));
+        self.statements.insert((key, time, self.made), (statement, name));
+        self.made += 1;
     }
 
     fn last(&self, key: u64, time: TraceTime) -> Option<(TraceTime, Statement, Text)> {
-        let until = (key, TraceTime(i64::MIN), 0)..=(key, time, u32::MAX);
+        let until = (key, TraceTime(i64::MIN), 0)..=(key, time, u64::MAX);
         let (&(_, at, _), &(statement, name)) = self.statements.range(until).next_back()?;
         Some((at, statement, name))
+    }
+
+    /// How many statements are remembered.
+    pub fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Forgets what no answer about this time or a later one rests on, if that is worth while.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        if self.statements.len() < self.full.max(FULL_MIN) {
+            return;
+        }
+        let mut kept: Vec<(Place, (Statement, Text))> = Vec::new();
+        for (place, said) in std::mem::take(&mut self.statements) {
+            let (key, at, _) = place;
+            // Of what was said of a key before the time, only the last can hold, and an end does not.
+            if at < time {
+                kept.pop_if(|&mut ((other, before, _), _)| other == key && before < time);
+            }
+            if at >= time || said.0 != Statement::Ended {
+                kept.push((place, said));
+            }
+        }
+        self.statements = kept.into_iter().collect();
+        self.full = 2 * self.statements.len();
+    }
+
+    /// Forgets what was said first, until so many statements are left. Gives how many were forgotten.
+    pub fn forget_oldest(&mut self, left: usize) -> u64 {
+        let before = self.statements.len();
+        let mut numbers: Vec<u64> = self.statements.keys().map(|&(_, _, number)| number).collect();
+        if let Some(excess) = before.saturating_sub(left).checked_sub(1) {
+            let (_, &mut newest, _) = numbers.select_nth_unstable(excess);
+            self.statements.retain(|&(_, _, number), _| number > newest);
+        }
+        (before - self.statements.len()) as u64
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        self.statements.values_mut().map(|(_, name)| name)
     }
 
     /// The name that the key was given before and did not lose up to a time.
@@ -66,7 +116,7 @@ impl NameHistory {
 
     /// The name that an end or a listing behind a time tells, if it is the next thing that is said of the key.
     pub fn told_later(&self, key: u64, time: TraceTime) -> Option<Text> {
-        let rest = (key, TraceTime(time.0.checked_add(1)?), 0)..=(key, TraceTime(i64::MAX), u32::MAX);
+        let rest = (key, TraceTime(time.0.checked_add(1)?), 0)..=(key, TraceTime(i64::MAX), u64::MAX);
         let (_, &(statement, name)) = self.statements.range(rest).next()?;
         Some(name).filter(|name| statement != Statement::Given && !name.is_empty())
     }
@@ -115,5 +165,51 @@ mod tests {
                 prop_assert_eq!(history.at(key, TraceTime(time)), expected, "{} at {}: {:?}", key, time, said);
             }
         }
+
+        #[test]
+        fn without_the_past_the_rest_is_as_it_was(
+            steps in proptest::collection::vec((0u64..20, 0i64..3, 0u8..3, 0usize..4), 0..400),
+            every in 1usize..50,
+            back in 0i64..40,
+        ) {
+            let mut texts = Texts::default();
+            let names: Vec<Text> = ["a", "b", "c", "d"].map(|name| texts.intern(name)).into();
+            let (mut whole, mut forgetful) = (NameHistory::default(), NameHistory::default());
+            let (mut now, mut known) = (0, i64::MIN);
+            for (number, (key, wait, statement, name)) in steps.into_iter().enumerate() {
+                now += wait;
+                let (at, name) = (TraceTime(now), names[name]);
+                for history in [&mut whole, &mut forgetful] {
+                    match statement {
+                        0 => history.give(at, key, name),
+                        1 => history.end(at, key, name),
+                        _ => history.list(at, key, name),
+                    }
+                }
+                if number % every == 0 {
+                    known = known.max(now - back);
+                    forgetful.forget_before(TraceTime(known));
+                }
+                for time in known.max(now - 45)..=now + 1 {
+                    let time = TraceTime(time);
+                    prop_assert_eq!(forgetful.at(key, time), whole.at(key, time));
+                    prop_assert_eq!(forgetful.covering(key, time), whole.covering(key, time));
+                    prop_assert_eq!(forgetful.told_later(key, time), whole.told_later(key, time));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_said_first_goes_first() {
+        let (mut texts, mut history) = (Texts::default(), NameHistory::default());
+        let name = texts.intern("a");
+        for n in 0..1000u64 {
+            history.give(TraceTime(n as i64), n * 7 % 1000, name);
+        }
+        assert_eq!(history.forget_oldest(300), 700);
+        assert_eq!((history.len(), history.forget_oldest(300)), (300, 0));
+        let known = |n: u64| history.at(n * 7 % 1000, TraceTime(2000)).is_some();
+        assert!(!(0..700).any(known) && (700..1000).all(known));
     }
 }

@@ -5,23 +5,26 @@ use stackhound_trace::TraceTime;
 
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
+use crate::slots::Id;
 use crate::span::{Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// One process of a [`System`]. Numbers are dense and start at 0, in the order of first sighting.
+/// One process of a [`System`]. Indexes start at 0, in the order of first sighting. That of a process that was
+/// [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ProcessId(pub(crate) u32);
+pub struct ProcessId(pub(crate) Id);
 
 impl ProcessId {
     /// The idle process.
-    pub const IDLE: ProcessId = ProcessId(0);
+    pub const IDLE: ProcessId = ProcessId(Id::first(0));
     /// The System process.
-    pub const SYSTEM: ProcessId = ProcessId(1);
+    pub const SYSTEM: ProcessId = ProcessId(Id::first(1));
 
-    /// For columns with a place for each process.
+    /// For columns with a place for each process. Where processes are forgotten, what stands there can be of another
+    /// one that had the index before.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.index()
     }
 }
 
@@ -90,6 +93,28 @@ struct Record {
     command_line: Text,
     creator: Option<Caller>,
     is_defunct: bool,
+    /// There was too much of its modules or methods, so that they were forgotten.
+    was_shed: bool,
+}
+
+impl Record {
+    /// Nothing but the process id.
+    fn of(pid: Pid) -> Record {
+        Record {
+            pid,
+            parent: None,
+            session: None,
+            key: None,
+            flags: None,
+            exit_status: None,
+            sid: Box::default(),
+            image_name: Text::EMPTY,
+            command_line: Text::EMPTY,
+            creator: None,
+            is_defunct: false,
+            was_shed: false,
+        }
+    }
 }
 
 /// All processes. About 180 bytes each, and their distinct texts.
@@ -114,21 +139,63 @@ impl Processes {
     }
 
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.lifetimes.len()
     }
 
-    pub fn span(&self, id: ProcessId) -> Span {
-        self.lifetimes.span(id.0)
+    pub fn ids(&self) -> impl Iterator<Item = ProcessId> {
+        self.lifetimes.ids().map(ProcessId)
+    }
+
+    /// `None` if the process was forgotten.
+    #[inline]
+    pub fn span(&self, id: ProcessId) -> Option<Span> {
+        self.lifetimes.span_of(id.0)
     }
 
     #[inline]
     pub fn at(&self, pid: Pid, time: TraceTime) -> Option<ProcessId> {
-        self.lifetimes.at(pid.0, time).map(ProcessId)
+        self.lifetimes.at(pid.0, time).map(|holder| self.id(holder))
     }
 
     #[inline]
     pub fn newest_until(&self, pid: Pid, time: TraceTime) -> Option<ProcessId> {
-        self.lifetimes.newest_until(pid.0, time).map(ProcessId)
+        self.lifetimes.newest_until(pid.0, time).map(|holder| self.id(holder))
+    }
+
+    fn id(&self, holder: u32) -> ProcessId {
+        ProcessId(self.lifetimes.id(holder))
+    }
+
+    /// Forgets processes that ended before a time; gives their indexes.
+    pub fn forget_before(&mut self, time: TraceTime) -> Vec<u32> {
+        let forgotten = self.lifetimes.forget(|_, span| (span.to < time).then_some(span.to));
+        for &slot in &forgotten {
+            let record = &mut self.records[slot as usize];
+            *record = Record::of(record.pid);
+        }
+        forgotten
+    }
+
+    /// Whether a process has ended.
+    pub fn is_over(&self, index: u32) -> bool {
+        self.lifetimes.get(index).is_none_or(|span| span.to != Span::OPEN)
+    }
+
+    /// Notes that modules or methods of a process were forgotten although it is there.
+    pub fn mark_shed(&mut self, index: u32) {
+        if let Some(record) = self.records.get_mut(index as usize) {
+            record.was_shed = true;
+        }
+    }
+
+    /// Whether modules or methods of a process were forgotten.
+    pub fn was_shed(&self, id: ProcessId) -> bool {
+        self.records[id.index()].was_shed
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        self.records.iter_mut().flat_map(|record| [&mut record.image_name, &mut record.command_line])
     }
 
     pub fn sight(
@@ -169,7 +236,7 @@ impl Processes {
         if record.command_line.is_empty() {
             record.command_line = texts.intern(facts.command_line);
         }
-        ProcessId(holder)
+        self.id(holder)
     }
 
     /// Takes in that at the recording's end a process is only an object: it has ended, but somebody holds a handle.
@@ -190,7 +257,7 @@ impl Processes {
     pub fn expect(&mut self, pid: Pid, time: TraceTime) -> ProcessId {
         let (holder, is_new) = self.lifetimes.expect(pid.0, time);
         self.record(holder, is_new, pid);
-        ProcessId(holder)
+        self.id(holder)
     }
 
     /// As [`expect`](Processes::expect), for the end of something, which may come behind that of its process.
@@ -199,22 +266,15 @@ impl Processes {
     }
 
     fn record(&mut self, holder: u32, is_new: bool, pid: Pid) -> &mut Record {
+        let place = holder as usize;
         if is_new {
-            self.records.push(Record {
-                pid,
-                parent: None,
-                session: None,
-                key: None,
-                flags: None,
-                exit_status: None,
-                sid: Box::default(),
-                image_name: Text::EMPTY,
-                command_line: Text::EMPTY,
-                creator: None,
-                is_defunct: false,
-            });
+            // A new number, or that of a process that was forgotten.
+            match self.records.get_mut(place) {
+                Some(record) => *record = Record::of(pid),
+                None => self.records.push(Record::of(pid)),
+            }
         }
-        &mut self.records[holder as usize]
+        &mut self.records[place]
     }
 }
 
@@ -227,6 +287,7 @@ pub struct ProcessRef<'s> {
 
 impl<'s> ProcessRef<'s> {
     fn record(&self) -> &'s Record {
+        self.span();
         &self.system.processes.records[self.id.index()]
     }
 
@@ -242,7 +303,7 @@ impl<'s> ProcessRef<'s> {
 
     /// When it existed. It can have existed longer than its modules and threads: see [`Span`].
     pub fn span(&self) -> Span {
-        self.system.processes.span(self.id)
+        self.system.processes.span(self.id).expect("the process was not forgotten")
     }
 
     /// What identifies it.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use stackhound_trace::TraceTime;
 
 use crate::multiversion::{Change, RangeTree};
+use crate::span::Span;
 
 /// Newest changes that are kept apart, in the order of their times: a late one finds its place among them.
 const RECENT_MAX: usize = 32;
@@ -32,20 +33,65 @@ impl AddressRange {
     }
 }
 
+/// Changes of a time, in a tree that is not too long.
+#[derive(Debug)]
+struct Epoch {
+    /// The first time that is asked about here.
+    from: TraceTime,
+    tree: RangeTree,
+    /// Changes in `tree`, with those that stand for the state in which it began.
+    changes: usize,
+    /// Changes at which the next epoch may begin.
+    full: usize,
+}
+
+/// Changes of an epoch, at least.
+const EPOCH_MIN: usize = if cfg!(test) { 4 } else { 64 };
+
+impl Epoch {
+    /// Begins with the newest state of the one before.
+    fn behind(before: &Epoch, from: TraceTime) -> Epoch {
+        let mut epoch = Epoch::default();
+        for (first, last, value) in before.tree.newest_state() {
+            if value != UNTOUCHED {
+                epoch.change(Change { time: Span::BEGINNING, first, last, value });
+            }
+        }
+        Epoch { from, full: EPOCH_MIN.max(2 * epoch.changes), ..epoch }
+    }
+
+    fn change(&mut self, change: Change) {
+        self.changes += 1;
+        self.tree.change(change);
+    }
+}
+
+impl Default for Epoch {
+    fn default() -> Epoch {
+        Epoch { from: Span::BEGINNING, tree: RangeTree::new(UNTOUCHED), changes: 0, full: EPOCH_MIN }
+    }
+}
+
 /// Which ranges of an address space hold which values when. Values are numbers below 2³² − 2.
 ///
 /// About 40 bytes for what was there from the beginning, 200 for a change.
+///
+/// Where the past is [forgotten](RangeHistory::forget_before), changes stand in epochs. Each begins with the state that
+/// the one before ended with, so that those before can go.
 #[derive(Debug, Default)]
 pub(crate) struct RangeHistory {
     /// From first address to last address and value; no two overlap.
     from_beginning: BTreeMap<u64, (u64, u32)>,
     /// In time order, none earlier than those in `older`.
     recent: Vec<Change>,
-    older: Option<Box<RangeTree>>,
+    /// In time order, none without changes.
+    older: Vec<Epoch>,
     /// Time of the newest change in `older`.
     older_until: Option<TraceTime>,
-    /// Times of all changes, in ascending order.
+    /// Times of changes, in ascending order.
     changed: Vec<TraceTime>,
+    /// Changes whose times are forgotten.
+    forgotten: u64,
     /// How often something was stated about times that had been stated about before.
     revision: u64,
 }
@@ -105,7 +151,14 @@ impl RangeHistory {
         if let Some(change) = self.recent.iter().rev().find(covers) {
             return change.value;
         }
-        self.older.as_ref().map_or(UNTOUCHED, |older| older.at(address, time))
+        match &*self.older {
+            [] => UNTOUCHED,
+            [only] => only.tree.at(address, time),
+            epochs => {
+                let epoch = epochs.iter().rev().find(|epoch| epoch.from <= time);
+                epoch.unwrap_or(&epochs[0]).tree.at(address, time)
+            }
+        }
     }
 
     /// States that a range has a value from the beginning on, as far as no change says otherwise.
@@ -132,7 +185,11 @@ impl RangeHistory {
         let place = self.recent.partition_point(|change| change.time <= time);
         self.recent.insert(place, Change { time, first: range.first, last: range.last, value });
         if self.recent.len() > RECENT_MAX {
-            let older = self.older.get_or_insert_with(|| Box::new(RangeTree::new(UNTOUCHED)));
+            if self.older.is_empty() {
+                self.older.push(Epoch::default());
+            }
+            let newest = self.older.len() - 1;
+            let older = &mut self.older[newest];
             for change in self.recent.drain(..RECENT_MAX / 2) {
                 self.older_until = Some(change.time);
                 older.change(change);
@@ -149,7 +206,47 @@ impl RangeHistory {
             _ => self.changed.len(),
         };
         let at_change = passed > 0 && self.changed[passed - 1] == time;
-        Stretch { changes: 2 * passed as u64 + u64::from(at_change), revision: self.revision }
+        let all_passed = self.forgotten + passed as u64;
+        Stretch { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on; some of it stays until there is enough of it.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        // What was made free at a time is looked up just before it.
+        while self.older.get(1).is_some_and(|next| next.from < time) {
+            self.older.remove(0);
+        }
+        if let (Some(newest), Some(until)) = (self.older.last(), self.older_until)
+            && newest.changes >= newest.full
+        {
+            self.older.push(Epoch::behind(newest, until));
+        }
+        let passed = self.changed.partition_point(|&changed| changed < time);
+        if passed > EPOCH_MIN && passed >= self.changed.len() / 2 {
+            self.changed.drain(..passed);
+            self.changed.shrink_to_fit();
+            self.forgotten += passed as u64;
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        let forgotten = self.forgotten + self.changed.len() as u64;
+        *self = RangeHistory { forgotten, revision: self.revision + 1, ..RangeHistory::default() };
+    }
+
+    /// How much is remembered, in changes.
+    pub fn len(&self) -> usize {
+        let older: usize = self.older.iter().map(|epoch| epoch.changes).sum();
+        self.from_beginning.len() + self.recent.len() + older
+    }
+
+    /// All values that are remembered, some of them several times.
+    pub fn values(&self) -> impl Iterator<Item = u32> {
+        let recent = self.recent.iter().map(|change| change.value);
+        let older = self.older.iter().flat_map(|epoch| epoch.tree.values());
+        let changed = recent.chain(older).filter(|&value| value != FREE && value != UNTOUCHED);
+        changed.chain(self.from_beginning.values().map(|&(_, value)| value))
     }
 
     /// States that a range is free from `time` on.
@@ -238,5 +335,63 @@ mod tests {
                 }
             }
         }
+
+        #[test]
+        fn without_the_past_the_rest_is_as_it_was(statements in statements(), every in 1usize..40, back in 0i64..60) {
+            let mut whole = RangeHistory::default();
+            let mut forgetful = RangeHistory::default();
+            let (mut now, mut known) = (0, i64::MIN);
+            for (value, (kind, wait, late, range)) in statements.into_iter().enumerate() {
+                now += wait;
+                let (time, number) = (TraceTime((now - late).max(known)), value as u32);
+                match kind {
+                    Statement::FromBeginning => {
+                        let is_new = whole.set_from_beginning(range, number);
+                        prop_assert_eq!(forgetful.set_from_beginning(range, number), is_new);
+                    }
+                    Statement::Set => {
+                        whole.set(time, range, number);
+                        forgetful.set(time, range, number);
+                    }
+                    Statement::Free => {
+                        whole.free(time, range);
+                        forgetful.free(time, range);
+                    }
+                }
+                if value % every == 0 {
+                    known = known.max(now - back);
+                    forgetful.forget_before(TraceTime(known));
+                }
+                let values: Vec<u32> = forgetful.values().collect();
+                for time in known.max(now - 30)..=now + 1 {
+                    let time = TraceTime(time);
+                    prop_assert_eq!(forgetful.stretch(time), whole.stretch(time));
+                    for address in (value as u64 % 4..52).step_by(4) {
+                        let found = forgetful.at(address, time);
+                        prop_assert_eq!(found, whole.at(address, time), "{} at {:?}", address, time);
+                        prop_assert_eq!(forgetful.held_at(address, time), whole.held_at(address, time));
+                        prop_assert!(found.is_none_or(|value| values.contains(&value)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_history_without_its_past_is_short() {
+        let mut history = RangeHistory::default();
+        for n in 0..200_000i64 {
+            let range = AddressRange::new(n as u64 % 50 * 0x1000, 0x1000).unwrap();
+            if n % 2 == 0 {
+                history.set(TraceTime(n), range, n as u32)
+            } else {
+                history.free(TraceTime(n), range)
+            }
+            if n % 100 == 0 {
+                history.forget_before(TraceTime(n - 1000));
+            }
+            assert!(history.len() < 3000 && history.changed.len() < 3000, "{} of {n}", history.len());
+        }
+        assert!(history.values().count() < 20_000);
     }
 }

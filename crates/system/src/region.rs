@@ -6,6 +6,7 @@ use stackhound_trace::TraceTime;
 use crate::caller::Caller;
 use crate::process::ProcessId;
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::slots::Slots;
 use crate::span::Span;
 
 /// What an event states about memory of a process.
@@ -59,7 +60,7 @@ struct MemorySpace {
 /// Memory of all processes. About 200 bytes for a call, and as much again if it both reserves and commits.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
-    allocations: Vec<Allocation>,
+    allocations: Slots<Allocation>,
     /// By process.
     spaces: Vec<MemorySpace>,
 }
@@ -74,15 +75,47 @@ impl Regions {
 
     fn add(&mut self, since: TraceTime, range: AddressRange, by: Option<Caller>) -> u32 {
         let size = (range.last - range.first).saturating_add(1);
-        self.allocations.push(Allocation { base: Address(range.first), size, since, by });
-        self.allocations.len() as u32 - 1
+        self.allocations.insert(Allocation { base: Address(range.first), size, since, by }).slot()
+    }
+
+    pub fn len(&self) -> usize {
+        self.allocations.len()
+    }
+
+    /// Forgets all of a process: it is over, or there is too much of it.
+    pub fn forget_process(&mut self, index: u32) {
+        if let Some(MemorySpace { reserved, committed }) = self.spaces.get_mut(index as usize) {
+            reserved.clear();
+            committed.clear();
+        }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        for MemorySpace { reserved, committed } in &mut self.spaces {
+            reserved.forget_before(time);
+            committed.forget_before(time);
+        }
+    }
+
+    /// How much is remembered of each process, in changes.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        self.spaces.iter().map(|space| space.reserved.len() + space.committed.len())
+    }
+
+    /// Forgets allocations that are nowhere any more. Gives how many.
+    pub fn sweep(&mut self) -> u64 {
+        let mut used = vec![false; self.allocations.end()];
+        let values =
+            self.spaces.iter().flat_map(|space| space.reserved.values().chain(space.committed.values()));
+        values.for_each(|number| used[number as usize] = true);
+        self.allocations.retain(|number, _| used[number as usize])
     }
 
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         let space = self.spaces.get(process.index())?;
-        let allocation = |history: &RangeHistory| {
-            history.at(address.0, time).map(|number| self.allocations[number as usize])
-        };
+        let allocation =
+            |history: &RangeHistory| history.at(address.0, time).map(|number| *self.allocations.get(number));
         let region =
             Region { reserved: allocation(&space.reserved), committed: allocation(&space.committed) };
         (region.reserved.is_some() || region.committed.is_some()).then_some(region)
@@ -125,7 +158,7 @@ impl Regions {
         if facts.flags & RELEASE != 0 {
             let held = self.space(process).reserved.held_at(facts.base.0, time);
             let size = match (facts.size, held) {
-                (0, Some(number)) => self.allocations[number as usize].size,
+                (0, Some(number)) => self.allocations.get(number).size,
                 (size, _) => size,
             };
             let Some(range) = AddressRange::new(facts.base.0, size) else { return };
@@ -151,7 +184,7 @@ impl Regions {
         range: AddressRange,
         history: impl Fn(&mut MemorySpace) -> &mut RangeHistory,
     ) {
-        let number = self.allocations.len() as u32;
+        let number = self.allocations.next();
         if history(self.space(process)).set_from_beginning(range, number) {
             self.add(Span::BEGINNING, range, None);
         }

@@ -29,6 +29,26 @@ pub(crate) struct KeyNames {
 }
 
 impl KeyNames {
+    /// How many statements are remembered.
+    pub fn len(&self) -> usize {
+        self.by_block.len()
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.by_block.forget_before(time);
+    }
+
+    /// Forgets what was said first, until so many statements are left. Gives how many were forgotten.
+    pub fn forget_oldest(&mut self, left: usize) -> u64 {
+        self.by_block.forget_oldest(left)
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        self.by_block.texts_mut()
+    }
+
     pub fn note(&mut self, time: TraceTime, event: KeyNameEvent, block: KeyControlBlock, name: Text) {
         match event {
             KeyNameEvent::Create => self.by_block.give(time, block.0, name),

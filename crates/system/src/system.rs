@@ -7,6 +7,7 @@ use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
+use crate::forget::{Forgetting, ForgottenEarly};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
@@ -44,12 +45,16 @@ pub struct SystemStats {
     pub unplaced_unloads: u64,
     /// PDB identities for which no module was found.
     pub unclaimed_pdbs: u64,
+    /// Things that were over and are [forgotten](System::forget_before).
+    pub forgotten: u64,
+    /// What was forgotten because of [`Limits`](crate::Limits).
+    pub forgotten_early: ForgottenEarly,
 }
 
 /// The state of the traced machine at any time of the trace.
 ///
 /// Memory grows with the events that are taken in, by 50 to 500 bytes for one, beside its distinct texts; nothing is
-/// forgotten. Every call takes a time that grows with the logarithm of what is known, whatever the events say.
+/// forgotten, but where that is [asked for](System::forget_before) or [limits](System::limited) are given. Every call takes a time that grows with the logarithm of what is known, whatever the events say.
 #[derive(Debug)]
 pub struct System {
     pub(crate) texts: Texts,
@@ -57,14 +62,15 @@ pub struct System {
     pub(crate) threads: Threads,
     pub(crate) modules: Modules,
     pub(crate) methods: Methods,
-    regions: Regions,
-    views: Views,
-    files: FileNames,
-    registry: KeyNames,
+    pub(crate) regions: Regions,
+    pub(crate) views: Views,
+    pub(crate) files: FileNames,
+    pub(crate) registry: KeyNames,
     volumes: Volumes,
     pointer_size: PointerSize,
     losses: Losses,
     pub(crate) stats: SystemStats,
+    pub(crate) forgetting: Forgetting,
     /// For the text of the event that is being taken in.
     pub(crate) scratch: String,
 }
@@ -88,6 +94,7 @@ impl System {
             pointer_size,
             losses,
             stats: SystemStats::default(),
+            forgetting: Forgetting::default(),
             scratch: String::new(),
         }
     }
@@ -114,7 +121,10 @@ impl System {
 
     /// What was counted.
     pub fn stats(&self) -> SystemStats {
+        let (forgotten, forgotten_early) = self.forgotten();
         SystemStats {
+            forgotten,
+            forgotten_early,
             unplaced_unloads: self.modules.unplaced,
             unclaimed_pdbs: self.modules.unclaimed_pdbs(),
             ..self.stats
@@ -125,6 +135,7 @@ impl System {
 
     /// Takes in what an event says of a process.
     pub fn take_process(&mut self, phase: Phase, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
+        self.keep_limits();
         self.processes.sight(&mut self.texts, phase, time, facts)
     }
 
@@ -141,12 +152,14 @@ impl System {
         (pid, tid): (Pid, Tid),
         facts: &ThreadFacts<'_>,
     ) -> ThreadId {
+        self.keep_limits();
         let process = self.process_for(phase, time, pid);
         self.threads.sight(&mut self.texts, phase, time, (process, tid), facts)
     }
 
     /// Takes in that a thread is given a name.
     pub fn take_thread_name(&mut self, time: TraceTime, (pid, tid): (Pid, Tid), name: &str) {
+        self.keep_limits();
         let process = self.processes.expect(pid, time);
         let name = self.texts.intern(name);
         self.threads.rename(time, (process, tid), name);
@@ -159,14 +172,17 @@ impl System {
         time: TraceTime,
         facts: &ModuleFacts<'_>,
     ) -> Option<ModuleId> {
+        self.keep_limits();
         let owner = self.owner(phase, time, facts.pid, facts.base);
-        let owner_from = owner.map_or(Span::BEGINNING, |process| self.processes.span(process).from);
+        let span = owner.and_then(|process| self.processes.span(process));
+        let owner_from = span.map_or(Span::BEGINNING, |span| span.from);
         self.volumes.learn_from_image(facts.path);
         self.modules.sight(&mut self.texts, phase, time, (owner, owner_from), facts)
     }
 
     /// Takes in the PDB of the module at `base`, as an event of the same time as the module's own tells it.
     pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<'_>) {
+        self.keep_limits();
         let owner = self.owner(Phase::RundownAtEnd, time, pid, base);
         self.modules.identify(&mut self.texts, time, owner, base, pdb);
     }
@@ -186,12 +202,14 @@ impl System {
 
     /// Takes in what an event says of the code of a method.
     pub fn take_method(&mut self, phase: Phase, time: TraceTime, facts: &MethodFacts<'_>) {
+        self.keep_limits();
         let process = self.process_for(phase, time, facts.pid);
         self.methods.sight(&mut self.texts, phase, time, process, facts);
     }
 
     /// Takes in what happens to memory of a process.
     pub fn take_allocation(&mut self, event: AllocationEvent, time: TraceTime, facts: &AllocationFacts) {
+        self.keep_limits();
         let phase = if event == AllocationEvent::Free { Phase::End } else { Phase::Start };
         let process = self.process_for(phase, time, facts.pid);
         match event {
@@ -207,12 +225,14 @@ impl System {
         if facts.base.is_kernel(self.pointer_size) {
             return;
         }
+        self.keep_limits();
         let process = self.process_for(phase, time, facts.pid);
         self.views.sight(phase, time, process, facts);
     }
 
     /// Takes in what an event says of a file's name.
     pub fn take_file_name(&mut self, event: FileNameEvent, time: TraceTime, name: &str) {
+        self.keep_limits();
         let name = self.texts.intern(name);
         self.files.note(time, event, name);
     }
@@ -225,6 +245,7 @@ impl System {
         block: KeyControlBlock,
         name: &str,
     ) {
+        self.keep_limits();
         let name = self.texts.intern(name);
         self.registry.note(time, event, block, name);
     }
@@ -271,14 +292,14 @@ impl System {
     /// A process by its number.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system.
+    /// The references' methods do if the number is of another system, or of what was forgotten.
     pub fn process(&self, id: ProcessId) -> ProcessRef<'_> {
         ProcessRef { system: self, id }
     }
 
     /// All processes, in the order of their numbers.
     pub fn processes(&self) -> impl Iterator<Item = ProcessRef<'_>> {
-        (0..self.processes.len() as u32).map(|id| self.process(ProcessId(id)))
+        self.processes.ids().map(|id| self.process(id))
     }
 
     /// The thread that has an id at a time.
@@ -297,27 +318,27 @@ impl System {
     /// A thread by its number.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system.
+    /// The references' methods do if the number is of another system, or of what was forgotten.
     pub fn thread(&self, id: ThreadId) -> ThreadRef<'_> {
         ThreadRef { system: self, id }
     }
 
     /// All threads, in the order of their numbers.
     pub fn threads(&self) -> impl Iterator<Item = ThreadRef<'_>> {
-        (0..self.threads.len() as u32).map(|id| self.thread(ThreadId(id)))
+        self.threads.ids().map(|id| self.thread(id))
     }
 
     /// A module by its number.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system.
+    /// The references' methods do if the number is of another system, or of what was forgotten.
     pub fn module(&self, id: ModuleId) -> ModuleRef<'_> {
         ModuleRef { system: self, id }
     }
 
     /// All modules, in the order of their numbers.
     pub fn modules(&self) -> impl Iterator<Item = ModuleRef<'_>> {
-        (0..self.modules.len() as u32).map(|id| self.module(ModuleId(id)))
+        self.modules.ids().map(|id| self.module(id))
     }
 
     /// The module at an address of a process at a time, and how many bytes into it the address is.
@@ -341,6 +362,7 @@ impl System {
         address: Address,
         time: TraceTime,
     ) -> Option<(ModuleRef<'_>, u64)> {
+        self.processes.span(process)?;
         let (id, rva) = self.modules.at(Some(process), address, time)?;
         Some((self.module(id), rva))
     }
@@ -366,9 +388,15 @@ impl System {
 
     /// As [`map_complete`](System::map_complete), for a process that is known already.
     pub fn map_complete_in(&self, process: ProcessId) -> Completeness {
+        let Some(span) = self.processes.span(process) else {
+            return Completeness::Incomplete(Gap::UnknownProcess);
+        };
+        if self.processes.was_shed(process) {
+            return Completeness::Incomplete(Gap::Forgotten);
+        }
         let owner = (!self.process(process).pid().is_kernel_only()).then_some(process);
         let was_run_down = self.modules.space(owner).is_some_and(|space| space.was_run_down);
-        let was_started = self.processes.span(process).start == Evidence::Observed;
+        let was_started = span.start == Evidence::Observed;
         if self.losses != Losses::default() {
             Completeness::Incomplete(Gap::Lost(self.losses))
         } else if was_run_down || (was_started && self.modules.loads_are_recorded) {
@@ -385,6 +413,7 @@ impl System {
 
     /// As [`region_at`](System::region_at), for a process that is known already.
     pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
+        self.processes.span(process)?;
         self.regions.at(process, address, time)
     }
 
@@ -394,6 +423,9 @@ impl System {
     pub fn stretch(&self, process: Option<ProcessId>, time: TraceTime) -> Stretch {
         let modules = self.modules.stretch(process, time);
         let Some(process) = process else { return modules };
+        if self.processes.span(process).is_none() {
+            return Stretch::default();
+        }
         let rest = self.methods.stretch(process, time).and(self.views.stretch(process, time));
         modules.and(rest).and(self.regions.stretch(process, time))
     }
@@ -401,24 +433,26 @@ impl System {
     /// The compiled method at an address of a process at a time.
     #[inline]
     pub fn method_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodRef<'_>> {
+        self.processes.span(process)?;
         self.methods.at(process, address, time).map(|id| self.method(id))
     }
 
     /// A method by its number.
     ///
     /// # Panics
-    /// The references' methods do if the number is of another system.
+    /// The references' methods do if the number is of another system, or of what was forgotten.
     pub fn method(&self, id: MethodId) -> MethodRef<'_> {
         MethodRef { system: self, id }
     }
 
     /// All methods, in the order of their numbers.
     pub fn methods(&self) -> impl Iterator<Item = MethodRef<'_>> {
-        (0..self.methods.len() as u32).map(|id| self.method(MethodId(id)))
+        self.methods.ids().map(|id| self.method(id))
     }
 
     /// The section that is mapped at an address of a process at a time. Recordings tell of them if they were asked to.
     pub fn view_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
+        self.processes.span(process)?;
         self.views.at(process, address, time)
     }
 

@@ -25,6 +25,10 @@ pub(crate) struct Texts {
     ends: Vec<usize>,
     by_content: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
+    /// Bytes beyond which no text is added.
+    bytes_max: usize,
+    /// Texts that were not added.
+    pub refused: u64,
 }
 
 impl Default for Texts {
@@ -34,7 +38,27 @@ impl Default for Texts {
             ends: vec![0],
             by_content: HashTable::new(),
             hasher: foldhash::fast::RandomState::default(),
+            bytes_max: usize::MAX,
+            refused: 0,
         }
+    }
+}
+
+/// The new numbers of texts, by their old ones; those that were not used have none.
+pub(crate) struct Renumbered(Vec<Text>);
+
+impl Renumbered {
+    pub fn apply(&self, text: &mut Text) {
+        *text = self.0[text.0 as usize];
+    }
+}
+
+/// Which texts of a table are in use.
+pub(crate) struct Used(Vec<bool>);
+
+impl Used {
+    pub fn mark(&mut self, text: Text) {
+        self.0[text.0 as usize] = true;
     }
 }
 
@@ -55,17 +79,47 @@ impl Texts {
         slice(&self.bytes, &self.ends, text.0)
     }
 
-    /// The number of a text; of the empty one when the table is full (2³² texts).
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// From now on, no text is added that would make it more bytes than these.
+    pub fn set_bytes_max(&mut self, bytes: usize) {
+        self.bytes_max = bytes;
+    }
+
+    /// To mark which texts are in use, for [`forget_unused`](Texts::forget_unused).
+    pub fn nothing_used(&self) -> Used {
+        Used(vec![false; self.ends.len()])
+    }
+
+    /// Forgets texts that are not in use. All numbers change.
+    pub fn forget_unused(&mut self, used: &Used) -> Renumbered {
+        let mut kept = Texts { bytes_max: self.bytes_max, refused: self.refused, ..Texts::default() };
+        let numbers = used.0.iter().zip(0..);
+        let renumbered = numbers
+            .map(|(&is_used, number)| if is_used { kept.intern(self.get(Text(number))) } else { Text::EMPTY })
+            .collect();
+        *self = kept;
+        Renumbered(renumbered)
+    }
+
+    /// The number of a text; of the empty one when the table is full (2³² texts, or its limit of bytes).
     pub fn intern(&mut self, text: &str) -> Text {
         if text.is_empty() {
             return Text::EMPTY;
         }
-        let Texts { bytes, ends, by_content, hasher } = self;
+        let Texts { bytes, ends, by_content, hasher, bytes_max, refused } = self;
         let hash = hasher.hash_one(text);
         if let Some(&number) = by_content.find(hash, |&number| slice(bytes, ends, number) == text) {
             return Text(number);
         }
-        let Ok(number) = u32::try_from(ends.len()) else { return Text::EMPTY };
+        let has_room = bytes.len().saturating_add(text.len()) <= *bytes_max;
+        let Some(number) = u32::try_from(ends.len()).ok().filter(|_| has_room) else {
+            *refused += 1;
+            return Text::EMPTY;
+        };
         bytes.push_str(text);
         ends.push(bytes.len());
         by_content.insert_unique(hash, number, |&number| hasher.hash_one(slice(bytes, ends, number)));
@@ -89,5 +143,22 @@ mod tests {
         assert_eq!(texts.ends.len(), 41);
         assert_eq!(texts.intern(""), Text::EMPTY);
         assert_eq!(texts.get(Text::EMPTY), "");
+    }
+
+    #[test]
+    fn unused_texts_are_forgotten() {
+        let mut texts = Texts::default();
+        texts.set_bytes_max(12);
+        let mut numbers = ["one", "two", "three", "four"].map(|text| texts.intern(text));
+        assert_eq!((numbers[3], texts.refused, texts.bytes()), (Text::EMPTY, 1, 11));
+        let mut used = texts.nothing_used();
+        used.mark(numbers[0]);
+        used.mark(numbers[2]);
+        let renumbered = texts.forget_unused(&used);
+        numbers.iter_mut().for_each(|text| renumbered.apply(text));
+        assert_eq!(numbers.map(|text| texts.get(text)), ["one", "", "three", ""]);
+        assert_eq!((texts.intern("three"), texts.bytes()), (numbers[2], 8));
+        let four = texts.intern("four");
+        assert_eq!(texts.get(four), "four");
     }
 }

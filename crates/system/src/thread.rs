@@ -8,18 +8,21 @@ use stackhound_trace::TraceTime;
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
 use crate::process::{ProcessId, ProcessRef};
+use crate::slots::Id;
 use crate::span::{Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// One thread of a [`System`]. Numbers are dense and start at 0, in the order of first sighting.
+/// One thread of a [`System`]. Indexes start at 0, in the order of first sighting. That of a thread that was
+/// [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ThreadId(pub(crate) u32);
+pub struct ThreadId(pub(crate) Id);
 
 impl ThreadId {
-    /// For columns with a place for each thread.
+    /// For columns with a place for each thread. Where threads are forgotten, what stands there can be of another one
+    /// that had the index before.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.index()
     }
 }
 
@@ -68,6 +71,24 @@ struct Record {
     creator: Option<Caller>,
 }
 
+impl Record {
+    /// Nothing but its numbers.
+    fn of(tid: Tid, process: ProcessId) -> Record {
+        Record {
+            tid,
+            process,
+            kernel_stack: None,
+            user_stack: None,
+            start_address: None,
+            win32_start_address: None,
+            teb: None,
+            sub_process_tag: None,
+            name: Text::EMPTY,
+            creator: None,
+        }
+    }
+}
+
 /// All threads. About 200 bytes each, and 40 for each time that one is named again.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -88,17 +109,73 @@ impl Threads {
     }
 
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.lifetimes.len()
+    }
+
+    /// Names given in mid-life that are kept.
+    pub fn renames_len(&self) -> usize {
+        self.renamed.len()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = ThreadId> {
+        self.lifetimes.ids().map(ThreadId)
+    }
+
+    fn id(&self, holder: u32) -> ThreadId {
+        ThreadId(self.lifetimes.id(holder))
+    }
+
+    /// Forgets threads that ended before a time, and those of processes that are not there any more. Gives how many.
+    pub fn forget_before(&mut self, time: TraceTime, is_there: impl Fn(ProcessId) -> bool) -> u64 {
+        let records = &self.records;
+        let forgotten = self.lifetimes.forget(|id, span| {
+            let is_over = span.to < time || !is_there(records[id.index()].process);
+            is_over.then_some(span.to.min(time))
+        });
+        for &slot in &forgotten {
+            let record = &mut self.records[slot as usize];
+            *record = Record::of(record.tid, record.process);
+        }
+        let mut kept: Vec<((ThreadId, TraceTime), Text)> = Vec::new();
+        for (key, name) in std::mem::take(&mut self.renamed) {
+            let (thread, at) = key;
+            if self.lifetimes.span_of(thread.0).is_none() {
+                continue;
+            }
+            // Of the names before the time, the last one holds.
+            if at < time && kept.last().is_some_and(|((other, _), _)| *other == thread) {
+                kept.pop();
+            }
+            kept.push((key, name));
+        }
+        self.renamed = kept.into_iter().collect();
+        forgotten.len() as u64
+    }
+
+    /// Forgets the oldest names given in mid-life until so many are left. Gives how many.
+    pub fn forget_renames(&mut self, left: usize) -> u64 {
+        let excess = self.renamed.len().saturating_sub(left);
+        let mut times: Vec<TraceTime> = self.renamed.keys().map(|&(_, time)| time).collect();
+        if excess > 0 {
+            let (_, &mut newest, _) = times.select_nth_unstable(excess - 1);
+            self.renamed.retain(|&(_, time), _| time > newest);
+        }
+        (times.len() - self.renamed.len()) as u64
+    }
+
+    /// All texts that are referred to.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut Text> {
+        self.records.iter_mut().map(|record| &mut record.name).chain(self.renamed.values_mut())
     }
 
     #[inline]
     pub fn at(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
-        self.lifetimes.at(tid.0, time).map(ThreadId)
+        self.lifetimes.at(tid.0, time).map(|holder| self.id(holder))
     }
 
     #[inline]
     pub fn newest_until(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
-        self.lifetimes.newest_until(tid.0, time).map(ThreadId)
+        self.lifetimes.newest_until(tid.0, time).map(|holder| self.id(holder))
     }
 
     pub fn sight(
@@ -126,7 +203,7 @@ impl Threads {
             }
         };
         let (holder, is_new) = self.lifetimes.sight(tid.0, phase, time, identity);
-        let has_other_names = !is_new && self.renames(ThreadId(holder), Span::OPEN).next().is_some();
+        let has_other_names = !is_new && self.renames(self.id(holder), Span::OPEN).next().is_some();
         let record = self.record(holder, is_new, tid, process);
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
         record.user_stack = record.user_stack.or(facts.user_stack);
@@ -139,14 +216,14 @@ impl Threads {
         if record.name.is_empty() && !has_other_names {
             record.name = texts.intern(facts.name);
         }
-        ThreadId(holder)
+        self.id(holder)
     }
 
     /// Takes in that a thread is named.
     pub fn rename(&mut self, time: TraceTime, (process, tid): (ProcessId, Tid), name: Text) {
         let (holder, is_new) = self.lifetimes.expect(tid.0, time);
         self.record(holder, is_new, tid, process);
-        self.renamed.insert((ThreadId(holder), time), name);
+        self.renamed.insert((self.id(holder), time), name);
     }
 
     /// Names given up to a time, the latest first.
@@ -155,21 +232,15 @@ impl Threads {
     }
 
     fn record(&mut self, holder: u32, is_new: bool, tid: Tid, process: ProcessId) -> &mut Record {
+        let place = holder as usize;
         if is_new {
-            self.records.push(Record {
-                tid,
-                process,
-                kernel_stack: None,
-                user_stack: None,
-                start_address: None,
-                win32_start_address: None,
-                teb: None,
-                sub_process_tag: None,
-                name: Text::EMPTY,
-                creator: None,
-            });
+            // A new number, or that of a thread that was forgotten.
+            match self.records.get_mut(place) {
+                Some(record) => *record = Record::of(tid, process),
+                None => self.records.push(Record::of(tid, process)),
+            }
         }
-        &mut self.records[holder as usize]
+        &mut self.records[place]
     }
 }
 
@@ -182,6 +253,7 @@ pub struct ThreadRef<'s> {
 
 impl<'s> ThreadRef<'s> {
     fn record(&self) -> &'s Record {
+        self.span();
         &self.system.threads.records[self.id.index()]
     }
 
@@ -207,7 +279,7 @@ impl<'s> ThreadRef<'s> {
 
     /// When it existed, as far as it is known.
     pub fn span(&self) -> Span {
-        self.system.threads.lifetimes.span(self.id.0)
+        self.system.threads.lifetimes.span_of(self.id.0).expect("the thread was not forgotten")
     }
 
     /// The name that it had at a time; empty if it had none. One that only its end or the rundown at the end tells

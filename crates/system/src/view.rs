@@ -8,6 +8,7 @@ use stackhound_trace::TraceTime;
 use crate::file::FileKey;
 use crate::process::ProcessId;
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::slots::Slots;
 use crate::span::{Evidence, Phase, Span};
 
 /// What pages allow, as the memory manager numbers it.
@@ -73,7 +74,7 @@ pub struct View {
 /// Views of all processes. About 100 to 250 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    records: Vec<View>,
+    records: Slots<View>,
     /// By process.
     spaces: Vec<RangeHistory>,
 }
@@ -81,7 +82,35 @@ pub(crate) struct Views {
 impl Views {
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
         let number = self.spaces.get(process.index())?.at(address.0, time)?;
-        Some(self.records[number as usize])
+        Some(*self.records.get(number))
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Forgets all of a process: it is over, or there is too much of it.
+    pub fn forget_process(&mut self, index: u32) {
+        if let Some(space) = self.spaces.get_mut(index as usize) {
+            space.clear();
+        }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.spaces.iter_mut().for_each(|space| space.forget_before(time));
+    }
+
+    /// How much is remembered of each process, in changes.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        self.spaces.iter().map(RangeHistory::len)
+    }
+
+    /// Forgets views that are nowhere any more. Gives how many.
+    pub fn sweep(&mut self) -> u64 {
+        let mut used = vec![false; self.records.end()];
+        self.spaces.iter().flat_map(RangeHistory::values).for_each(|number| used[number as usize] = true);
+        self.records.retain(|number, _| used[number as usize])
     }
 
     pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
@@ -95,7 +124,7 @@ impl Views {
         }
         let Views { records, spaces } = self;
         let space = &mut spaces[process.index()];
-        let present = space.held_at(range.first, time).map(|number| records[number as usize]);
+        let present = space.held_at(range.first, time).map(|number| *records.get(number));
         let present = present.filter(|view| view.base == facts.base);
         if phase == Phase::End
             && let Some(range) = present.and_then(|view| AddressRange::new(view.base.0, view.size))
@@ -105,7 +134,7 @@ impl Views {
         if phase != Phase::Start && present.is_some_and(|view| view.size == facts.size) {
             return;
         }
-        let number = records.len() as u32;
+        let number = records.next();
         let is_old = phase != Phase::Start && space.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => space.free(time, range),
@@ -122,6 +151,6 @@ impl Views {
             Phase::RundownAtEnd => Evidence::RundownAtEnd,
             Phase::End => Evidence::Unknown,
         };
-        records.push(View { base, size, file, protection, since, evidence });
+        records.insert(View { base, size, file, protection, since, evidence });
     }
 }

@@ -10,6 +10,9 @@ use hashbrown::HashMap;
 /// Longer beginnings of paths are not taken for volumes.
 const VOLUME_MAX: usize = 260;
 
+/// More volumes are not believed.
+const VOLUMES_MAX: usize = 1 << 16;
+
 /// The volumes of a machine.
 #[derive(Debug, Default)]
 pub struct Volumes {
@@ -49,7 +52,9 @@ impl Volumes {
                 dos.push('\\');
             }
         }
-        self.recorded.insert(nt, dos);
+        if self.recorded.len() < VOLUMES_MAX || self.recorded.contains_key(&nt) {
+            self.recorded.insert(nt, dos);
+        }
     }
 
     /// Takes in where the Windows folder is, such as `C:\Windows\`.

@@ -264,6 +264,7 @@ fn answer(system: &System, line: &Line<'_>) -> String {
             Completeness::Complete => "yes".into(),
             Completeness::Incomplete(Gap::UnknownProcess) => "unknown".into(),
             Completeness::Incomplete(Gap::NoRundown) => "no-rundown".into(),
+            Completeness::Incomplete(Gap::Forgotten) => "forgotten".into(),
             Completeness::Incomplete(Gap::Lost(losses)) => {
                 format!("lost {}/{}", losses.events, losses.buffers)
             }

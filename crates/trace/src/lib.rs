@@ -33,11 +33,11 @@ mod stats;
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
-pub use live::{LiveSession, SessionCounters};
+pub use live::{LiveSession, SessionCounters, SessionInfo};
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Flow, OpenTrace, Recordings};
 pub use session::{
-    Buffers, ClassicEvent, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
+    Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
     GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
     Session, SessionClock, SessionNumbers, SettingError,
 };

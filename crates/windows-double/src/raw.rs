@@ -57,7 +57,7 @@ pub fn buffer(slice: &Slice, number: i64) -> Vec<u8> {
     put(0x0c, &0u32.to_le_bytes());
     put(0x18, &number.to_le_bytes());
     // A generic buffer; the flag for 16-bit processor numbers is kept, a loss is said as in files.
-    let flags = u16::from(slice.processor_index) * 0x20 | u16::from(slice.after_loss) * 0x04;
+    let flags = (u16::from(slice.processor_index) * 0x20) | (u16::from(slice.after_loss) * 0x04);
     put(0x34, &flags.to_le_bytes());
     put(0x36, &0u16.to_le_bytes());
     bytes

@@ -137,7 +137,7 @@ impl Replay {
         true
     }
 
-    fn from_stream(&mut self, stream: usize, limit: i64) -> Slice {
+    fn take_from(&mut self, stream: usize, limit: i64) -> Slice {
         let source = &mut self.streams[stream];
         let block = source.block.clone().expect("a settled stream has a block");
         let (from, entries) = (source.position, block.entries());
@@ -183,7 +183,7 @@ impl Iterator for Replay {
             let ready = |&stream: &usize| times[stream].is_some_and(|time| time <= limit);
             let ready: Vec<usize> = (0..times.len()).filter(ready).collect();
             let stream = ready[self.random.below(ready.len())];
-            return Some(self.from_stream(stream, limit));
+            return Some(self.take_from(stream, limit));
         }
     }
 }

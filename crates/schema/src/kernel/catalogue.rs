@@ -57,6 +57,8 @@ pub(super) struct Catalogue {
     by_hook: Box<[u16]>,
     /// Class GUID of each group.
     groups: [Option<Guid>; N_GROUPS],
+    /// The same as numbers, 0 for none: live sessions look up every event's group.
+    group_keys: [u128; N_GROUPS],
     /// Classes without a group, with an index into `events` for each type.
     ungrouped: Vec<(Guid, Box<[u16]>)>,
     maps: Vec<Arc<Map>>,
@@ -108,6 +110,7 @@ impl Catalogue {
             events: Vec::new(),
             by_hook: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
             groups: [None; N_GROUPS],
+            group_keys: [0; N_GROUPS],
             ungrouped: Vec::new(),
             maps: maps.values().cloned().collect(),
         };
@@ -124,6 +127,7 @@ impl Catalogue {
             if slot.replace(class.guid).is_some() {
                 return Err(twice(class.name));
             }
+            self.group_keys[usize::from(group)] = u128::from_le_bytes(class.guid.0);
         }
         let mut by_type = vec![NONE; 256].into_boxed_slice();
         for text in &class.events {
@@ -164,7 +168,9 @@ impl Catalogue {
     }
 
     pub(super) fn group_of(&self, class: Guid) -> Option<u8> {
-        self.groups.iter().position(|guid| *guid == Some(class)).map(|group| group as u8)
+        let key = u128::from_le_bytes(class.0);
+        let group = self.group_keys.iter().position(|&group| group == key)?;
+        (key != 0).then_some(group as u8)
     }
 
     pub(super) fn events(&self) -> &[Event] {

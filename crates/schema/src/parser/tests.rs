@@ -371,10 +371,10 @@ fn what_is_missing_is_said_to_be_missing() {
 fn errors_name_the_property_and_both_types() {
     let several = Field { count: Count::Fixed(2), ..stored(InType::U16) };
     for (field, expected) in [
-        (stored(InType::Utf16), "property p is Utf16, asked for u32"),
-        (shown(InType::Binary, OutType::Ipv6), "property p is Binary shown as Ipv6, asked for u32"),
-        (several, "property p is an array of U16, asked for u32"),
-        (stored(InType::Struct { members: 0 }), "property p is a structure, asked for u32"),
+        (stored(InType::Utf16), "property p is Utf16, not u32"),
+        (shown(InType::Binary, OutType::Ipv6), "property p is Binary shown as Ipv6, not u32"),
+        (several, "property p is an array of U16, not u32"),
+        (stored(InType::Struct { members: 0 }), "property p is a structure, not u32"),
     ] {
         let plan = plan(vec![field]);
         let error = plan.parser(&[0; 32], Eight).parse::<u32>("p").unwrap_err();

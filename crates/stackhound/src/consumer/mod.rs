@@ -1,6 +1,6 @@
 //! One way to consume events, wherever they come from: live sessions, recordings, or blocks from elsewhere.
 //!
-//! ```ignore
+//! ```
 //! use stackhound::{EventFilter, Provider, Trace};
 //!
 //! # fn main() -> Result<(), stackhound::Error> {
@@ -53,7 +53,7 @@ pub use subscription::{KeptEvent, Subscription};
 /// Where events come from.
 #[derive(Debug)]
 enum Input {
-    Recordings(Recordings),
+    Recordings(Box<Recordings>),
     Live(Vec<LiveInput>),
     Blocks(Vec<Incoming>),
 }
@@ -104,12 +104,12 @@ impl Trace {
 
     /// A recording, or all recordings of a directory or an archive. On any system.
     pub fn file(path: impl AsRef<Path>) -> Trace {
-        Trace::of(Input::Recordings(Recordings::file(path)))
+        Trace::of(Input::Recordings(Box::new(Recordings::file(path))))
     }
 
     /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
-        Trace::of(Input::Recordings(Recordings::files(paths)))
+        Trace::of(Input::Recordings(Box::new(Recordings::files(paths))))
     }
 
     /// A session of our own. It begins with [`start`](Trace::start) or [`run`](Trace::run), which is an error on other
@@ -167,7 +167,7 @@ impl Trace {
     /// Threads that unpack recordings; results do not depend on it.
     pub fn threads(mut self, threads: usize) -> Trace {
         if let Input::Recordings(recordings) = self.input {
-            self.input = Input::Recordings(recordings.threads(threads));
+            self.input = Input::Recordings(Box::new(recordings.threads(threads)));
         }
         self
     }

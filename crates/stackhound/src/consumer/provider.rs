@@ -73,6 +73,11 @@ impl Provider {
         Provider { groups: Some(provider.groups), ..Provider::guid(provider.class) }
     }
 
+    /// What is wanted of it, as a session takes it.
+    pub fn settings(&self) -> &ProviderSettings {
+        &self.settings
+    }
+
     /// Changes the settings by a function of theirs.
     fn with(self, change: impl FnOnce(ProviderSettings) -> ProviderSettings) -> Provider {
         Provider { settings: change(self.settings), ..self }

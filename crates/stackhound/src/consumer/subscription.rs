@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stackhound_etl::{Address, Block, Pid, Tid};
+use stackhound_schema::{Error, Parser, Plan, Schema};
 use stackhound_stacks::StackState;
 use stackhound_trace::live::{Overflow, Receiver, RingCounts, Sender, ring};
 use stackhound_trace::{Event, Flow, TraceTime};
 
-use crate::knowledge::SchemaRef;
 use crate::seen::Seen;
 
 /// An event that outlives its turn, with its stack and what its payload means. Costs a reference count of its block and one
@@ -23,7 +23,7 @@ pub struct KeptEvent {
     tid: Option<Tid>,
     state: StackState,
     frames: Box<[Address]>,
-    schema: Option<SchemaRef>,
+    plan: Option<Arc<Plan>>,
 }
 
 impl fmt::Debug for KeptEvent {
@@ -44,7 +44,7 @@ impl KeptEvent {
             tid: seen.tid(),
             state: seen.state(),
             frames: seen.addresses().collect(),
-            schema: seen.schema().cloned(),
+            plan: seen.plan().cloned(),
         }
     }
 
@@ -73,9 +73,19 @@ impl KeptEvent {
         &self.frames
     }
 
+    /// The payload's properties as typed values.
+    ///
+    /// # Errors
+    /// [`Error::NoSchema`] if nothing is known about the payload.
+    pub fn parser(&self) -> Result<Parser<'_>, Error> {
+        let plan = self.plan.as_deref().ok_or(Error::NoSchema)?;
+        let event = self.event();
+        Ok(plan.parser(event.payload(), event.record().pointer_size()))
+    }
+
     /// What the payload's bytes mean, if that is known.
-    pub fn schema(&self) -> Option<&SchemaRef> {
-        self.schema.as_ref()
+    pub fn schema(&self) -> Option<&Schema> {
+        self.plan.as_ref().map(|plan| &**plan.schema())
     }
 }
 

@@ -1,33 +1,8 @@
 //! Filters over events: the one place where the [filter language](stackhound_expr) meets them.
 //!
 //! A [`Predicate`] is a filter whose names are resolved. It comes from text, as `--where` has it, or from a
-//! [`Filter`] that was built in Rust with [`pred`](crate::pred); both are the same tree and mean the same.
-//!
-//! # Fields
-//!
-//! | name | what it is | costs |
-//! |---|---|---|
-//! | `ts` `cpu` `id` `opcode` `version` | as in NDJSON | the header |
-//! | `level` `keyword` `channel` `task` `flags` | of the header, as numbers; `level` also of classic events | the header |
-//! | `activity` | the activity's GUID, if there is one | the header |
-//! | `provider_guid` | GUID of provider or class | the header |
-//! | `time` | UTC, RFC 3339 with seven digits of a second | the header |
-//! | `stack.state` | how much of the stack there is | the header |
-//! | `pid` `tid` `process` | of the event's owner | the header; of kernel events without ids, the payload |
-//! | `provider` | name, and GUID | the schema |
-//! | `event` | name | the schema |
-//! | `create.asked` `create.happened` | of files' creations | – |
-//! | `fields.NAME` | of the payload: a single value | the payload |
-//! | `stack.module` | file name and path of each frame's module | the stack |
-//! | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
-//! | `stack.symbol` | each frame's function, alone and behind `module!` | names of functions |
-//!
-//! What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
-//! payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
-//! where it is shown as something else (the name of a value, an address, a time), as that text too.
-//!
-//! A comparison allocates nothing, whichever encoding a text has; values that are shown as something else and take more
-//! than 128 bytes then are the exception, as are events without a known name.
+//! [`Filter`] that was built in Rust with [`pred`](crate::pred); both are the same tree and mean the same. Does not know
+//! how the fields of a payload are decoded.
 
 mod field;
 mod look_up;
@@ -40,6 +15,44 @@ pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
 
 /// A filter that can be asked about events.
+///
+/// # Fields
+///
+/// | name | what it is | costs |
+/// |---|---|---|
+/// | `ts` `cpu` `id` `opcode` `version` | as in NDJSON | the header |
+/// | `level` `keyword` `channel` `task` `flags` | of the header, as numbers; `level` also of classic events | the header |
+/// | `activity` | the activity's GUID, if there is one | the header |
+/// | `provider_guid` | GUID of provider or class | the header |
+/// | `time` | UTC, RFC 3339 with seven digits of a second | the header |
+/// | `stack.state` | how much of the stack there is | the header |
+/// | `pid` `tid` `process` | of the event's owner | the header; of kernel events without ids, the payload |
+/// | `provider` | name, and GUID | the schema |
+/// | `event` | name | the schema |
+/// | `create.asked` `create.happened` | of files' creations | – |
+/// | `fields.NAME` | of the payload: a single value | the payload |
+/// | `stack.module` | file name and path of each frame's module | the stack |
+/// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
+/// | `stack.symbol` | each frame's function, alone and behind `module!` | names of functions |
+///
+/// What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
+/// payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
+/// where it is shown as something else (the name of a value, an address, a time), as that text too.
+///
+/// A comparison allocates nothing, whichever encoding a text has; values that are shown as something else and take more
+/// than 128 bytes then are the exception, as are events without a known name.
+///
+/// ```
+/// use stackhound::{Predicate, pred};
+///
+/// let parsed = Predicate::parse("id = 10 and fields.daddr = 10.0.0.1")?;
+/// let built = Predicate::new(&(pred::id_is(10) & pred::property("daddr").equals("10.0.0.1")))?;
+/// assert!(parsed.needs_payload() && built.needs_payload());
+///
+/// let error = Predicate::parse("lvel <= 3").unwrap_err();
+/// assert_eq!(error.to_string(), "unknown field `lvel`, did you mean `level`?");
+/// # Ok::<(), stackhound::expr::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Predicate {
     matcher: Matcher<Name>,
@@ -57,7 +70,7 @@ impl Predicate {
     /// Resolves the names of a filter.
     ///
     /// # Errors
-    /// [`Error::UnknownField`] if a name is no [field](self#fields); of filters that were built, [`Error::TooDeep`] and
+    /// [`Error::UnknownField`] if a name is no [field](Predicate#fields); of filters that were built, [`Error::TooDeep`] and
     /// [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
         let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();

@@ -48,8 +48,7 @@ fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     pipeline.run(|seen| {
         let name = seen.name();
-        if name != "EventTrace/Header"
-            && !seen.provider_guid().is_some_and(|guid| guid == deliver::LOST_EVENT)
+        if name != "EventTrace/Header" && seen.provider_guid().is_none_or(|guid| guid != deliver::LOST_EVENT)
         {
             lines.push(shown(seen));
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use stackhound::Seen;
-use stackhound::schema::{Decoder, Field, Item, render};
+use stackhound::schema::{Decoder, Field, Item};
 
 /// But for UTC times, whose relation to the session's clock a live session measures anew.
 pub fn shown(seen: &Seen<'_>) -> String {

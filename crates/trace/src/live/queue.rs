@@ -20,15 +20,20 @@ pub struct Queue {
     /// What if there are more.
     pub overflow: Overflow,
     /// How far the processors' events may be apart when they arrive: an event is handed on when nothing older than it can
-    /// come any more. A buffer that is not full comes when the session's flush timer runs out.
-    pub disorder: Duration,
+    /// come any more. A buffer that is not full comes when the session's flush timer runs out: by default, twice as long
+    /// and half a second more.
+    pub disorder: Option<Duration>,
 }
 
 impl Queue {
-    /// 1,024 blocks, which is as much as a session with 64 MiB of buffers hands over at once, and two and a half seconds
-    /// for a flush timer of one second.
+    /// 1,024 blocks, which is as much as a session with 64 MiB of buffers hands over at once.
     pub fn new(overflow: Overflow) -> Queue {
-        Queue { blocks: 1024, overflow, disorder: Duration::from_millis(2500) }
+        Queue { blocks: 1024, overflow, disorder: None }
+    }
+
+    /// The same for a session with this flush timer, unless the disorder was chosen.
+    pub fn for_flush(self, timer: Duration) -> Queue {
+        Queue { disorder: self.disorder.or(Some(2 * timer + Duration::from_millis(500))), ..self }
     }
 }
 
@@ -46,7 +51,8 @@ pub fn channel(session: Arc<LogfileHeader>, queue: Queue) -> (Capture, Incoming)
     let (sender, receiver) = ring::ring(queue.blocks, queue.overflow);
     let unreadable = Arc::new(AtomicU64::new(0));
     let capture = Capture::new(session.clone(), sender, unreadable.clone());
-    (capture, Incoming { session, receiver, unreadable, disorder: queue.disorder })
+    let disorder = queue.for_flush(Duration::from_secs(1)).disorder.unwrap_or_default();
+    (capture, Incoming { session, receiver, unreadable, disorder })
 }
 
 /// The end of the queue: blocks of one session as they arrive.

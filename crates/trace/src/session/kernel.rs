@@ -176,6 +176,12 @@ const fn provider(name: &'static str, groups: KernelGroups, class: Guid) -> Kern
 }
 
 impl KernelProvider {
+    /// One of [`KernelProvider::ALL`] by its name, in any case.
+    pub fn named(name: &str) -> Result<KernelProvider, SettingError> {
+        let found = KernelProvider::ALL.into_iter().find(|provider| provider.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| SettingError::UnknownGroup(name.into()))
+    }
+
     /// All of them, by name.
     pub const ALL: [KernelProvider; 26] = [
         provider("alpc", KernelGroups::ALPC, ALPC),
@@ -253,6 +259,8 @@ mod tests {
     #[test]
     fn every_provider_is_found_by_its_name_and_has_a_known_class() {
         for provider in KernelProvider::ALL {
+            let found = KernelProvider::named(&provider.name.to_uppercase()).unwrap();
+            assert_eq!((found.name, found.groups), (provider.name, provider.groups));
             assert_eq!(KernelGroups::named(provider.name), Ok(provider.groups));
             assert_ne!(provider.groups, KernelGroups::NONE, "{}", provider.name);
             let known = (0..=0x1E).any(|group| kernel::class_guid(group) == Some(provider.class));

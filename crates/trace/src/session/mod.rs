@@ -1,6 +1,6 @@
 //! Sessions and providers as plain data: what a live session shall record, and how, in numbers that ETW takes.
 //!
-//! All of it is the same on every system, and so are its tests. `LiveSession` starts what is described here, on
+//! All of it is the same on every system, and so are its tests. [`crate::LiveSession`] starts what is described here, on
 //! Windows. Knows ETW's settings and limits; does not know how sessions are started, nor what becomes of events.
 
 mod buffers;
@@ -71,6 +71,16 @@ pub enum IfExists {
     Attach,
 }
 
+/// How Windows hands events over.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Delivery {
+    /// Whole buffers, as they are in recordings, where the system can (Windows 11, 2022); else event by event.
+    #[default]
+    Best,
+    /// Event by event, as every Windows can.
+    Events,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     User,
@@ -100,6 +110,7 @@ pub struct Session {
     sample_every: Option<Duration>,
     names_at_start: bool,
     tee: Option<PathBuf>,
+    delivery: Delivery,
 }
 
 /// What `StartTraceW` and `TraceSetInformation` are told.
@@ -144,6 +155,7 @@ impl Session {
             sample_every: None,
             names_at_start: false,
             tee: None,
+            delivery: Delivery::default(),
         }
     }
 
@@ -253,6 +265,11 @@ impl Session {
         Session { tee: Some(etl.as_ref().to_path_buf()), ..self }
     }
 
+    /// How Windows hands events over.
+    pub fn delivery(self, delivery: Delivery) -> Session {
+        Session { delivery, ..self }
+    }
+
     /// The name, also a generated one.
     pub fn name(&self) -> &str {
         &self.name
@@ -266,6 +283,11 @@ impl Session {
     /// The file it also writes.
     pub fn file(&self) -> Option<&Path> {
         self.tee.as_deref()
+    }
+
+    /// How Windows hands events over.
+    pub fn delivered(&self) -> Delivery {
+        self.delivery
     }
 
     /// Whether it has kernel events.
@@ -332,17 +354,31 @@ impl Session {
             group_masks,
             stacks: self.stacks.iter().map(|event| event.to_bytes()).collect(),
             sample_interval: sample_interval.transpose()?,
-            profile_privilege: self.is_kernel(),
+            profile_privilege: !self.stacks.is_empty()
+                || self.sample_every.is_some()
+                || self.groups.contains(KernelGroups::PROFILE),
         })
     }
 }
 
 /// A name as it was given, or a generated one.
 fn named(name: String) -> String {
-    if !name.is_empty() {
-        return name;
-    }
-    // The standard library seeds each `RandomState` differently, from the system's source of chance.
-    let chance = RandomState::new().hash_one(std::process::id());
-    format!("Stackhound-{chance:016x}")
+    if name.is_empty() { format!("Stackhound-{:016x}", chance()) } else { name }
+}
+
+/// A GUID that nobody has: each kernel session needs its own. Of the kind that is made by chance (RFC 9562, version 4).
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows starts sessions"))]
+pub(crate) fn fresh_guid() -> Guid {
+    let [mut bytes, more] = [chance().to_le_bytes(), chance().to_le_bytes()];
+    bytes[7] = bytes[7] & 0x0F | 0x40;
+    let mut guid = [0; 16];
+    guid[..8].copy_from_slice(&bytes);
+    guid[8..].copy_from_slice(&more);
+    guid[8] = guid[8] & 0x3F | 0x80;
+    Guid(guid)
+}
+
+/// The standard library seeds each `RandomState` differently, from the system's source of chance.
+fn chance() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }

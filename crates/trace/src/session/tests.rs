@@ -94,6 +94,26 @@ fn generated_names_differ() {
 }
 
 #[test]
+fn generated_guids_differ_and_say_how_they_were_made() {
+    let (one, other) = (fresh_guid(), fresh_guid());
+    assert_ne!(one, other);
+    for guid in [one, other] {
+        let text = guid.to_string();
+        assert_eq!(&text[14..15], "4", "{text}");
+        assert!(["8", "9", "a", "b"].contains(&&text[19..20]), "{text}");
+    }
+}
+
+#[test]
+fn the_privilege_is_taken_where_it_is_needed() {
+    let needs = |session: Session| session.numbers().unwrap().profile_privilege;
+    assert!(!needs(Session::kernel("k", KernelGroups::PROCESS)));
+    assert!(needs(Session::kernel("k", KernelGroups::PROFILE)));
+    assert!(needs(Session::kernel("k", KernelGroups::PROCESS).kernel_stacks([ClassicEvent::IMAGE_LOAD])));
+    assert!(needs(Session::kernel("k", KernelGroups::PROCESS).sample_every(Duration::from_millis(1))));
+}
+
+#[test]
 fn what_windows_would_refuse_is_refused_here() {
     let long = "x".repeat(1024);
     let kernel = || Session::kernel("k", KernelGroups::PROFILE);

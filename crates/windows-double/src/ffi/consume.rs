@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stackhound_etl::Recording;
-use stackhound_trace::Trace as Recordings;
+use stackhound_trace::Recordings;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     ETW_BUFFER_CALLBACK_INFORMATION, ETW_BUFFER_HEADER, ETW_OPEN_TRACE_OPTIONS, EVENT_TRACE_LOGFILEW,
     PROCESS_TRACE_MODE_EVENT_RECORD, PROCESS_TRACE_MODE_RAW_TIMESTAMP, PROCESS_TRACE_MODE_REAL_TIME,
@@ -34,7 +34,7 @@ enum Callbacks {
     /// Events, and a call behind each buffer, with its own copy of what it opened.
     Events(Box<EVENT_TRACE_LOGFILEW>),
     /// Whole buffers.
-    Raw(ETW_OPEN_TRACE_OPTIONS, TRACE_LOGFILE_HEADER),
+    Raw(ETW_OPEN_TRACE_OPTIONS, Box<TRACE_LOGFILE_HEADER>),
 }
 
 /// An opened session.
@@ -154,7 +154,7 @@ pub(super) fn open_real_time(
             running,
             settings,
             recording,
-            callbacks: Callbacks::Raw(options, header),
+            callbacks: Callbacks::Raw(options, Box::new(header)),
             closing: AtomicBool::new(false),
             processing: AtomicBool::new(false),
         };
@@ -324,7 +324,7 @@ impl<'a> Out<'a> {
                 let buffer = buffers::lend(self.handle, &bytes);
                 let information = ETW_BUFFER_CALLBACK_INFORMATION {
                     TraceHandle: self.handle,
-                    LogfileHeader: header,
+                    LogfileHeader: &**header,
                     BuffersRead: self.buffers_read,
                 };
                 let callback = options.BufferCallback.expect("checked when it was opened");

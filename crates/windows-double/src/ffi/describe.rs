@@ -31,7 +31,7 @@ pub(super) unsafe fn parameters(parameters: *const ENABLE_TRACE_PARAMETERS) -> O
 
 fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
     let numbers = |size: usize, from: usize| -> Vec<u64> {
-        let number = |part: &[u8]| part.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        let number = |part: &[u8]| part.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
         bytes.get(from..).unwrap_or_default().chunks_exact(size).map(number).collect()
     };
     match filter.Type {

@@ -11,7 +11,7 @@ pub(super) unsafe fn text(text: *const u16) -> String {
         return String::new();
     }
     // SAFETY: within the text, up to its end.
-    let unit = |at: usize| unsafe { text.add(at).read_unaligned() };
+    let unit = |at: usize| unsafe { text.wrapping_add(at).read_unaligned() };
     let units: Vec<u16> = (0..).map(unit).take_while(|&unit| unit != 0).collect();
     String::from_utf16_lossy(&units)
 }
