@@ -138,8 +138,8 @@ impl Learned {
     /// The maps of a description that are still looked for.
     pub fn missing_maps(&self, key: &Key) -> Vec<Box<str>> {
         let names = self.descriptions.get(key).map_or(&[][..], |description| &description.map_names);
-        let names = names.iter().map(|(_, name)| (key.guid, name.clone()));
-        names.filter(|name| !self.maps.contains_key(name)).map(|(_, name)| name).collect()
+        let missing = names.iter().filter(|(_, name)| !self.maps.contains_key(&(key.guid, name.clone())));
+        missing.map(|(_, name)| name.clone()).collect()
     }
 
     /// Takes the name of a provider, unless it has one.

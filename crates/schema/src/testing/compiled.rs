@@ -162,7 +162,6 @@ fn template_of_all_kinds(w: &mut Writer, colors: u32, access: u32) -> Vec<(u32, 
     const FIXED_COUNT: u32 = 8;
     const COUNT: u32 = 16;
     const STRUCT: u32 = 1;
-    /// Name, flags, types, map, count and length.
     type Row = (&'static str, u32, [u8; 4], u32, u16, u16);
     let rows: [Row; 12] = [
         ("n", 0, [4, 0, 0, 0], colors, 0, 0),
