@@ -52,6 +52,21 @@ step "tests in Wine"
 windows cargo test --locked --profile cross -p stackhound-windows --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
+step "the double of ETW, proven by a consumer of its own"
+scripts/with-double
+(
+  cd crates/windows-double
+  cargo test --locked
+  ../../scripts/with-windows cargo clippy --locked --all-targets --target $gnu
+  ../../scripts/with-double cargo test --locked --test consumer --target $gnu
+)
+
+step "live sessions, with the double"
+scripts/with-double cargo test --locked --profile cross -p stackhound --test live --target $gnu -- --nocapture
+
+step "one code, two sources"
+scripts/live-check.sh --short
+
 step "the demonstration in Wine, the same as here"
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
 windows wine "$target/$gnu/cross/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"

@@ -1,9 +1,15 @@
 //! The command line: one definition for parsing, help, completions and manual pages.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stackhound::Pipeline;
+use stackhound::schema::SchemaStore;
+use stackhound::trace::OpenTrace;
 
+use crate::live::ProviderSpec;
 use crate::time::{Point, TimeFormat};
 
 /// Who really called? Windows trace events with the call stacks that caused them.
@@ -81,10 +87,11 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::symbols::Verb,
     },
+    /// Providers of events: names, GUIDs, keywords, events and their fields
+    Providers(crate::providers::Arguments),
     /// Profiles for the Firefox Profiler, speedscope, Perfetto and flame graphs
     Profile(Profile),
-    /// Run a program and record every call, every return and every change of stack
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    /// Record what happens: on Windows a session of the whole system, on Linux every call of one program (--exact)
     Record(Record),
     /// The calls around a point of a trace: who called, and what was called
     Tree(crate::calltree::tree::Arguments),
@@ -164,8 +171,73 @@ pub enum ListFormat {
     Json,
 }
 
-/// Which events.
+/// What to read: recordings, or what happens now.
 #[derive(Args, Debug)]
+pub struct Sources {
+    /// Recordings, archives or directories
+    #[arg(
+        required_unless_present = "live",
+        conflicts_with_all = ["live", "attach", "preset", "buffers", "session", "replace", "duration"],
+        value_name = "FILE"
+    )]
+    pub files: Vec<PathBuf>,
+    /// What happens now instead of a recording, on Windows; --provider NAME[:KEYWORDS[:LEVEL]] enables providers then
+    #[arg(long, help_heading = "Live")]
+    pub live: bool,
+    /// Take the events of this session that runs already, and leave it as it is
+    #[arg(
+        long,
+        value_name = "SESSION",
+        requires = "live",
+        conflicts_with_all = ["preset", "buffers", "session", "replace"],
+        help_heading = "Live"
+    )]
+    pub attach: Option<String>,
+    #[command(flatten)]
+    pub settings: LiveSettings,
+}
+
+/// A live session: what it records, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Live")]
+pub struct LiveSettings {
+    /// What of the kernel is recorded; `enrichment` if no provider is given either
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub preset: Option<Preset>,
+    /// How it is buffered; by default as the preset wants it
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub buffers: Option<BufferPreset>,
+    /// What the session is called; by default something that no other session is called
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Stop a session that runs under this name already
+    #[arg(long, requires = "session")]
+    pub replace: bool,
+    /// End after this time, such as 30s or 5min
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::time::parse_duration)]
+    pub duration: Option<Duration>,
+}
+
+/// What of the kernel is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Every system call with its stack
+    Syscalls,
+    /// Processes, threads, images, registry, files and memory, with the stacks that are named by default
+    Enrichment,
+}
+
+/// How much a session buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BufferPreset {
+    /// Large buffers, handed over every second: for many events
+    Throughput,
+    /// Small buffers, handed over every 5 ms: for events that cannot wait
+    LowLatency,
+}
+
+/// Which events.
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Which events")]
 pub struct Filters {
     /// An expression, such as "pid = 4 and event ~ 'Image/*'"
@@ -232,6 +304,9 @@ pub struct Reading {
     /// Read once, as a live session would be read: names and stack keys that stand later are not known earlier
     #[arg(long)]
     pub one_pass: bool,
+    /// Describes events that recordings do not: a manifest (.man, .xml) or an image that has one (.dll, .exe, .sys)
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Vec<PathBuf>,
 }
 
 impl Reading {
@@ -239,13 +314,23 @@ impl Reading {
     pub fn passes(&self) -> stackhound::Passes {
         if self.one_pass { stackhound::Passes::One } else { stackhound::Passes::Two }
     }
+
+    /// Reads a trace so, with the descriptions that are given.
+    pub fn pipeline<'t>(&self, trace: &'t OpenTrace) -> Result<Pipeline<'t>> {
+        Ok(Pipeline::with_schemas(trace, self.passes(), self.schemas()?))
+    }
+
+    /// The descriptions that are given.
+    pub fn schemas(&self) -> Result<SchemaStore> {
+        crate::providers::store(&self.manifest)
+    }
 }
 
 /// Arguments of `events`.
 #[derive(Args, Debug)]
 pub struct Events {
     #[command(flatten)]
-    pub inputs: Inputs,
+    pub sources: Sources,
     #[command(flatten)]
     pub filters: Filters,
     /// With call stacks
@@ -352,22 +437,50 @@ pub enum ProfileFormat {
 }
 
 /// Arguments of `record`.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[derive(Args, Debug)]
 pub struct Record {
-    /// Instruction by instruction, so that nothing is missed; the program is slowed down ten-thousandfold
-    #[arg(long, required = true)]
-    pub exact: bool,
-    /// Write to this file as the program runs; by default to one in this directory, called as the program, with .calls
+    /// Write to this file as things happen; by default to one in this directory, called as the session or the program
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: LiveSettings,
+    /// Enable this provider (name or GUID), with these keywords and up to this level
+    #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]", help_heading = "Live")]
+    pub provider: Vec<ProviderSpec>,
+    /// Events of providers bring their call stacks along
+    #[arg(long, help_heading = "Live")]
+    pub stacks: bool,
+    /// Only tell which sessions run
+    #[arg(long, conflicts_with_all = ["stop", "output"], conflicts_with_all = LIVE, help_heading = "Live")]
+    pub list: bool,
+    /// Only stop this session, whoever started it
+    #[arg(long, value_name = "SESSION", conflicts_with = "output", conflicts_with_all = LIVE, help_heading = "Live")]
+    pub stop: Option<String>,
+    /// Of a program on Linux: instruction by instruction, so that nothing is missed; it is slowed down ten-thousandfold
+    #[arg(
+        long,
+        requires = "program",
+        conflicts_with_all = ["list", "stop"],
+        conflicts_with_all = LIVE,
+        help_heading = "One program"
+    )]
+    pub exact: bool,
     /// Let the program run on unrecorded after so many transitions (mostly instructions)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "exact",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "One program"
+    )]
     pub limit: Option<u64>,
     /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM", requires = "exact", help_heading = "One program")]
     pub program: Vec<std::ffi::OsString>,
 }
+
+/// What only a recording of a session takes.
+const LIVE: [&str; 7] = ["preset", "buffers", "session", "replace", "duration", "provider", "stacks"];
 
 /// Which mix of events `demo` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

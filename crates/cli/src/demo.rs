@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use stackhound::stacks::StackState;
-use stackhound::trace::Trace;
+use stackhound::trace::Recordings;
 use stackhound::{Enrichment, Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
@@ -89,7 +89,7 @@ struct Found {
 }
 
 fn read(path: &Path, truth: &Truth, enrichment: Enrichment, common: &Common) -> Result<Found> {
-    let trace = Trace::file(path).threads(crate::threads(common)).open()?;
+    let trace = Recordings::file(path).threads(crate::threads(common)).open()?;
     let mut progress = Progress::new(common, truth.bytes);
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(enrichment);
     let mut attacks = Vec::new();

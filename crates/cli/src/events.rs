@@ -1,70 +1,174 @@
 //! `events`: events in time order.
 
-use std::io::Write;
+use std::cell::RefCell;
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
-use stackhound::{Label, Pipeline, Seen};
+use stackhound::trace::Flow;
+use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
-use crate::output::Sink;
+use crate::live::{self, Live, Losses};
+use crate::output::{Sink, grouped};
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
 use crate::{Outcome, naming, render};
 
 pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs, common)?;
-    let filter = EventFilter::new(&arguments.filters, &trace)?;
-    let used = match arguments.format {
-        EventFormat::Ndjson => naming::Use::EventsWithCode,
-        EventFormat::Table | EventFormat::Csv => naming::Use::Events,
-    };
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes());
-    if arguments.stacks || filter.names_functions() {
-        pipeline = pipeline.with(naming::enrichment(&arguments.naming, common, used)?);
+    if arguments.sources.live {
+        return run_live(arguments, common);
     }
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    let trace = crate::inputs::open(&arguments.sources.files, common)?;
+    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let enrichment = enrichment(arguments, &filter, common)?;
+    let mut pipeline = with(arguments.reading.pipeline(&trace)?, enrichment);
+    let start = trace.sources()[0].recording.session().start_time;
+    let mut printer = Printer::open(arguments)?.starting_at(start);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
-    let start = trace.sources()[0].recording.session().start_time;
-    let mut failure = None;
-    if arguments.format == EventFormat::Csv {
-        csv_row(&mut sink, CSV_COLUMNS.into_iter().map(str::to_owned), arguments.stacks.then_some("stack"))?;
-    }
     let choose = |seen: &Seen<'_>| {
         progress.tick();
         filter.choose(seen)
     };
-    let outcome = pipeline.run_chosen(choose, |seen| {
-        let written = match arguments.format {
-            EventFormat::Ndjson => ndjson(&mut sink, seen, arguments.stacks),
-            EventFormat::Csv => csv(&mut sink, seen, arguments.stacks),
+    let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
+    printer.finish()?;
+    naming::finish(progress, &outcome, &pipeline, common);
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+}
+
+/// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.
+fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
+    // Of somebody else's session, events are chosen by provider; ours has what is enabled in it.
+    let mut filters = arguments.filters.clone();
+    if arguments.sources.attach.is_none() {
+        filters.provider.clear();
+    }
+    let filter = EventFilter::parse(&filters)?;
+    // Where events go to the terminal themselves, a line below them would only flicker.
+    let status =
+        io::stderr().is_terminal() && (arguments.output.output.is_some() || !io::stdout().is_terminal());
+    let live = Live::open(&arguments.sources, &arguments.filters.provider, arguments.stacks, common, status)?;
+    let window = live.window();
+    // Should something fail, events must no longer be waited for when the sessions end.
+    let Live { keeper, arrivals, .. } = live;
+    let (clock, start) = (arrivals.clock(), arrivals.start_time());
+    let filter = filter.between(&filters, &clock, start);
+    let printer = RefCell::new(Printer::open(arguments)?.starting_at(start));
+    let enrichment = enrichment(arguments, &filter, common)?;
+    let mut pipeline = with(Pipeline::live(arrivals, arguments.reading.schemas()?), enrichment);
+    if let Some(window) = window {
+        pipeline = pipeline.hold(window);
+    }
+    let outcome = pipeline.run_watched(
+        |seen| filter.choose(seen),
+        |seen| printer.borrow_mut().event(seen),
+        |counted| {
+            let trace = counted().trace;
+            keeper.tell(trace.events, trace.events_dropped);
+            printer.borrow_mut().flush()
+        },
+    );
+    let ended = keeper.finish()?;
+    printer.into_inner().finish()?;
+    if !common.quiet {
+        let trace = &outcome.trace;
+        let losses = Losses { dropped: trace.events_dropped, file_buffers: 0, ..Losses::of(&ended.counters) };
+        let unreadable = match trace.events_unreadable {
+            0 => String::new(),
+            number => format!(", {} events unreadable", grouped(number)),
+        };
+        let rate = live::rate(trace.events, ended.time.as_secs_f64());
+        let symbols = render::symbols(pipeline.symbol_stats().as_ref());
+        eprintln!("{rate}, {losses}{unreadable}{}{symbols}", render::stacks(&outcome.stacks));
+        naming::tell_missing(pipeline.symbol_stats().as_ref());
+    }
+    Ok(Outcome::default())
+}
+
+/// How much of stacks is named, if anything is asked of it.
+fn enrichment(arguments: &Events, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
+    let used = match arguments.format {
+        EventFormat::Ndjson => naming::Use::EventsWithCode,
+        EventFormat::Table | EventFormat::Csv => naming::Use::Events,
+    };
+    let wanted = arguments.stacks || filter.names_functions();
+    wanted.then(|| naming::enrichment(&arguments.naming, common, used)).transpose()
+}
+
+fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> {
+    match enrichment {
+        Some(enrichment) => pipeline.with(enrichment),
+        None => pipeline,
+    }
+}
+
+/// Writes events in the form that is asked for.
+struct Printer<'a> {
+    arguments: &'a Events,
+    sink: Sink,
+    /// When the trace begins.
+    start: FileTime,
+    failure: Option<anyhow::Error>,
+}
+
+impl<'a> Printer<'a> {
+    fn open(arguments: &'a Events) -> Result<Printer<'a>> {
+        let mut sink = Sink::open(arguments.output.output.as_deref())?;
+        if arguments.format == EventFormat::Csv {
+            let columns = CSV_COLUMNS.into_iter().map(str::to_owned);
+            csv_row(&mut sink, columns, arguments.stacks.then_some("stack"))?;
+        }
+        Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
+    }
+
+    fn starting_at(self, start: FileTime) -> Printer<'a> {
+        Printer { start, ..self }
+    }
+
+    /// Breaks if nothing more can be written.
+    fn event(&mut self, seen: &Seen<'_>) -> Flow {
+        let with_stack = self.arguments.stacks;
+        let written = match self.arguments.format {
+            EventFormat::Ndjson => ndjson(&mut self.sink, seen, with_stack),
+            EventFormat::Csv => csv(&mut self.sink, seen, with_stack),
             EventFormat::Table => {
-                let time = match arguments.time {
+                let time = match self.arguments.time {
                     TimeFormat::Utc => render::utc(seen.utc()),
-                    TimeFormat::Relative => render::seconds(seen.utc().0.saturating_sub(start.0)),
+                    TimeFormat::Relative => render::seconds(seen.utc().0.saturating_sub(self.start.0)),
                     TimeFormat::Raw => seen.raw_time().0.to_string(),
                 };
-                table(&mut sink, seen, &time, arguments.stacks)
+                table(&mut self.sink, seen, &time, with_stack)
             }
         };
+        self.note(written)
+    }
+
+    /// What was written so far can be seen.
+    fn flush(&mut self) -> Flow {
+        let flushed = self.sink.flush();
+        self.note(flushed.map_err(Into::into))
+    }
+
+    fn note(&mut self, written: Result<()>) -> Flow {
         match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
-                failure = Some(error);
+                self.failure = Some(error);
                 ControlFlow::Break(())
             }
         }
-    });
-    if let Some(error) = failure {
-        return Err(error);
     }
-    sink.finish()?;
-    naming::finish(progress, &outcome, &pipeline, common);
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+
+    fn finish(self) -> Result<()> {
+        match self.failure {
+            Some(error) => Err(error),
+            None => self.sink.finish(),
+        }
+    }
 }
 
 fn ndjson(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {

@@ -95,7 +95,7 @@ struct StackInfo {
 }
 
 pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs, common)?;
+    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
     for source in trace.sources() {

@@ -2,28 +2,26 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use stackhound::calltree::{self, journal};
-use stackhound::trace::{Error, OpenTrace, Trace};
+use stackhound::trace::{Error, OpenTrace, Recordings};
 
-use crate::args::{Common, Inputs};
+use crate::args::Common;
 
 /// Opens them. A file that holds call trees instead is told from others.
-pub fn open(inputs: &Inputs, common: &Common) -> Result<OpenTrace> {
-    match Trace::files(inputs.files.clone()).threads(crate::threads(common)).open() {
-        Err(error @ Error::NotARecording(..)) => {
-            match inputs.files.iter().find(|path| holds_call_trees(path)) {
-                Some(path) => {
-                    let path = path.display();
-                    bail!(
-                        "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
-                    )
-                }
-                None => Err(error.into()),
+pub fn open(files: &[PathBuf], common: &Common) -> Result<OpenTrace> {
+    match Recordings::files(files.to_vec()).threads(crate::threads(common)).open() {
+        Err(error @ Error::NotARecording(..)) => match files.iter().find(|path| holds_call_trees(path)) {
+            Some(path) => {
+                let path = path.display();
+                bail!(
+                    "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
+                )
             }
-        }
+            None => Err(error.into()),
+        },
         opened => Ok(opened?),
     }
 }

@@ -12,10 +12,12 @@ mod filter;
 mod frame;
 mod info;
 mod inputs;
+mod live;
 mod naming;
 mod output;
 mod profile;
 mod progress;
+mod providers;
 mod record;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recording;
@@ -93,9 +95,10 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Stacks(arguments) => stacks::run(arguments, common),
         Verb::Config { verb } => config::run(verb, common),
         Verb::Symbols { verb } => symbols::run(verb, common),
+        Verb::Providers(arguments) => providers::run(arguments, common),
         Verb::Profile(arguments) => profile::run(arguments, common),
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Verb::Record(arguments) => recording::run(arguments, common),
+        Verb::Record(arguments) if arguments.exact => exact(arguments, common),
+        Verb::Record(arguments) => live::record::run(arguments, common),
         Verb::Tree(arguments) => calltree::tree::run(arguments, common),
         Verb::Stack(arguments) => calltree::stack::run(arguments, common),
         Verb::Backtrace(arguments) => calltree::backtrace::run(arguments, common),
@@ -114,6 +117,16 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
             Ok(Outcome::default())
         }
     }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use recording::run as exact;
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn exact(_: &args::Record, _: &Common) -> Result<Outcome> {
+    anyhow::bail!(
+        "programs are recorded exactly on Linux (x86-64) only; on Windows, `stackhound record` without --exact records a session"
+    )
 }
 
 /// How many threads to use.

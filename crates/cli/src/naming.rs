@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
-use stackhound::symbols::{Symbolizer, SymbolizerOptions, WorkOptions};
+use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 
 use crate::args::{Common, Naming, Symbols};
@@ -86,8 +86,14 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
 pub fn finish(progress: Progress, outcome: &Outcome, pipeline: &Pipeline<'_>, common: &Common) {
     let symbols = pipeline.symbol_stats();
     progress.finish(&(render::losses(outcome) + &render::symbols(symbols.as_ref())));
-    let Some(stats) = symbols.filter(|_| !common.quiet) else { return };
-    for ((file, cause), modules) in &stats.failures {
+    if !common.quiet {
+        tell_missing(symbols.as_ref());
+    }
+}
+
+/// Which files were missing, by cause.
+pub fn tell_missing(stats: Option<&SymbolStats>) {
+    for ((file, cause), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
         eprintln!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint());
     }
 }

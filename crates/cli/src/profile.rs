@@ -10,7 +10,6 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackhound::Pipeline;
 use stackhound_export::{self as export, Profile as Collected};
 
 use crate::args::{Common, Profile, ProfileFormat};
@@ -23,7 +22,7 @@ use collect::{Collector, Counted, Limits};
 pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     let path = arguments.output.output.as_deref();
     let format = format(arguments.format, path)?;
-    let trace = crate::inputs::open(&arguments.inputs, common)?;
+    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let chosen = arguments.samples.as_deref().map(EventFilter::of_kind).transpose()?;
     let limits = if shows_time(format) {
@@ -33,7 +32,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     };
     let mut collector = Collector::new(product(arguments), &trace, chosen, limits);
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);
+    let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut failure = None;

@@ -1,13 +1,11 @@
 //! An event as NDJSON: the documented keys, in their order.
 
-use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::enrich::{CreateEnd, CreateOutcome, FinalUser, Level, Summary};
+use stackhound::enrich::{CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
-use stackhound::system::System;
-use stackhound::{Depth, Label, Mode, Seen};
+use stackhound::{Depth, Label, Mode, Seen, final_user_module};
 
 use crate::frame;
 
@@ -198,26 +196,11 @@ impl Serialize for Stack<'_, '_> {
             map.serialize_entry("summary", summary.user())?;
             map.serialize_entry("kernel_summary", summary.kernel())?;
             map.serialize_entry("contains_unbacked", summary.contains_unbacked().name())?;
-            map.serialize_entry("final_user_module", &final_user(system, summary.final_user()))?;
+            map.serialize_entry("final_user_module", &final_user_module(system, summary.final_user()))?;
             let kernel = summary.final_kernel_module().map(|module| system.module(module).file_name());
             map.serialize_entry("final_kernel_module", &kernel)?;
         }
         map.end()
-    }
-}
-
-/// The module that asked, `unbacked` or `unknown` where it is none, or nothing where there are no user frames.
-pub fn final_user(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
-    match module {
-        FinalUser::Module(module) | FinalUser::Native(module) => {
-            Some(Cow::Borrowed(system.module(module).file_name()))
-        }
-        FinalUser::Method(method) => {
-            Some(Cow::Owned(format!("jit:{}", system.method(method).runtime().name())))
-        }
-        FinalUser::Unbacked(_) => Some(Cow::Borrowed("unbacked")),
-        FinalUser::Unknown(_) => Some(Cow::Borrowed("unknown")),
-        FinalUser::None => None,
     }
 }
 

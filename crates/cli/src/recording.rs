@@ -1,4 +1,4 @@
-//! `stackhound record`: runs a program and records what it calls.
+//! `stackhound record --exact`: runs a program and records what it calls.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use stackhound::schema::{Field, Item, Rfc3339};
+use stackhound::stacks::StackStats;
 use stackhound::symbols::SymbolStats;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
 
@@ -40,10 +41,17 @@ pub fn losses(outcome: &stackhound::Outcome) -> String {
     say(outcome.trace.events_lost, "events lost");
     say(outcome.trace.buffers_lost.max(outcome.trace.buffers_missing), "buffers lost");
     say(outcome.trace.damage.len() as u64, "damaged places");
-    let stacks = &outcome.stacks;
-    say(stacks.attributed_parts + stacks.extended, "stack parts attributed");
-    say(stacks.orphaned_parts, "orphaned");
-    text
+    text + &stacks(&outcome.stacks)
+}
+
+/// What became of stacks, for the closing line.
+pub fn stacks(stats: &StackStats) -> String {
+    let told = [
+        (stats.attributed_parts + stats.extended, "stack parts attributed"),
+        (stats.orphaned_parts, "orphaned"),
+    ];
+    let told = told.iter().filter(|(number, _)| *number > 0);
+    told.map(|(number, what)| format!(", {} {what}", grouped(*number))).collect()
 }
 
 /// The work on symbols, for the closing line.

@@ -114,10 +114,10 @@ impl Shown<'_> {
 }
 
 pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs, common)?;
+    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
     let filter = EventFilter::new(&arguments.filters, &trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
-    let mut pipeline = Pipeline::new(&trace, arguments.reading.passes()).with(enrichment);
+    let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut kinds: HashMap<String, Collected> = HashMap::new();

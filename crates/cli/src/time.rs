@@ -1,5 +1,7 @@
 //! Times as people write and read them.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use stackhound::{Clock, FileTime, RawTime, TICKS_PER_SECOND};
 
@@ -61,12 +63,21 @@ impl std::str::FromStr for Point {
     }
 }
 
+/// How long something shall go on: as spans, and not nothing.
+pub fn parse_duration(text: &str) -> Result<Duration> {
+    let units = parse_span(text)?;
+    if units <= 0 {
+        bail!("`{text}` is no time to wait for; write 30s, 500ms or 5min");
+    }
+    Ok(Duration::from_nanos(u64::try_from(units)?.saturating_mul(100)))
+}
+
 /// A span such as `5s`, `2.5ms`, `10us` or `3` (seconds), in units of 100 ns.
 fn parse_span(text: &str) -> Result<i64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let value: f64 =
-        number.parse().with_context(|| format!("`{text}` is no span; write +5s, +250ms or +10us"))?;
+        number.parse().with_context(|| format!("`{text}` is no span; write 5s, 250ms or 10us"))?;
     let factor = match unit {
         "" | "s" => TICKS_PER_SECOND as f64,
         "ms" => 10_000.0,
@@ -97,6 +108,16 @@ mod tests {
         }
         for text in ["", "yesterday", "+", "+5 parsecs", "+5h5"] {
             assert!(text.parse::<Point>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read() {
+        for (text, expected) in [("30s", 30_000), ("1.5", 1_500), ("250ms", 250), ("2min", 120_000)] {
+            assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(expected), "{text}");
+        }
+        for text in ["", "0", "0s", "ever", "-1s", "5h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 }

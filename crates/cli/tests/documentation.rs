@@ -15,13 +15,14 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 10] = [
+const RUN_BY_CI: [&str; 11] = [
     "cargo run --release --locked -p stackhound-calltree --example scale",
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
     ".ci/setup-windows",
     "scripts/windows-check.sh",
+    "scripts/live-cli-check.sh",
     "scripts/speedscope-check.sh",
     "scripts/check-perfetto.py",
     "scripts/tree-check.sh",
@@ -31,6 +32,12 @@ const RUN_BY_CI: [&str; 10] = [
 /// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
 const RUN_FOR_PYTHON: [&str; 2] =
     ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
+
+/// Whether a command is for Windows. Elsewhere it is understood, and refused.
+fn is_live(arguments: &[String]) -> bool {
+    let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
+    has("--live") || (arguments[0] == "record" && !has("--exact"))
+}
 
 /// Commands for people with time; a short form of each is run below.
 const LONG: [&str; 1] = ["scripts/speed.py"];
@@ -120,8 +127,19 @@ fn every_command_shown_runs_and_does_what_is_shown() {
             command.strip_prefix("cargo run --release -- ").or(command.strip_prefix("stackhound "));
         let arguments = arguments.unwrap_or_else(|| panic!("{page}: {command}: no test runs this"));
         let (arguments, _) = arguments.split_once(" | ").unwrap_or((arguments, ""));
-        let result = run(&words(arguments));
+        let arguments = words(arguments);
+        let result = run(&arguments);
         let errors = String::from_utf8_lossy(&result.stderr);
+        if is_live(&arguments) && cfg!(not(windows)) {
+            assert!(
+                output.iter().all(|line| line.is_empty()),
+                "{page}: {command}: nothing shows what it prints"
+            );
+            assert_eq!(result.status.code(), Some(2), "{page}: {command}: {errors}");
+            let refused = errors.starts_with("error: ") && errors.contains("Windows");
+            assert!(refused, "{page}: {command}: {errors}");
+            continue;
+        }
         assert!(result.status.success(), "{page}: {command}: {errors}");
         let printed = String::from_utf8_lossy(&result.stdout);
         let mut lines = printed.lines();

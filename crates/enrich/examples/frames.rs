@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
 use stackhound_stacks::{Correlator, KeyDefinitions, Window};
 use stackhound_system::System;
-use stackhound_trace::Trace;
+use stackhound_trace::Recordings;
 
 fn main() {
     let path = std::env::args().nth(1).expect("usage: frames FILE");
-    let trace = Trace::file(&path).open().expect("a recording");
+    let trace = Recordings::file(&path).open().expect("a recording");
     let mut system = System::of(&trace);
     let mut definitions = KeyDefinitions::default();
     let mut events = trace.selected(System::selection().hooks(KeyDefinitions::HOOKS));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::LogfileHeader;
 use crate::block::{Block, Origin};
 use crate::buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX};
-use crate::record::RecordError;
+use crate::record::{Record, RecordError};
 use crate::write::{self, ItemSpec, RECORD_SIZE_MAX, RecordSpec, WriteError};
 
 /// Records start at multiples of this.
@@ -87,6 +87,15 @@ impl BlockBuilder {
     pub fn push(&mut self, record: &RecordSpec<'_>) -> Result<(), WriteError> {
         let size = record.size()?;
         record.encode(self.reserve(size)?);
+        Ok(())
+    }
+
+    /// Appends a record of another block as it stands. Costs a copy of its bytes.
+    ///
+    /// # Errors
+    /// If the block is too large already.
+    pub fn copy(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        self.reserve(record.bytes().len())?.copy_from_slice(record.bytes());
         Ok(())
     }
 

@@ -149,6 +149,7 @@ fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
             times = Some(*issuer);
         }
         HeaderSpec::Compact { hook, version, issuer } => {
+            assert_eq!(record.level(), None);
             assert_eq!(kind_read, kind(HeaderKind::Compact32, HeaderKind::Compact64));
             assert_eq!((record.hook(), record.version()), (Some(*hook), *version));
             ids = Some(*issuer);
@@ -168,7 +169,7 @@ fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
             }
             assert_eq!(kind_read, kind(HeaderKind::Full32, HeaderKind::Full64));
             assert_eq!((record.guid(), record.opcode()), (Some(class.guid), class.opcode));
-            assert_eq!(u16::from(record.version()), class.version);
+            assert_eq!((u16::from(record.version()), record.level()), (class.version, Some(class.level)));
             ids = Some(*issuer);
             times = Some(*issuer);
         }
@@ -176,6 +177,7 @@ fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
             assert_eq!(kind_read, kind(HeaderKind::Event32, HeaderKind::Event64));
             assert_eq!((record.guid(), record.descriptor()), (Some(*provider), Some(*descriptor)));
             assert_eq!(record.event_flags(), Some((u16::from(!specs.is_empty()), *property)));
+            assert_eq!(record.level(), Some(descriptor.level));
             assert_eq!(record.activity(), Some(*activity));
             assert_eq!(record.extended_items().count(), specs.len());
             ids = Some(*issuer);

@@ -1,10 +1,10 @@
 //! From the syntax tree to a matcher: fields are resolved, literals prepared.
 
 use std::collections::HashMap;
-use std::slice;
 
 use crate::error::Error;
-use crate::eval::{Matcher, Node, OneOf, Test};
+use crate::eval::{Matcher, Node, OneOf, Question, Test};
+use crate::needle::{Needle, Part};
 use crate::suggest::most_similar;
 use crate::syntax::{Case, Comparison, Expression, Field, TextOperator};
 use crate::text::Glob;
@@ -16,7 +16,7 @@ pub(crate) fn compile<F>(
     resolve: impl FnMut(&str) -> Option<F>,
 ) -> Result<Matcher<F>, Error> {
     let mut compiler = Compiler { candidates, resolve, fields: Vec::new(), indices: HashMap::new() };
-    let root = compiler.node(expression)?;
+    let root = compiler.node(expression, false)?;
     Ok(Matcher::new(compiler.fields, root))
 }
 
@@ -29,24 +29,24 @@ struct Compiler<'c, 'e, F, R> {
 }
 
 impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
-    fn node(&mut self, expression: &'e Expression) -> Result<Node, Error> {
+    /// The node of an expression, or of its negation.
+    fn node(&mut self, expression: &'e Expression, negated: bool) -> Result<Node, Error> {
         Ok(match expression {
-            Expression::Or(parts) => Node::Any(self.nodes(parts)?),
-            Expression::And(parts) => Node::All(self.nodes(parts)?),
-            Expression::Not(part) => Node::Not(Box::new(self.node(part)?)),
-            Expression::Comparison(field, comparison) => {
-                let field = self.field(field)?;
-                let test = test(comparison);
-                match comparison {
-                    Comparison::Text(TextOperator::NotEqual, ..) => Node::HasOther { field, test },
-                    _ => Node::Has { field, test },
-                }
-            }
+            Expression::Or(parts) => join(self.nodes(parts, negated)?, negated),
+            Expression::And(parts) => join(self.nodes(parts, negated)?, !negated),
+            Expression::Not(part) => self.node(part, !negated)?,
+            Expression::Constant(holds) => Node::Constant(*holds != negated),
+            Expression::Comparison(field, comparison) => Node::Question(Question {
+                field: self.field(field)?,
+                test: test(comparison),
+                about_others: matches!(comparison, Comparison::Text(TextOperator::NotEqual, ..)),
+                negated,
+            }),
         })
     }
 
-    fn nodes(&mut self, parts: &'e [Expression]) -> Result<Box<[Node]>, Error> {
-        parts.iter().map(|part| self.node(part)).collect()
+    fn nodes(&mut self, parts: &'e [Expression], negated: bool) -> Result<Vec<Node>, Error> {
+        parts.iter().map(|part| self.node(part, negated)).collect()
     }
 
     fn field(&mut self, field: &'e Field) -> Result<usize, Error> {
@@ -65,24 +65,48 @@ impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
     }
 }
 
+/// All of the nodes together, or any of them: without constants, and without lists in a list of their kind.
+fn join(nodes: Vec<Node>, all: bool) -> Node {
+    let mut joined = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match node {
+            // `true` adds nothing to all, and decides any; `false` the other way round.
+            Node::Constant(holds) if holds == all => {}
+            Node::Constant(holds) => return Node::Constant(holds),
+            Node::All(parts) if all => joined.extend(parts),
+            Node::Any(parts) if !all => joined.extend(parts),
+            other => joined.push(other),
+        }
+    }
+    match (joined.len(), all) {
+        (0, _) => Node::Constant(all),
+        (1, _) => joined.remove(0),
+        (_, true) => Node::All(joined.into()),
+        (_, false) => Node::Any(joined.into()),
+    }
+}
+
 /// What each value is asked. For `!=` this is equality: the negation is about all values together.
 fn test(comparison: &Comparison) -> Test {
-    use Case::{Ignored, Sensitive};
     match comparison {
         Comparison::Order(relation, literal) => Test::Order(*relation, literal.clone()),
-        Comparison::In(case, literals) => Test::OneOf(OneOf::new(literals, *case)),
-        Comparison::Text(operator, case, literal) => match (operator, case) {
-            (TextOperator::Equal | TextOperator::NotEqual, _) => {
-                Test::OneOf(OneOf::new(slice::from_ref(literal), *case))
+        Comparison::In(case, literals) => {
+            Test::OneOf(literals.iter().map(|literal| OneOf::new(literal, *case)).collect())
+        }
+        Comparison::Is(literal) => Test::Is(OneOf::new(literal, Case::Sensitive)),
+        Comparison::Bits(operator, bits) => Test::Bits(*operator, *bits),
+        Comparison::Text(operator, case, literal) => {
+            let part = |part| Test::Part(part, Needle::new(&literal.text, *case));
+            match operator {
+                TextOperator::Equal | TextOperator::NotEqual => {
+                    Test::OneOf([OneOf::new(literal, *case)].into())
+                }
+                TextOperator::Glob => Test::Glob(Glob::new(&literal.text, *case)),
+                TextOperator::Contains => part(Part::Anywhere),
+                TextOperator::StartsWith => part(Part::Start),
+                TextOperator::EndsWith => part(Part::End),
             }
-            (TextOperator::Glob, _) => Test::Glob(Glob::new(&literal.text, *case)),
-            (TextOperator::Contains, Sensitive) => Test::Contains(literal.text.clone()),
-            (TextOperator::Contains, Ignored) => Test::Glob(Glob::containing(&literal.text, *case)),
-            (TextOperator::StartsWith, Sensitive) => Test::StartsWith(literal.text.clone()),
-            (TextOperator::StartsWith, Ignored) => Test::StartsWithFolded(case.prepare(&literal.text)),
-            (TextOperator::EndsWith, Sensitive) => Test::EndsWith(literal.text.clone()),
-            (TextOperator::EndsWith, Ignored) => Test::EndsWithFolded(case.prepare(&literal.text)),
-        },
+        }
     }
 }
 

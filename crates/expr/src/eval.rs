@@ -3,9 +3,12 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use crate::encoding::Text;
+use crate::literal::Literal;
+use crate::needle::{Needle, Part};
 use crate::number::Number;
-use crate::syntax::{Case, Literal, Relation};
-use crate::text::{Glob, ends_with_folded, equals_folded, is_written, starts_with_folded};
+use crate::syntax::{BitOperator, Case, Relation};
+use crate::text::{Glob, is_written};
 
 /// A value of a field.
 ///
@@ -14,6 +17,10 @@ use crate::text::{Glob, ends_with_folded, equals_folded, is_written, starts_with
 pub enum Value<'v> {
     /// Text.
     Text(&'v str),
+    /// Text as UTF-16LE bytes. An odd last byte is no part of it, and ill-formed units are read as U+FFFD.
+    Utf16(&'v [u8]),
+    /// Text of one byte a character, read as Latin-1.
+    Latin1(&'v [u8]),
     /// An integer without sign.
     Unsigned(u64),
     /// An integer with sign.
@@ -34,45 +41,43 @@ pub struct Matcher<F> {
     root: Node,
 }
 
-/// The compiled form of an expression; `field` is an index into [`Matcher::fields`].
+/// The compiled form of an expression: its negations stand at its questions, and no list in a list of its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
+    Constant(bool),
     Any(Box<[Node]>),
     All(Box<[Node]>),
-    Not(Box<Node>),
-    /// Some value passes the test.
-    Has {
-        field: usize,
-        test: Test,
-    },
-    /// There are values, and none passes the test.
-    HasOther {
-        field: usize,
-        test: Test,
-    },
+    Question(Question),
+}
+
+/// A field and what its values are asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// Index into [`Matcher::fields`].
+    pub(crate) field: usize,
+    pub(crate) test: Test,
+    /// Holds if there are values and none passes the test; otherwise, if some value passes it.
+    pub(crate) about_others: bool,
+    /// Holds where it would not.
+    pub(crate) negated: bool,
 }
 
 /// What a single value is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
-    OneOf(OneOf),
+    OneOf(Box<[OneOf]>),
+    Is(OneOf),
     Order(Relation, Literal),
-    Contains(Box<str>),
-    StartsWith(Box<str>),
-    EndsWith(Box<str>),
-    StartsWithFolded(Box<str>),
-    EndsWithFolded(Box<str>),
+    Part(Part, Needle),
     Glob(Glob),
+    Bits(BitOperator, u64),
 }
 
-/// Equality with any of some literals.
+/// A literal to be equal with.
 #[derive(Clone, Debug)]
 pub(crate) struct OneOf {
-    /// Their text is prepared for `case`.
-    literals: Box<[Literal]>,
-    case: Case,
-    /// Whether there are numbers among the literals, so that text is read as a number only where it can matter.
-    numeric: bool,
+    needle: Needle,
+    number: Option<Number>,
 }
 
 impl<F> Matcher<F> {
@@ -83,6 +88,17 @@ impl<F> Matcher<F> {
     /// The fields that the filter reads, each once, in the order of their first use.
     pub fn fields(&self) -> &[F] {
         &self.fields
+    }
+
+    /// Asks about cheap fields before it asks about dear ones, as far as a list of `and` or `or` leaves the choice.
+    ///
+    /// `cost` tells the class of a field: fields of a higher class are asked only where those of lower ones that stand
+    /// beside them have not decided. Fields of one class keep their order. What passes stays the same.
+    #[must_use]
+    pub fn cheapest_first(mut self, cost: impl Fn(&F) -> u8) -> Self {
+        let costs: Vec<u8> = self.fields.iter().map(cost).collect();
+        self.root.sort(&costs);
+        self
     }
 
     /// Whether an event passes.
@@ -100,11 +116,13 @@ impl<F> Matcher<F> {
         L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         match node {
+            Node::Constant(holds) => *holds,
             Node::Any(nodes) => nodes.iter().any(|node| self.holds(node, lookup)),
             Node::All(nodes) => nodes.iter().all(|node| self.holds(node, lookup)),
-            Node::Not(node) => !self.holds(node, lookup),
-            Node::Has { field, test } => self.ask(*field, test, lookup) == Some(true),
-            Node::HasOther { field, test } => self.ask(*field, test, lookup) == Some(false),
+            Node::Question(question) => {
+                let passed = self.ask(question.field, &question.test, lookup);
+                (passed == Some(!question.about_others)) != question.negated
+            }
         }
     }
 
@@ -124,65 +142,101 @@ impl<F> Matcher<F> {
     }
 }
 
+impl Node {
+    fn sort(&mut self, costs: &[u8]) {
+        if let Self::Any(nodes) | Self::All(nodes) = self {
+            nodes.iter_mut().for_each(|node| node.sort(costs));
+            nodes.sort_by_cached_key(|node| node.cost(costs));
+        }
+    }
+
+    /// The highest cost of a field in it, and the lowest.
+    fn cost(&self, costs: &[u8]) -> (u8, u8) {
+        match self {
+            Self::Constant(_) => (0, 0),
+            Self::Question(question) => (costs[question.field], costs[question.field]),
+            Self::Any(nodes) | Self::All(nodes) => {
+                let each = || nodes.iter().map(|node| node.cost(costs));
+                let highest = each().map(|(highest, _)| highest).max();
+                (highest.unwrap_or(0), each().map(|(_, lowest)| lowest).min().unwrap_or(0))
+            }
+        }
+    }
+}
+
 impl Test {
     fn passes(&self, value: Value<'_>) -> bool {
-        match (self, value) {
-            (Self::OneOf(one_of), _) => one_of.passes(value),
-            (Self::Order(relation, literal), _) => {
+        match self {
+            Self::OneOf(all) => {
+                // Text is read as a number only where that can matter.
+                let is_numeric = all.iter().any(|literal| literal.number.is_some());
+                let number = if is_numeric { value.number() } else { None };
+                all.iter().any(|literal| literal.equals(value, number))
+            }
+            Self::Is(literal) => {
+                let same_kind = value.text().is_some() == literal.number.is_none();
+                same_kind && literal.equals(value, literal.number.and_then(|_| value.number()))
+            }
+            Self::Order(relation, literal) => {
                 value.order(literal).is_some_and(|order| relation.allows(order))
             }
-            (Self::Contains(literal), Value::Text(text)) => text.contains(&**literal),
-            (Self::StartsWith(literal), Value::Text(text)) => text.starts_with(&**literal),
-            (Self::EndsWith(literal), Value::Text(text)) => text.ends_with(&**literal),
-            (Self::StartsWithFolded(literal), Value::Text(text)) => starts_with_folded(text, literal),
-            (Self::EndsWithFolded(literal), Value::Text(text)) => ends_with_folded(text, literal),
-            (Self::Glob(glob), Value::Text(text)) => glob.matches(text),
-            _ => false,
+            Self::Part(part, needle) => value.text().is_some_and(|text| needle.is_in(*part, text)),
+            Self::Glob(glob) => value.text().is_some_and(|text| glob.matches(text)),
+            Self::Bits(operator, bits) => match value.number() {
+                // Negative numbers are seen as two's complement.
+                Some(Number::Integer(number)) => operator.allows(number as u64 & bits, *bits),
+                _ => false,
+            },
         }
     }
 }
 
 impl OneOf {
-    pub(crate) fn new(literals: &[Literal], case: Case) -> Self {
-        let prepare =
-            |literal: &Literal| Literal { text: case.prepare(&literal.text), number: literal.number };
-        Self {
-            literals: literals.iter().map(prepare).collect(),
-            case,
-            numeric: literals.iter().any(|literal| literal.number.is_some()),
-        }
+    pub(crate) fn new(literal: &Literal, case: Case) -> Self {
+        Self { needle: Needle::new(&literal.text, case), number: literal.number }
     }
 
-    fn passes(&self, value: Value<'_>) -> bool {
-        let number = if self.numeric { value.number() } else { None };
-        self.literals.iter().any(|literal| match (number, literal.number) {
+    /// Whether the value, which is or spells `number`, equals the literal.
+    fn equals(&self, value: Value<'_>, number: Option<Number>) -> bool {
+        match (number, self.number) {
             (Some(number), Some(expected)) => number.compare(expected) == Some(Ordering::Equal),
-            _ => value.is_text(&literal.text, self.case),
-        })
+            _ => value.is_written(&self.needle),
+        }
     }
 }
 
-impl Value<'_> {
+impl<'v> Value<'v> {
+    fn text(self) -> Option<Text<'v>> {
+        match self {
+            Self::Text(text) => Some(Text::Utf8(text)),
+            Self::Utf16(bytes) => Some(Text::Utf16(bytes.as_chunks().0)),
+            Self::Latin1(bytes) => Some(Text::Latin1(bytes)),
+            Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) | Self::Bool(_) => None,
+        }
+    }
+
     /// The number that the value is, or that its text spells.
     fn number(self) -> Option<Number> {
         match self {
-            Self::Text(text) => Number::parse(text),
             Self::Unsigned(value) => Some(Number::Integer(value.into())),
             Self::Signed(value) => Some(Number::Integer(value.into())),
             Self::Float(value) => Some(Number::Float(value)),
             Self::Bool(value) => Some(Number::Integer(value.into())),
+            Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => self.text()?.number(),
         }
     }
 
-    /// Whether the value is written as `literal`, which is prepared for `case`.
-    fn is_text(self, literal: &str, case: Case) -> bool {
+    /// Whether the value is written as the needle.
+    fn is_written(self, needle: &Needle) -> bool {
+        let (literal, case) = (needle.text(), needle.case());
         match self {
-            Self::Text(text) if case == Case::Ignored => equals_folded(text, literal),
-            Self::Text(text) => text == literal,
             Self::Unsigned(value) => is_written(value, literal, case),
             Self::Signed(value) => is_written(value, literal, case),
             Self::Float(value) => is_written(value, literal, case),
             Self::Bool(value) => is_written(value, literal, case),
+            Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => {
+                self.text().is_some_and(|text| needle.is_in(Part::Whole, text))
+            }
         }
     }
 
@@ -193,9 +247,16 @@ impl Value<'_> {
         {
             return number.compare(expected);
         }
+        Some(self.text()?.order(&literal.text))
+    }
+}
+
+impl BitOperator {
+    /// Whether `set` of the wanted bits are enough.
+    fn allows(self, set: u64, wanted: u64) -> bool {
         match self {
-            Self::Text(text) => Some(text.cmp(&literal.text)),
-            _ => None,
+            Self::Any => set != 0,
+            Self::All => set == wanted,
         }
     }
 }

@@ -104,7 +104,7 @@ fn is_bare_character(character: char) -> bool {
 }
 
 /// Reads one token after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lexer<'s> {
     source: &'s str,
     at: usize,

@@ -52,9 +52,12 @@
 //!            | expression and expression
 //!            | expression or expression
 //!            | ( expression )
+//!            | true
+//!            | false
 //! ```
 //!
-//! `not` binds tighter than `and`, and `and` tighter than `or`. Keywords and operators that are words may be written
+//! `true` standing alone holds for every event, `false` for none; before an operator they are names of fields. `not`
+//! binds tighter than `and`, and `and` tighter than `or`. Keywords and operators that are words may be written
 //! in any case. White space, line breaks included, separates words and means nothing else. A filter has at most
 //! [`MAX_LENGTH`] bytes, and its parentheses and `not` are nested at most [`MAX_DEPTH`] deep.
 //!
@@ -70,6 +73,8 @@
 //! | `startswith` | `istartswith` | begins with the value |
 //! | `endswith` | `iendswith` | ends with the value |
 //! | `in (…, …)` | `iin (…, …)` | equals one of the values |
+//! | `is` | | equals the value and is of its kind: text if it is text, a number if it is one |
+//! | `hasany` `hasall` | | is an integer that has any, or all, of the bits of the value; of 0, none and all |
 //!
 //! The prefix `i` stands right before its operator. Case is ignored as Windows ignores it in file names, character by
 //! character, except that no character outside ASCII equals one of ASCII.
@@ -102,6 +107,9 @@
 //! 3. `~`, `contains`, `startswith` and `endswith` always compare as text, `<` to `>=` and equality as numbers where
 //!    they can. Put a number in quotes to compare text with it: `fields.Version = '1.10'` is not `1.1`.
 //! 4. A floating point field that is not a number (NaN) equals no number and lies on no side of one.
+//! 5. `is` never compares a number with text: `pid is '4'` and `fields.Name is 4` do not hold, whatever is in them.
+//!    Truth values are numbers. `hasany` and `hasall` see negative integers as two's complement of 64 bits, and take
+//!    text that spells an integer for one.
 //!
 //! ## Missing fields, several values
 //!
@@ -112,13 +120,42 @@
 //! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` says what it
 //! seems to say, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
 //! pass.) For a field that is there, `a != 1` and `not (a = 1)` are therefore always the same.
+//!
+//! # In Rust
+//!
+//! [`field`] and the operators `&`, `|` and `!` build the same filters without text, from values of Rust's types:
+//!
+//! ```
+//! use stackhound_expr::{Filter, field};
+//!
+//! let files = [r"\config\sam", r"\config\security"].map(|end| field("fields.FileName").iends_with(end));
+//! let built = field("event").equals("FileIo/Create") & !field("pid").one_of([4, 8]) & Filter::any_of(files);
+//! let parsed = Filter::parse(
+//!     r"event = FileIo/Create and not pid in (4, 8)
+//!         and (fields.FileName iendswith '\config\sam' or fields.FileName iendswith '\config\security')",
+//! )?;
+//! assert_eq!(built, parsed);
+//! # Ok::<(), stackhound_expr::Error>(())
+//! ```
+//!
+//! Text of Rust is quoted text, never a number. The limits are those of the text: a filter that is nested deeper or is
+//! longer is refused when it is compiled.
+//!
+//! # Evaluation
+//!
+//! The parts of a list of `and` or `or` are asked in their order, and no more of them than decide.
+//! [`Matcher::cheapest_first`] changes that order by what the fields cost. The result is the same in any order.
 
 #![forbid(unsafe_code)]
 
+mod build;
 mod compile;
+mod encoding;
 mod error;
 mod eval;
 mod lex;
+mod literal;
+mod needle;
 mod number;
 mod parse;
 mod suggest;
@@ -127,8 +164,11 @@ mod text;
 
 use std::fmt::{self, Display, Formatter};
 
+pub use build::field;
 pub use error::Error;
 pub use eval::{Matcher, Value, Visitor};
+pub use literal::Literal;
+pub use syntax::Field;
 
 /// The longest filter, in bytes.
 pub const MAX_LENGTH: usize = 64 * 1024;
@@ -136,13 +176,17 @@ pub const MAX_LENGTH: usize = 64 * 1024;
 /// How many parentheses and `not` may enclose each other.
 pub const MAX_DEPTH: usize = 64;
 
-/// A parsed filter.
+/// A filter, parsed or built with [`field`] and the operators `&`, `|` and `!`.
 ///
 /// `Display` writes it in one canonical form, with no more parentheses than needed and all text quoted. That form
-/// parses back to an equal filter, unless the quotes carry it over [`MAX_LENGTH`].
+/// parses back to an equal filter, unless the quotes carry it over [`MAX_LENGTH`], or it was refused as
+/// [too deep](Error::TooDeep).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    expression: syntax::Expression,
+    /// `None` if it was built deeper than [`MAX_DEPTH`].
+    expression: Option<syntax::Expression>,
+    /// How many parentheses and `not` enclose each other in the canonical form.
+    depth: usize,
 }
 
 impl Filter {
@@ -152,7 +196,8 @@ impl Filter {
     ///
     /// Everything but [`Error::UnknownField`], at the first place that is not in the language.
     pub fn parse(source: &str) -> Result<Self, Error> {
-        parse::parse(source).map(|expression| Self { expression })
+        let expression = parse::parse(source)?;
+        Ok(Self { depth: expression.depth(), expression: Some(expression) })
     }
 
     /// Resolves the fields and prepares the values.
@@ -163,18 +208,28 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownField`] for the first name that `resolve` refuses. Its place is in the text that was parsed.
+    /// [`Error::UnknownField`] for the first name that `resolve` refuses. Its place is in the text that was parsed; what
+    /// was built has no places. Of a filter that was built also [`Error::TooDeep`] and [`Error::TooLong`], which keep it
+    /// within the limits of the text.
     pub fn compile<F>(
         &self,
         candidates: &[&str],
         resolve: impl FnMut(&str) -> Option<F>,
     ) -> Result<Matcher<F>, Error> {
-        compile::compile(&self.expression, candidates, resolve)
+        let expression = self.expression.as_ref().ok_or(Error::TooDeep { at: 0 })?;
+        match expression.length() {
+            length if length > MAX_LENGTH => Err(Error::TooLong { length }),
+            _ => compile::compile(expression, candidates, resolve),
+        }
     }
 }
 
+/// What is nested too deep is written as `…`, which does not parse.
 impl Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.expression.fmt(f)
+        match &self.expression {
+            Some(expression) => expression.fmt(f),
+            None => f.write_str("…"),
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::lex::{Kind, Lexer, Token, is_reserved};
-use crate::syntax::{Comparison, Expression, Field, Literal, Operator};
+use crate::literal::{Literal, truth_value};
+use crate::number::Number;
+use crate::syntax::{Comparison, Expression, Field, Operator};
 use crate::{MAX_DEPTH, MAX_LENGTH};
 
 /// Parses a whole filter.
@@ -68,9 +70,30 @@ impl<'s> Parser<'s> {
             self.close("`and`, `or` or `)`")?;
             return Ok(part);
         }
+        if let Some(constant) = self.constant()? {
+            return Ok(constant);
+        }
         let field = self.field()?;
         let comparison = self.comparison()?;
         Ok(Expression::Comparison(field, comparison))
+    }
+
+    /// `true` or `false` where nothing is compared with it. Before an operator it is a field.
+    fn constant(&mut self) -> Result<Option<Expression>, Error> {
+        let truth = truth_value(self.current.text).filter(|_| self.current.kind == Kind::Word);
+        let Some(truth) = truth else { return Ok(None) };
+        let ends = match self.lexer.clone().next() {
+            Ok(next) => {
+                matches!(next.kind, Kind::End | Kind::Close)
+                    || next.is_keyword("and")
+                    || next.is_keyword("or")
+            }
+            Err(_) => false,
+        };
+        if ends {
+            self.advance()?;
+        }
+        Ok(ends.then_some(Expression::Constant(truth)))
     }
 
     /// What follows the current token, one level deeper.
@@ -111,7 +134,21 @@ impl<'s> Parser<'s> {
             Operator::Order(relation) => Comparison::Order(relation, self.literal()?),
             Operator::Text(operator, case) => Comparison::Text(operator, case, self.literal()?),
             Operator::In(case) => Comparison::In(case, self.list()?),
+            Operator::Is => Comparison::Is(self.literal()?),
+            Operator::Bits(operator) => Comparison::Bits(operator, self.bits()?),
         })
+    }
+
+    fn bits(&mut self) -> Result<u64, Error> {
+        let bits = match Literal::bare(self.current.text) {
+            Some(Literal { number: Some(Number::Integer(bits)), .. }) if self.current.kind == Kind::Word => {
+                u64::try_from(bits).ok()
+            }
+            _ => None,
+        };
+        let bits = bits.ok_or_else(|| self.expected("an integer of at most 64 bits"))?;
+        self.advance()?;
+        Ok(bits)
     }
 
     fn operator(&mut self) -> Result<Operator, Error> {
@@ -180,8 +217,7 @@ impl<'s> Parser<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::number::Number;
-    use crate::syntax::{Case, Relation, TextOperator};
+    use crate::syntax::{BitOperator, Case, Relation, TextOperator};
 
     /// Both texts mean the same tree.
     fn check(text: &str, explicit: &str) {
@@ -229,7 +265,7 @@ mod tests {
     #[test]
     fn operators() {
         use Case::{Ignored, Sensitive};
-        let literal = || Literal::quoted("x".to_owned());
+        let literal = || Literal::from("x");
         let order = |relation| Comparison::Order(relation, literal());
         let text = |operator, case| Comparison::Text(operator, case, literal());
         let list = |case| Comparison::In(case, vec![literal()]);
@@ -254,6 +290,9 @@ mod tests {
         check("istartswith x", text(TextOperator::StartsWith, Ignored));
         check("iendswith x", text(TextOperator::EndsWith, Ignored));
         check("iin (x)", list(Ignored));
+        check("is x", Comparison::Is(literal()));
+        check("hasany 3", Comparison::Bits(BitOperator::Any, 3));
+        check("hasall 0xffffffffffffffff", Comparison::Bits(BitOperator::All, u64::MAX));
     }
 
     #[test]
@@ -268,11 +307,26 @@ mod tests {
         check("'not' = 1", "not");
         check("in in (1)", "in");
         check("contains contains 1", "contains");
+        check("is is 1", "is");
+        check("true = 1", "true");
+        check("FALSE in (1)", "FALSE");
+        check("true is true", "true");
+    }
+
+    #[test]
+    fn constants() {
+        let constant = |text: &str, expected: bool| {
+            assert_eq!(parse(text), Ok(Expression::Constant(expected)), "{text}");
+        };
+        constant("true", true);
+        constant(" FALSE\n", false);
+        constant("((true))", true);
+        check("not true and false or a=1", "((not (true)) and (false)) or (a=1)");
     }
 
     #[test]
     fn literals() {
-        let quoted = |text: &str| Literal::quoted(text.to_owned());
+        let quoted = |text: &str| Literal::from(text);
         let check = |text: &str, expected: Literal| {
             let (_, found) = comparison(&format!("f = {text}"));
             assert_eq!(found, Comparison::Text(TextOperator::Equal, Case::Sensitive, expected), "{text}");

@@ -3,9 +3,10 @@
 //! Both directions use the operator spellings of this file: the parser reads them, `Display` writes them.
 
 use std::fmt::{self, Display, Formatter};
+use std::slice;
 
 use crate::lex::{bare_length, is_bare};
-use crate::number::{Number, is_numeral};
+use crate::literal::Literal;
 
 /// A whole filter or a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,11 +19,13 @@ pub(crate) enum Expression {
     Not(Box<Expression>),
     /// One field against one or more literals.
     Comparison(Field, Comparison),
+    /// Always holds, or never.
+    Constant(bool),
 }
 
-/// A field by name.
+/// A field by name; see [`field`](crate::field).
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub struct Field {
     /// The whole name, dots included, without quotes.
     pub(crate) name: String,
     /// Byte offset in the source, for errors. Not part of the field's identity.
@@ -44,6 +47,17 @@ pub(crate) enum Comparison {
     Text(TextOperator, Case, Literal),
     /// `in` with at least one literal.
     In(Case, Vec<Literal>),
+    /// `is`: equality within one kind.
+    Is(Literal),
+    /// `hasany`, `hasall`, with the bits.
+    Bits(BitOperator, u64),
+}
+
+/// An operator on the bits of an integer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum BitOperator {
+    Any,
+    All,
 }
 
 /// An operator that asks for an order.
@@ -79,10 +93,17 @@ pub(crate) enum Operator {
     Order(Relation),
     Text(TextOperator, Case),
     In(Case),
+    Is,
+    Bits(BitOperator),
 }
 
 /// The operator that takes a list.
 const IN: &str = "in";
+
+/// The operator that does not compare across kinds.
+const IS: &str = "is";
+
+const BIT_OPERATORS: [(&str, BitOperator); 2] = [("hasany", BitOperator::Any), ("hasall", BitOperator::All)];
 
 const RELATIONS: [(&str, Relation); 4] = [
     ("<", Relation::Less),
@@ -109,8 +130,12 @@ impl Operator {
             }
             by_spelling(&TEXT_OPERATORS, spelling).map(|operator| Self::Text(operator, case))
         };
+        if spelling.eq_ignore_ascii_case(IS) {
+            return Some(Self::Is);
+        }
         by_spelling(&RELATIONS, spelling)
             .map(Self::Order)
+            .or_else(|| by_spelling(&BIT_OPERATORS, spelling).map(Self::Bits))
             .or_else(|| with_case(spelling, Case::Sensitive))
             .or_else(|| with_case(spelling.strip_prefix(['i', 'I'])?, Case::Ignored))
     }
@@ -124,53 +149,63 @@ fn spelling_of<O: Copy + PartialEq>(operators: &[(&'static str, O)], operator: O
     operators.iter().find(|(_, known)| *known == operator).map_or("", |(spelling, _)| spelling)
 }
 
-/// A value as the filter spells it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Literal {
-    /// The text between the quotes, or the bare word.
-    pub(crate) text: Box<str>,
-    /// What a bare numeral, `true` or `false` stands for.
-    pub(crate) number: Option<Number>,
-}
-
-impl Literal {
-    /// A literal in quotes: text and nothing else.
-    pub(crate) fn quoted(text: String) -> Self {
-        Self { text: text.into(), number: None }
+impl Expression {
+    /// How many parentheses and `not` enclose each other in the text.
+    pub(crate) fn depth(&self) -> usize {
+        match self {
+            Self::Or(parts) | Self::And(parts) => {
+                let within = |part: &Self| part.depth() + usize::from(self.parenthesizes(part));
+                parts.iter().map(within).max().unwrap_or(0)
+            }
+            Self::Not(part) => part.depth() + 1 + usize::from(self.parenthesizes(part)),
+            Self::Comparison(..) | Self::Constant(_) => 0,
+        }
     }
 
-    /// A bare word: text that is a number, too, if it looks like one. `None` if that number is out of range.
-    pub(crate) fn bare(word: &str) -> Option<Self> {
-        let number = if word.eq_ignore_ascii_case("true") {
-            Some(Number::Integer(1))
-        } else if word.eq_ignore_ascii_case("false") {
-            Some(Number::Integer(0))
-        } else if is_numeral(word) {
-            Some(Number::parse(word)?)
-        } else {
-            None
-        };
-        Some(Self { text: word.into(), number })
+    /// Whether a part of this expression stands in parentheses.
+    fn parenthesizes(&self, part: &Self) -> bool {
+        matches!(
+            (self, part),
+            (Self::And(_) | Self::Not(_), Self::Or(_) | Self::And(_)) | (Self::Or(_), Self::Or(_))
+        )
+    }
+
+    /// A length in bytes that no text of this expression falls below.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Or(parts) | Self::And(parts) => parts.iter().map(|part| part.length() + 1).sum(),
+            Self::Not(part) => part.length() + 1,
+            Self::Constant(_) => 1,
+            Self::Comparison(field, comparison) => {
+                let literals = match comparison {
+                    Comparison::In(_, literals) => literals.as_slice(),
+                    Comparison::Order(_, literal)
+                    | Comparison::Text(_, _, literal)
+                    | Comparison::Is(literal) => slice::from_ref(literal),
+                    Comparison::Bits(..) => &[],
+                };
+                let values: usize = literals.iter().map(|literal| literal.text.len() + 1).sum();
+                field.name.len() + values
+            }
+        }
     }
 }
 
 /// Parses back to the same tree; parentheses only where they are needed.
 impl Display for Expression {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let part = |f: &mut Formatter<'_>, part: &Self| {
+            if self.parenthesizes(part) { write!(f, "({part})") } else { write!(f, "{part}") }
+        };
         match self {
-            Self::Or(parts) => separated(f, parts, " or ", |f, part| match part {
-                Self::Or(_) => write!(f, "({part})"),
-                _ => write!(f, "{part}"),
-            }),
-            Self::And(parts) => separated(f, parts, " and ", |f, part| match part {
-                Self::Or(_) | Self::And(_) => write!(f, "({part})"),
-                _ => write!(f, "{part}"),
-            }),
-            Self::Not(part) => match **part {
-                Self::Or(_) | Self::And(_) => write!(f, "not ({part})"),
-                _ => write!(f, "not {part}"),
-            },
+            Self::Or(parts) => separated(f, parts, " or ", part),
+            Self::And(parts) => separated(f, parts, " and ", part),
+            Self::Not(negated) => {
+                f.write_str("not ")?;
+                part(f, negated)
+            }
             Self::Comparison(field, comparison) => write!(f, "{field} {comparison}"),
+            Self::Constant(holds) => write!(f, "{holds}"),
         }
     }
 }
@@ -199,6 +234,8 @@ impl Display for Comparison {
                 separated(f, literals, ", ", |f, literal| write!(f, "{literal}"))?;
                 f.write_str(")")
             }
+            Self::Is(literal) => write!(f, "{IS} {literal}"),
+            Self::Bits(operator, bits) => write!(f, "{} {bits:#x}", spelling_of(&BIT_OPERATORS, *operator)),
         }
     }
 }
@@ -213,20 +250,11 @@ impl Display for Case {
     }
 }
 
-impl Display for Literal {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.number {
-            Some(_) => f.write_str(&self.text),
-            None => write!(f, "'{}'", self.text.replace('\'', "''")),
-        }
-    }
-}
-
 fn separated<T>(
     f: &mut Formatter<'_>,
     parts: &[T],
     separator: &str,
-    mut write: impl FnMut(&mut Formatter<'_>, &T) -> fmt::Result,
+    write: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
 ) -> fmt::Result {
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -247,8 +275,8 @@ mod tests {
 
     fn literal() -> impl Strategy<Value = Literal> {
         prop_oneof![
-            any::<String>().prop_map(Literal::quoted),
-            r#"['" a\\]{0,4}"#.prop_map(Literal::quoted),
+            any::<String>().prop_map(Literal::from),
+            r#"['" a\\]{0,4}"#.prop_map(Literal::from),
             "-?[0-9]{1,20}|-?0x[0-9a-fA-F]{1,16}|-?[0-9]{1,4}\\.[0-9]{1,4}|true|FALSE"
                 .prop_map(|word| Literal::bare(&word).expect("within range")),
         ]
@@ -266,6 +294,9 @@ mod tests {
             (operator, case(), literal())
                 .prop_map(|(operator, case, literal)| Comparison::Text(operator, case, literal)),
             (case(), vec(literal(), 1..4)).prop_map(|(case, literals)| Comparison::In(case, literals)),
+            literal().prop_map(Comparison::Is),
+            any::<u64>().prop_map(|bits| Comparison::Bits(BitOperator::Any, bits)),
+            any::<u64>().prop_map(|bits| Comparison::Bits(BitOperator::All, bits)),
         ]
     }
 
@@ -273,14 +304,16 @@ mod tests {
         let name = prop_oneof![
             "[a-z]{1,4}(\\.[A-Za-z]{1,4}){0,2}",
             "[a.\" ']{0,5}",
-            "and|OR|not|i|in|true|contains",
+            "and|OR|not|i|in|is|true|False|contains|hasany",
             any::<String>()
         ];
         name.prop_map(|name| Field { name, at: 0 })
     }
 
     fn expression() -> impl Strategy<Value = Expression> {
-        let leaf = (field(), comparison()).prop_map(|(field, test)| Expression::Comparison(field, test));
+        let comparison =
+            (field(), comparison()).prop_map(|(field, test)| Expression::Comparison(field, test));
+        let leaf = prop_oneof![8 => comparison, 1 => any::<bool>().prop_map(Expression::Constant)];
         leaf.prop_recursive(5, 40, 4, |part| {
             prop_oneof![
                 vec(part.clone(), 2..4).prop_map(Expression::Or),
@@ -308,12 +341,16 @@ mod tests {
         check("a IIN(\"it's\",0X1F,True)", "a iin ('it''s', 0X1F, True)");
         check("'fields.Odd ''Name' I~ *", "fields.\"Odd 'Name\" i~ '*'");
         check("'and' iContains \"\"", "\"and\" icontains ''");
+        check("TRUE or(False)and not true", "true or false and not true");
+        check("true = 1 or a IS x or 'true' is 0X1", "true = 1 or a is 'x' or true is 0X1");
+        check("a HasAny 16 and b hasall 0x0F", "a hasany 0x10 and b hasall 0xf");
     }
 
     proptest! {
         #[test]
         fn written_expressions_parse_back(expression in expression()) {
             let text = expression.to_string();
+            prop_assert!(expression.length() <= text.len(), "{}", text);
             prop_assert_eq!(parse(&text), Ok(expression), "{}", text);
         }
     }

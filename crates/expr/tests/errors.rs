@@ -53,6 +53,15 @@ fn something_else_was_expected() {
     check_line("pid in ()", "        ^", "expected a value after `(`");
     check_line("pid in (1,)", "          ^", "expected a value after `,`");
     check_line("pid in (1 2)", "          ^", "expected `,` or `)` after `1`");
+    check_line("true tid", "     ^", "expected an operator such as `=` or `contains` after `true`");
+    check_line("pid = 1 or true =", "                 ^", "expected a value after `=`");
+    for bits in ["x", "-1", "1.5", "'1'", "18446744073709551616", "("] {
+        check_line(
+            &format!("pid hasany {bits}"),
+            "           ^",
+            "expected an integer of at most 64 bits after `hasany`",
+        );
+    }
     check_line("pid iin (1", "          ^", "expected `,` or `)` after `1`");
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_expr::{Filter, Value};
 
-const FIELDS: [(&str, &[Value<'static>]); 17] = [
+const FIELDS: [(&str, &[Value<'static>]); 22] = [
     ("pid", &[Value::Unsigned(16)]),
     ("big", &[Value::Unsigned(u64::MAX)]),
     ("offset", &[Value::Signed(-8)]),
@@ -23,6 +23,11 @@ const FIELDS: [(&str, &[Value<'static>]); 17] = [
     ("empty", &[Value::Text("")]),
     ("modules", &[Value::Text("ntdll.dll"), Value::Text("KERNEL32.DLL"), Value::Text("app.exe")]),
     ("missing", &[]),
+    ("utf16", &[Value::Utf16(b"Z\0o\0\xeb\0.\0e\0x\0e\0")]),
+    ("latin1", &[Value::Latin1(b"Zo\xeb.exe")]),
+    ("wide digits", &[Value::Utf16(b"0\0x\x001\x000\0")]),
+    ("odd", &[Value::Utf16(b"a\0b\0\xff")]),
+    ("mask", &[Value::Unsigned(0x8000_0000_0000_0030)]),
 ];
 
 fn matches(source: &str) -> bool {
@@ -212,6 +217,115 @@ fn text_with_text() {
 }
 
 #[test]
+fn text_of_all_encodings() {
+    for name in ["utf16", "latin1"] {
+        for (operator, value, expected) in [
+            ("=", "Zoë.exe", true),
+            ("=", "Zoë.ex", false),
+            ("=", "ZOË.EXE", false),
+            ("i=", "ZOË.EXE", true),
+            ("i=", "ZOE.EXE", false),
+            ("!=", "Zoë.exe", false),
+            ("contains", "oë.e", true),
+            ("contains", ".exe", true),
+            ("contains", "x.", false),
+            ("contains", "", true),
+            ("icontains", "OË", true),
+            ("icontains", ".EXE", true),
+            ("icontains", ".EXEC", false),
+            ("startswith", "Zo", true),
+            ("startswith", "o", false),
+            ("istartswith", "zOË", true),
+            ("endswith", ".exe", true),
+            ("endswith", ".EXE", false),
+            ("iendswith", ".EXE", true),
+            ("iendswith", "Ë.EXE", true),
+            ("~", "Zo?.*", true),
+            ("~", "zo?.*", false),
+            ("i~", "zo?.*", true),
+            ("<", "Zoë.exf", true),
+            ("<", "Zoë", false),
+            (">", "Zoz", true),
+        ] {
+            check(&[(&format!("{name} {operator} '{value}'"), expected)]);
+        }
+    }
+    check(&[
+        ("'wide digits' = 16", true),
+        ("'wide digits' < 17", true),
+        ("'wide digits' = '16'", false),
+        ("'wide digits' = '0x10'", true),
+        ("odd = ab", true),
+        ("odd endswith b", true),
+    ]);
+}
+
+#[test]
+fn equality_within_a_kind() {
+    check(&[
+        ("pid is 16", true),
+        ("pid is 0x10", true),
+        ("pid is 16.0", true),
+        ("pid is 17", false),
+        ("pid is '16'", false),
+        ("flag is true", true),
+        ("flag is 1", true),
+        ("flag is 'true'", false),
+        ("digits is 16", false),
+        ("digits is '0016'", true),
+        ("address is 0xfffff80000000010", false),
+        ("event is Process/Start", true),
+        ("event is process/start", false),
+        ("utf16 is 'Zoë.exe'", true),
+        ("'wide digits' is 16", false),
+        ("word is true", false),
+        ("word is 'True'", true),
+        ("ratio is 0.5", true),
+        ("nan is 'NaN'", false),
+        ("modules is app.exe", true),
+        ("missing is ''", false),
+    ]);
+}
+
+#[test]
+fn bits() {
+    check(&[
+        ("mask hasany 0x10", true),
+        ("mask hasany 0x11", true),
+        ("mask hasany 0xf", false),
+        ("mask hasany 0x8000000000000000", true),
+        ("mask hasany 0", false),
+        ("mask hasall 0x30", true),
+        ("mask hasall 0x8000000000000030", true),
+        ("mask hasall 0x31", false),
+        ("mask hasall 0", true),
+        ("offset hasall 0xfffffffffffffff8", true),
+        ("offset hasany 7", false),
+        ("address hasall 0xfffff80000000010", true),
+        ("flag hasany 1", true),
+        ("ratio hasany 1", false),
+        ("event hasall 0", false),
+        ("missing hasall 0", false),
+    ]);
+}
+
+#[test]
+fn constants() {
+    check(&[
+        ("true", true),
+        ("false", false),
+        ("not true", false),
+        ("not false", true),
+        ("true and pid = 16", true),
+        ("false or pid = 16", true),
+        ("false and pid = 16", false),
+        ("true or pid = 1", true),
+        ("not (true and pid = 16)", false),
+        ("not (false or pid = 1)", true),
+    ]);
+}
+
+#[test]
 fn missing_fields() {
     for operator in
         ["=", "!=", "<", "<=", ">", ">=", "~", "contains", "startswith", "endswith", "i=", "i!=", "i~"]
@@ -264,24 +378,51 @@ fn combinations() {
     ]);
 }
 
+/// The fields that are looked up in turn, each having the value 1.
+fn lookups(source: &str, cost: Option<fn(&String) -> u8>) -> String {
+    let filter = Filter::parse(source).expect("valid");
+    let mut matcher = filter.compile(&[], |name| Some(name.to_owned())).expect("all names are known");
+    if let Some(cost) = cost {
+        matcher = matcher.cheapest_first(cost);
+    }
+    let looked_up = Cell::new(String::new());
+    matcher.matches(|field, visit| {
+        looked_up.set(looked_up.take() + field);
+        visit(Value::Unsigned(1))
+    });
+    looked_up.take()
+}
+
 #[test]
 fn what_is_decided_is_not_looked_up() {
-    let lookups = |source: &str| {
-        let filter = Filter::parse(source).expect("valid");
-        let matcher = filter.compile(&[], |name| Some(name.to_owned())).expect("all names are known");
-        let looked_up = Cell::new(String::new());
-        matcher.matches(|field, visit| {
-            looked_up.set(looked_up.take() + field);
-            visit(Value::Unsigned(1))
-        });
-        looked_up.take()
-    };
-    let check = |source: &str, expected: &str| assert_eq!(lookups(source), expected, "{source}");
+    let check = |source: &str, expected: &str| assert_eq!(lookups(source, None), expected, "{source}");
     check("a = 1 or b = 1", "a");
     check("a = 2 or b = 1", "ab");
     check("a = 2 and b = 1", "a");
     check("a = 1 and b = 1 and a = 1", "aba");
     check("not a = 1 and b = 1", "a");
+    check("a = 1 and false", "");
+    check("a = 1 and (b = 1 or true)", "a");
+}
+
+#[test]
+fn cheap_fields_are_asked_before_dear_ones() {
+    // Header, payload and stack.
+    let cost = |field: &String| "hps".find(&field[..1]).expect("a class") as u8;
+    let check = |source: &str, expected: &str| assert_eq!(lookups(source, Some(cost)), expected, "{source}");
+    check("p = 1 and h = 2", "h");
+    check("p = 1 and h = 1", "hp");
+    check("s = 2 or p = 2 or h = 2", "hps");
+    check("s = 2 or h = 1", "h");
+    check("p1 = 1 and p2 = 1 and h1 = 1 and h2 = 1", "h1h2p1p2");
+    check("p = 1 and (s = 1 and h = 2)", "h");
+    check("(h1 = 1 and p = 1) and (h2 = 2 and p = 1)", "h1h2");
+    check("not (h1 = 2 or p = 2) and not (h2 = 1 or p = 2)", "h1h2");
+    check("not (p = 1 or h = 1)", "h");
+    check("(p1 = 1 or p2 = 1) and (p3 = 1 or h = 1)", "hp1");
+    check("(h = 1 or p = 1) and (h2 = 1 or p = 1)", "hh2");
+    check("p = 1 or not (h = 2 and s = 1)", "h");
+    check("p = 1 and not (s = 1 or h = 2)", "hps");
 }
 
 #[test]

@@ -17,18 +17,27 @@ fn run(source: &str, value: &str) {
         }
     };
     assert_eq!(Filter::parse(&filter.to_string()).as_ref(), Ok(&filter), "{source:?}");
-    let rejected = filter.compile(&["pid", "fields.Name"], |_| None::<()>).map(|_| ());
-    let rendered = rejected.expect_err("every filter has a field").render(source);
-    assert_eq!(rendered.lines().count(), 3, "{rendered}");
+    // Only a filter of constants has no field.
+    if let Err(rejected) = filter.compile(&["pid", "fields.Name"], |_| None::<()>) {
+        let rendered = rejected.render(source);
+        assert_eq!(rendered.lines().count(), 3, "{rendered}");
+    }
     let matcher = filter.compile(&[], |name| Some(name.len())).expect("all names are known");
+    let units: Vec<u8> = value.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let same =
+        [Value::Text(value), Value::Utf16(&units)].map(|value| matcher.matches(|_, visit| visit(value)));
+    assert_eq!(same[0], same[1], "{source:?} {value:?}");
+    let sorted = matcher.clone().cheapest_first(|length| *length as u8);
     for value in [
         Value::Text(value),
+        Value::Latin1(value.as_bytes()),
         Value::Unsigned(u64::MAX),
         Value::Signed(i64::MIN),
         Value::Float(f64::NAN),
         Value::Bool(false),
     ] {
-        matcher.matches(|_, visit| visit(value));
+        let passes = matcher.matches(|_, visit| visit(value));
+        assert_eq!(sorted.matches(|_, visit| visit(value)), passes, "{source:?} {value:?}");
     }
 }
 
@@ -66,6 +75,9 @@ fn tokens() -> impl Strategy<Value = String> {
         "-1",
         "1.5",
         "true",
+        "False",
+        "is",
+        "hasany",
         "*?",
         "\\",
         " ",
@@ -88,6 +100,10 @@ fn sentences() -> impl Strategy<Value = String> {
     let operator =
         word(&["=", "i!=", "<", ">=", "~", "i~", "contains ", "icontains ", "istartswith ", "iendswith "]);
     let comparison = prop_oneof![
+        word(&["true", "FALSE "]).prop_map(str::to_owned),
+        (field(), word(&["hasany", "HASALL"]), word(&["3", "0xff"]))
+            .prop_map(|(field, operator, bits)| format!("{field}{operator} {bits}")),
+        (field(), value()).prop_map(|(field, value)| format!("{field}is {value}")),
         (field(), operator, value()).prop_map(|(field, operator, value)| format!("{field}{operator}{value}")),
         (field(), word(&["in", "iin "]), vec(value(), 1..4))
             .prop_map(|(field, operator, values)| format!("{field}{operator}({})", values.join(","))),

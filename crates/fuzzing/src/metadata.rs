@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stackhound_etl::{Guid, Pid, PointerSize, Tid};
 use stackhound_schema::{
-    EmbeddedEvent, EmbeddedIdentity, EventMetadata, Identity, Manifest, ManifestChunks, Plan, ProviderTraits,
-    Schema, SchemaStore, parse_map,
+    EmbeddedEvent, EmbeddedIdentity, EventMetadata, Identity, ManifestChunks, Plan, ProviderTraits, Schema,
+    SchemaStore, parse_map, providers_of_image, providers_of_manifest,
 };
 
 use crate::payloads::decode_everything;
@@ -41,8 +41,9 @@ pub fn metadata(bytes: &[u8]) {
     if let Ok((_, map)) = &map {
         assert!(map.entries.len() <= bytes.len() / 8);
     }
-    if let Ok(manifest) = Manifest::parse(bytes) {
-        manifest.events.into_iter().for_each(|event| check_schema(event.schema, bytes));
+    let compiled = providers_of_image(bytes, &[bytes]).into_iter().flatten();
+    for provider in providers_of_manifest(bytes, None).into_iter().flatten().chain(compiled) {
+        provider.events.into_iter().for_each(|event| check_schema(Schema::clone(&event.schema), bytes));
     }
     check_chunks(bytes);
     check_store(bytes, embedded.map(|event| event.identity).ok());

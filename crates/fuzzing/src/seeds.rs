@@ -19,6 +19,11 @@ use crate::metadata::{EVENT_INFO, EVENT_METADATA, MAP_INFO};
 #[path = "../../schema/src/testing/blocks.rs"]
 mod blocks;
 
+/// The compiled manifest that they use.
+#[path = "../../schema/src/testing/compiled.rs"]
+#[allow(dead_code, reason = "the tests name more of it")]
+mod compiled;
+
 fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<char> = digits.chars().filter(char::is_ascii_hexdigit).collect();
     let digit = |digit: char| digit.to_digit(16).expect("a digit") as u8;
@@ -197,6 +202,7 @@ pub fn metadata() -> Vec<Vec<u8>> {
         event_metadata("Event", &fields.concat()),
         with_size(traits),
         MANIFEST_XML.as_bytes().to_vec(),
+        compiled::image(Some(&compiled::manifest()), Some(&compiled::texts())),
     ]
 }
 

@@ -14,14 +14,16 @@ use crate::model::{Map, MapKind, Schema, SchemaSource};
 use crate::notation::layout::{LayoutError, Maps, alternatives};
 use crate::notation::{self, ClassText, EventText, MapText, NotationError};
 use crate::plan::Plan;
+use crate::provider::{EventDescription, Named, ProviderDescription};
 
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("clr_maps", include_str!("builtin/clr_maps.txt")),
     ("clr_runtime", include_str!("builtin/clr_runtime.txt")),
     ("clr_rundown", include_str!("builtin/clr_rundown.txt")),
     ("clr_private", include_str!("builtin/clr_private.txt")),
     ("kernel_providers", include_str!("builtin/kernel_providers.txt")),
     ("dns_client", include_str!("builtin/dns_client.txt")),
+    ("other_providers", include_str!("builtin/other_providers.txt")),
 ];
 
 /// Maps that the tables share with those of the kernel logger.
@@ -60,7 +62,17 @@ pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
 
 /// The name of a provider in the tables.
 pub(crate) fn provider_name(provider: Guid) -> Option<&'static str> {
-    PROVIDERS.names.get(&provider).map(|name| &**name)
+    self::provider(provider).map(|provider| &*provider.name)
+}
+
+/// A provider of the tables.
+pub(crate) fn provider(guid: Guid) -> Option<&'static ProviderDescription> {
+    PROVIDERS.index_of.get(&guid).map(|&index| &PROVIDERS.descriptions[index])
+}
+
+/// All providers of the tables, in their order. What no recording tells, such as levels, is not known.
+pub(crate) fn providers() -> impl Iterator<Item = &'static ProviderDescription> {
+    PROVIDERS.descriptions.iter()
 }
 
 /// Versions in ascending order.
@@ -69,7 +81,8 @@ type Versions = Vec<(u8, Arc<Plan>)>;
 #[derive(Debug, Default)]
 struct Providers {
     events: HashMap<(Guid, u16), Versions>,
-    names: HashMap<Guid, Box<str>>,
+    descriptions: Vec<ProviderDescription>,
+    index_of: HashMap<Guid, usize>,
 }
 
 impl Providers {
@@ -88,7 +101,10 @@ impl Providers {
                 }
             }
             for provider in &table.providers {
-                providers.names.insert(provider.guid, provider.name.into());
+                if providers.index_of.insert(provider.guid, providers.descriptions.len()).is_some() {
+                    return Err(TableError::Order(provider.name.to_owned()));
+                }
+                providers.descriptions.push(description(provider));
                 for event in &provider.events {
                     providers.add(provider, event, &maps)?;
                 }
@@ -122,13 +138,41 @@ impl Providers {
                     message: None,
                     fields,
                 };
-                versions.push((layout.from_version, Arc::new(Plan::new(Arc::new(schema)))));
+                let (version, schema) = (layout.from_version, Arc::new(schema));
+                if let Some(description) = self.descriptions.last_mut() {
+                    description.events.push(event_description(id, version, schema.clone()));
+                }
+                versions.push((version, Arc::new(Plan::new(schema))));
             }
             if self.events.insert((provider.guid, id), versions).is_some() {
                 return Err(TableError::Order(place));
             }
         }
         Ok(())
+    }
+}
+
+fn description(provider: &ClassText<'_>) -> ProviderDescription {
+    let keywords = provider.keywords.iter();
+    ProviderDescription {
+        guid: provider.guid,
+        name: provider.name.into(),
+        keywords: keywords.map(|&(value, name)| Named { value, name: name.into(), message: None }).collect(),
+        ..ProviderDescription::default()
+    }
+}
+
+fn event_description(id: u16, version: u8, schema: Arc<Schema>) -> EventDescription {
+    EventDescription {
+        id,
+        version,
+        channel: None,
+        level: None,
+        opcode: None,
+        task: None,
+        keywords: None,
+        symbol: None,
+        schema,
     }
 }
 

@@ -16,6 +16,7 @@ use stackhound_etl::PointerSize;
 
 use crate::error::Error;
 use crate::model::{Field, InType, Schema, Value};
+pub(crate) use read::{Cursor, Extent};
 use read::{ansi_to_zero, utf16_to_zero};
 pub(crate) use references::References;
 pub(crate) use walk::Walk;
@@ -209,9 +210,14 @@ impl<'a> Array<'a> {
 
     /// The text that the elements make, if they are characters; up to the first zero.
     pub fn text(&self) -> Option<Cow<'a, str>> {
+        self.text_value()?.text()
+    }
+
+    /// As [`text`](Array::text), as it stands in the payload.
+    pub fn text_value(&self) -> Option<Value<'a>> {
         match self.field().in_type {
-            InType::Utf16Char => Value::Utf16(utf16_to_zero(self.bytes())).text(),
-            InType::AnsiChar => Value::Ansi(ansi_to_zero(self.bytes())).text(),
+            InType::Utf16Char => Some(Value::Utf16(utf16_to_zero(self.bytes()))),
+            InType::AnsiChar => Some(Value::Ansi(ansi_to_zero(self.bytes()))),
             _ => None,
         }
     }

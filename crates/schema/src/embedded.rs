@@ -7,6 +7,7 @@
 //! Fields refer to value maps by name, and the maps come in blocks of their own, so that names stay unresolved here.
 
 use stackhound_etl::Guid;
+use stackhound_etl::record::Descriptor;
 
 use crate::decode::MAX_NESTING;
 use crate::error::Error;
@@ -36,6 +37,23 @@ pub struct EmbeddedEvent {
     pub schema: Schema,
     /// The fields that have a map, by index, with the name of the map.
     pub map_names: Vec<(usize, Box<str>)>,
+    /// What the headers of such events hold.
+    pub descriptor: Descriptor,
+    /// What the numbers in them are called.
+    pub names: EmbeddedNames,
+}
+
+/// Names of the numbers in an event's header. Empty where a description has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmbeddedNames {
+    /// Of the level.
+    pub level: Box<str>,
+    /// Of the channel.
+    pub channel: Box<str>,
+    /// Of the task.
+    pub task: Box<str>,
+    /// Of the opcode.
+    pub opcode: Box<str>,
 }
 
 /// What events a description is for.
@@ -70,10 +88,17 @@ impl EmbeddedEvent {
     pub fn parse(payload: &[u8]) -> Result<EmbeddedEvent, Error> {
         let block = Block(payload);
         let provider = block.guid(0)?;
-        let (id, version, opcode) = (block.u16(0x20)?, block.u8(0x22)?, block.u8(0x25)?);
+        let descriptor = block.descriptor(0x20)?;
+        let Descriptor { id, version, opcode, .. } = descriptor;
         let source = block.u32(0x30)?;
         let properties = Properties::of(block)?;
-        let name = event_name(&block.name_at(0x44)?, &block.name_at(0x48)?);
+        let names = EmbeddedNames {
+            level: block.name_at(0x38)?.into(),
+            channel: block.name_at(0x3c)?.into(),
+            task: block.name_at(0x44)?.into(),
+            opcode: block.name_at(0x48)?.into(),
+        };
+        let name = event_name(&names.task, &names.opcode);
         let identity = if source == DECODING_SOURCE_WBEM {
             EmbeddedIdentity::Classic { class: block.guid(0x10)?, opcode, version }
         } else {
@@ -99,6 +124,8 @@ impl EmbeddedEvent {
                 fields: fields.fields,
             },
             map_names: fields.map_names,
+            descriptor,
+            names,
         })
     }
 }
@@ -136,7 +163,7 @@ pub fn parse_map(payload: &[u8]) -> Result<(Guid, Map), Error> {
 
 /// Bytes with little-endian numbers and names at given offsets.
 #[derive(Clone, Copy)]
-struct Block<'a>(&'a [u8]);
+pub(crate) struct Block<'a>(pub &'a [u8]);
 
 impl<'a> Block<'a> {
     fn bytes<const N: usize>(self, offset: usize, expected: &'static str) -> Result<[u8; N], Error> {
@@ -152,17 +179,33 @@ impl<'a> Block<'a> {
         self.bytes(offset, "a u16").map(u16::from_le_bytes)
     }
 
-    fn u32(self, offset: usize) -> Result<u32, Error> {
+    pub fn u32(self, offset: usize) -> Result<u32, Error> {
         self.bytes(offset, "a u32").map(u32::from_le_bytes)
     }
 
-    fn guid(self, offset: usize) -> Result<Guid, Error> {
+    pub fn u64(self, offset: usize) -> Result<u64, Error> {
+        self.bytes(offset, "a u64").map(u64::from_le_bytes)
+    }
+
+    pub fn descriptor(self, offset: usize) -> Result<Descriptor, Error> {
+        Ok(Descriptor {
+            id: self.u16(offset)?,
+            version: self.u8(offset + 2)?,
+            channel: self.u8(offset + 3)?,
+            level: self.u8(offset + 4)?,
+            opcode: self.u8(offset + 5)?,
+            task: self.u16(offset + 6)?,
+            keyword: self.u64(offset + 8)?,
+        })
+    }
+
+    pub fn guid(self, offset: usize) -> Result<Guid, Error> {
         self.bytes(offset, "a GUID").map(Guid)
     }
 
     /// The text whose offset stands at `offset`; empty if there is none. Message texts end in blanks or line ends that
     /// are no part of the name.
-    fn name_at(self, offset: usize) -> Result<String, Error> {
+    pub fn name_at(self, offset: usize) -> Result<String, Error> {
         let start = self.u32(offset)? as usize;
         if start == 0 {
             return Ok(String::new());

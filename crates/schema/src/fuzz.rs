@@ -15,11 +15,13 @@ use crate::builtin;
 use crate::decode::{Decoder, Item};
 use crate::embedded::{EmbeddedEvent, parse_map};
 use crate::identity::Identity;
-use crate::manifest::{Manifest, ManifestChunks};
+use crate::manifest::{ManifestChunks, providers_of_manifest};
 use crate::model::{Field, Schema};
 use crate::plan::Plan;
+use crate::provider::{ProviderDescription, readable};
 use crate::store::{EVENT_METADATA, SchemaStore};
 use crate::tracelogging::{EventMetadata, ProviderTraits};
+use crate::wevt::providers_of_image;
 
 pub use kernel_classes::kernel;
 
@@ -47,10 +49,15 @@ pub fn embedded(data: &[u8]) {
 
 /// Reads the bytes as the text of a manifest, and as the payload of each event that it describes.
 pub fn manifest(data: &[u8]) {
-    if let Ok(manifest) = Manifest::parse(data) {
-        for event in manifest.events {
-            look_at(event.schema, data);
-        }
+    if let Ok(providers) = providers_of_manifest(data, None) {
+        look_at_providers(&providers, data);
+    }
+}
+
+/// Reads the bytes as an image with a compiled manifest, and as the payload of each event that it describes.
+pub fn compiled(data: &[u8]) {
+    if let Ok(providers) = providers_of_image(data, &[data]) {
+        look_at_providers(&providers, data);
     }
 }
 
@@ -103,6 +110,23 @@ pub fn store(mut data: &[u8]) {
             look_at_all(&mut plan.decode(payload, PointerSize::Eight));
         }
         data = rest;
+    }
+}
+
+/// Asks for all names, and reads the bytes as the payload of each event.
+fn look_at_providers(providers: &[ProviderDescription], data: &[u8]) {
+    for provider in providers {
+        for event in &provider.events {
+            let (task, opcode) = (event.task.unwrap_or(0), event.opcode.unwrap_or(0));
+            let _ = (provider.task_name(task), provider.opcode_name(task, opcode));
+            let _ = (
+                provider.level_name(event.level.unwrap_or(0)),
+                provider.channel_name(event.channel.unwrap_or(0)),
+            );
+            let _ = provider.keyword_names(event.keywords.unwrap_or(0)).count();
+            let _ = readable(event.schema.message.as_deref().unwrap_or_default());
+            look_at(Schema::clone(&event.schema), data);
+        }
     }
 }
 

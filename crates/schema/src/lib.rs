@@ -1,8 +1,9 @@
 //! What payload bytes mean.
 //!
 //! A [`Schema`] names the fields of one kind of event. Schemas come from a built-in table of kernel classes, from
-//! TraceLogging metadata, from metadata that recordings carry, and from a built-in table of providers. Whatever the
-//! origin, the result is the same type, and one decoder reads payloads with it, borrowing from the payload.
+//! TraceLogging metadata, from metadata that recordings carry, from manifests and images of providers, and from a
+//! built-in table of providers. Whatever the origin, the result is the same type, and one decoder reads payloads with
+//! it, borrowing from the payload.
 //!
 //! Does not know where events come from.
 #![forbid(unsafe_code)]
@@ -20,23 +21,32 @@ pub mod method;
 mod model;
 mod naming;
 mod notation;
+mod pack;
+mod parser;
 mod plan;
+mod provider;
 mod render;
 mod store;
+pub mod system;
 mod tdh;
 #[cfg(test)]
 mod testing;
 mod tracelogging;
 mod value;
+mod wevt;
 
 pub use decode::{Array, ArrayElements, Decoded, Decoder, Item, MAX_EMPTY_ELEMENTS, MAX_NESTING};
-pub use embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
-pub use error::{Error, Expected};
+pub use embedded::{EmbeddedEvent, EmbeddedIdentity, EmbeddedNames, parse_map};
+pub use error::{Error, Expected, FieldType};
 pub use identity::Identity;
-pub use manifest::{Manifest, ManifestChunks, ManifestEvent, is_manifest_chunk};
+pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
+pub use pack::OwnedValue;
+pub use parser::{Ansi, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime, Unfit, Utf16};
 pub use plan::Plan;
+pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{Rfc3339, render};
-pub use store::SchemaStore;
+pub use store::{Fallback, SchemaStore};
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;
+pub use wevt::providers_of_image;

@@ -262,7 +262,7 @@ pub enum SchemaSource {
     TraceLogging,
     /// A `TRACE_EVENT_INFO` block inside the recording.
     Embedded,
-    /// An EventSource manifest inside the recording.
+    /// An instrumentation manifest: of an event source inside the recording, of a file, or compiled into an image.
     Manifest,
 }
 

@@ -10,6 +10,7 @@
 //!   0x23 ConvertToGuiThread                         no layout: nobody knows it
 //! }
 //! provider Microsoft-Windows-Kernel-Process 22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716 {
+//!   keywords { 0x10 WINEVENT_KEYWORD_PROCESS }      masks and names, before all events
 //!   1 ProcessStart/Start                            id and whole name
 //!     v0 { ProcessID pid, ImageName wsz }           always packed
 //! }
@@ -59,6 +60,8 @@ pub(crate) struct ClassText<'t> {
     pub group: Option<u8>,
     pub name: &'t str,
     pub guid: Guid,
+    /// Masks and names.
+    pub keywords: Vec<(u64, &'t str)>,
     pub events: Vec<EventText<'t>>,
 }
 
@@ -186,7 +189,7 @@ impl<'t> Parser<'t> {
         Ok(word)
     }
 
-    fn number<N: TryFrom<u32>>(&mut self, expected: &'static str) -> Result<N, NotationError> {
+    fn number<N: TryFrom<u64>>(&mut self, expected: &'static str) -> Result<N, NotationError> {
         let error = self.error(expected);
         number(self.word(expected)?).and_then(|value| N::try_from(value).ok()).ok_or(error)
     }
@@ -218,12 +221,18 @@ impl<'t> Parser<'t> {
         let name = self.word(expected)?;
         let error = self.error("a GUID");
         let guid = self.word("a GUID")?.parse().map_err(|_| error)?;
-        let mut events = Vec::new();
+        let (mut keywords, mut events) = (Vec::new(), Vec::new());
         self.expect("{")?;
+        if self.next_is("keywords") {
+            self.expect("{")?;
+            while !self.next_is("}") {
+                keywords.push((self.number("a mask")?, self.word("the name of a keyword")?));
+            }
+        }
         while !self.next_is("}") {
             events.push(self.event()?);
         }
-        Ok(ClassText { group: None, name, guid, events })
+        Ok(ClassText { group: None, name, guid, keywords, events })
     }
 
     fn event(&mut self) -> Result<EventText<'t>, NotationError> {
@@ -292,9 +301,9 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn number(text: &str) -> Option<u32> {
+fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
 }

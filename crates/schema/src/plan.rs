@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stackhound_etl::PointerSize;
 
-use crate::decode::{Decoder, Item, References, Walk};
+use crate::decode::{Cursor, Decoder, Extent, Item, References, Walk};
 use crate::error::{Error, Expected};
 use crate::model::{Count, InType, Length, Schema, Value};
 
@@ -26,6 +26,8 @@ pub struct Plan {
 struct Layout {
     /// The byte offset of each field, by index; `None` for structure members and behind the first variable field.
     offsets: Box<[Option<u32>]>,
+    /// Of the fields with a known offset, those that are a single value on which no other field has an influence.
+    direct: Box<[Option<u32>]>,
     /// The last field with a known offset, where a walk starts, and that offset.
     walk_from: (usize, usize),
 }
@@ -56,7 +58,25 @@ impl Plan {
     /// # Errors
     /// [`Error::Payload`] if the payload does not reach to the end of the field, if the index names no top-level
     /// field, or if the field is an array or a structure.
+    #[inline]
     pub fn value<'a>(
+        &'a self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Result<Value<'a>, Error> {
+        if let Some(&Some(offset)) = self.layout(pointer).direct.get(index)
+            && offset as usize <= payload.len()
+        {
+            let mut cursor = Cursor { payload, offset: offset as usize, pointer };
+            if let Ok(value) = cursor.value(self.schema.fields[index].in_type, Extent::Natural) {
+                return Ok(value);
+            }
+        }
+        self.walk_to_value(payload, pointer, index)
+    }
+
+    fn walk_to_value<'a>(
         &'a self,
         payload: &'a [u8],
         pointer: PointerSize,
@@ -85,6 +105,29 @@ impl Plan {
         error.map_or(Ok(item), Err)
     }
 
+    /// The bytes of a top-level field of any kind, with all that belongs to them.
+    ///
+    /// # Errors
+    /// As [`Plan::item`].
+    pub fn bytes<'a>(
+        &'a self,
+        payload: &'a [u8],
+        pointer: PointerSize,
+        index: usize,
+    ) -> Result<&'a [u8], Error> {
+        let mut walk = self.walk_to(payload, pointer, index)?;
+        let start = walk.cursor.offset;
+        walk.skip(index, 0)?;
+        Ok(payload.get(start..walk.cursor.offset).unwrap_or_default())
+    }
+
+    /// What an index that names no top-level field is refused with.
+    #[cold]
+    pub(crate) fn no_such_field(&self, field: usize) -> Error {
+        Error::Payload { field, offset: 0, expected: Expected::TopLevelField }
+    }
+
+    #[inline]
     fn layout(&self, pointer: PointerSize) -> &Layout {
         match pointer {
             PointerSize::Four => &self.four,
@@ -105,7 +148,7 @@ impl Plan {
     ) -> Result<Walk<'a>, Error> {
         let mut walk = self.walk(payload, pointer);
         if index >= self.schema.fields.len() {
-            return Err(walk.error(index, Expected::TopLevelField));
+            return Err(self.no_such_field(index));
         }
         let layout = self.layout(pointer);
         let known = layout.offsets.get(index).copied().flatten();
@@ -128,10 +171,16 @@ impl Plan {
 impl Layout {
     fn of(schema: &Schema, pointer: PointerSize) -> Layout {
         let mut offsets = vec![None; schema.fields.len()].into_boxed_slice();
+        let mut direct = offsets.clone();
         let mut walk_from = (0, 0);
         let mut offset = 0_u32;
         for index in schema.top_level() {
             offsets[index] = Some(offset);
+            let field = &schema.fields[index];
+            let is_natural = !field.in_type.takes_length() || field.length == Length::Natural;
+            if is_natural && field.count == Count::One && !matches!(field.in_type, InType::Struct { .. }) {
+                direct[index] = Some(offset);
+            }
             walk_from = (index, offset as usize);
             let after = fixed_size(schema, index, pointer).and_then(|size| offset.checked_add(size));
             match after {
@@ -139,7 +188,7 @@ impl Layout {
                 None => break,
             }
         }
-        Layout { offsets, walk_from }
+        Layout { offsets, direct, walk_from }
     }
 }
 

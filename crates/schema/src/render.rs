@@ -1,12 +1,12 @@
 //! Values as people want to read them: addresses, times, error codes, names instead of numbers.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stackhound_etl::FileTime;
 
 use crate::model::{Field, Map, MapKind, OutType, Value};
-use crate::value::{Sid, utf16_chars};
+use crate::value::{Sid, socket_address, utf16_chars};
 
 /// Shows a value the way its field asks for. Allocates nothing.
 ///
@@ -154,7 +154,7 @@ fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8], out_type: OutType) -> fmt::R
         OutType::Ipv4 if let Ok(octets) = <[u8; 4]>::try_from(bytes) => {
             write!(f, "{}", Ipv4Addr::from(octets))
         }
-        OutType::SocketAddress => socket_address(f, bytes),
+        OutType::SocketAddress => show_socket_address(f, bytes),
         OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json => ansi(f, bytes),
         _ => hex_bytes(f, bytes),
     }
@@ -165,23 +165,12 @@ fn hex_bytes(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// A `SOCKADDR`: family in the machine's order, port and address in network order.
-fn socket_address(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    const AF_INET: u16 = 2;
-    const AF_INET6: u16 = 23;
-    let Some(([f0, f1, p0, p1], rest)) = bytes.split_first_chunk::<4>() else {
-        return hex_bytes(f, bytes);
-    };
-    let port = u16::from_be_bytes([*p0, *p1]);
-    match u16::from_le_bytes([*f0, *f1]) {
-        AF_INET if let Some(octets) = rest.first_chunk::<4>() => {
-            write!(f, "{}:{port}", Ipv4Addr::from(*octets))
-        }
-        // Four bytes of flow information stand before the address.
-        AF_INET6 if let Some(octets) = rest.get(4..20).and_then(|octets| octets.first_chunk::<16>()) => {
-            write!(f, "[{}]:{port}", Ipv6Addr::from(*octets))
-        }
-        _ => hex_bytes(f, bytes),
+/// Of IPv6 without the scope, which means nothing on another machine.
+fn show_socket_address(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    match socket_address(bytes) {
+        Some(SocketAddr::V4(address)) => write!(f, "{address}"),
+        Some(SocketAddr::V6(address)) => write!(f, "[{}]:{}", address.ip(), address.port()),
+        None => hex_bytes(f, bytes),
     }
 }
 

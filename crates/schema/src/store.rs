@@ -6,7 +6,7 @@
 //! has a limit.
 
 mod answers;
-mod kernel_plans;
+mod fallback;
 mod learned;
 mod self_described;
 
@@ -21,11 +21,13 @@ use crate::embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
-use crate::manifest::{Manifest, ManifestChunks, is_manifest_chunk};
+use crate::manifest::{ManifestChunks, is_manifest_chunk, providers_of_manifest};
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
+use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
 use answers::Answers;
-use kernel_plans::{KernelPlans, is_opaque};
+use fallback::Asked;
+pub use fallback::Fallback;
 use learned::Learned;
 use self_described::SelfDescribed;
 
@@ -43,11 +45,11 @@ const MAX_MANIFESTS: usize = 1 << 16;
 pub struct SchemaStore {
     learned: Learned,
     answers: Answers,
-    kernel_plans: KernelPlans,
     self_described: SelfDescribed,
     chunks: ManifestChunks,
     /// Hashes of the manifests that have been read, since every process sends the same ones.
     manifests: HashSet<u64>,
+    fallback: Option<Asked>,
     misses: u64,
 }
 
@@ -78,6 +80,12 @@ impl SchemaStore {
         SchemaStore::default()
     }
 
+    /// Asks this source about manifest events that nothing describes in exactly their version: on Windows, the system.
+    /// It is asked once for each kind of event.
+    pub fn with_fallback(self, fallback: Fallback) -> SchemaStore {
+        SchemaStore { fallback: Some(Asked::new(fallback)), ..self }
+    }
+
     /// The description of an event, ready to decode with. `None` if there is none; the payload is then opaque.
     ///
     /// An event that describes itself is taken at its word. For others a description for exactly their id and version
@@ -94,17 +102,16 @@ impl SchemaStore {
     ) -> Option<&Arc<Plan>> {
         let plan = match *identity {
             Identity::Kernel { hook, version } => {
-                let schema = kernel::lookup_for(hook, version, pointer, payload);
-                schema.map(|schema| self.kernel_plans.get(schema))
+                kernel::lookup_for(hook, version, pointer, payload).and_then(kernel::plan)
             }
             Identity::Classic { class, opcode, version } => {
                 let schema = kernel::lookup_classic_for(class, opcode, version, pointer, payload);
-                match schema.filter(|schema| !is_opaque(schema)) {
-                    Some(schema) => Some(self.kernel_plans.get(schema)),
+                match schema.filter(|schema| !kernel::is_opaque(schema)) {
+                    Some(schema) => kernel::plan(schema),
                     None => {
                         let key = Key { guid: class, kind: Kind::Classic, number: opcode.into(), version };
                         let answer = self.answers.get(key, || answer(&self.learned, key));
-                        answer.or_else(|| schema.map(|schema| self.kernel_plans.get(schema)))
+                        answer.or_else(|| schema.and_then(kernel::plan))
                     }
                 }
             }
@@ -114,7 +121,15 @@ impl SchemaStore {
                 } else {
                     Key { guid: provider, kind: Kind::Manifest, number: id, version }
                 };
-                self.answers.get(key, || answer(&self.learned, key))
+                let (learned, fallback) = (&mut self.learned, &mut self.fallback);
+                self.answers.get(key, || {
+                    if key.kind == Kind::Manifest
+                        && let Some(fallback) = fallback
+                    {
+                        fallback.ask(key, identity, learned);
+                    }
+                    answer(learned, key)
+                })
             }
             Identity::Text { provider } => {
                 let key = Key { guid: provider, kind: Kind::Text, number: 0, version: 0 };
@@ -159,8 +174,7 @@ impl SchemaStore {
     ) -> Result<bool, Error> {
         match *identity {
             Identity::Classic { class: EVENT_METADATA, opcode: EVENT_INFO, .. } => {
-                let EmbeddedEvent { identity, schema, map_names } = EmbeddedEvent::parse(payload)?;
-                self.learned.add(Key::of_embedded(identity), schema, map_names);
+                learn_embedded(&mut self.learned, EmbeddedEvent::parse(payload)?);
             }
             Identity::Classic { class: EVENT_METADATA, opcode: EVENT_MAP_INFO, .. } => {
                 let (provider, map) = parse_map(payload)?;
@@ -177,24 +191,88 @@ impl SchemaStore {
         Ok(true)
     }
 
-    /// Takes a whole manifest.
+    /// Takes a whole manifest, unless it has been taken before.
     ///
     /// # Errors
-    /// As [`Manifest::parse`].
+    /// As [`providers_of_manifest`].
     pub fn learn_manifest(&mut self, xml: &[u8]) -> Result<(), Error> {
         let hash = self.manifests.hasher().hash_one(xml);
         if self.manifests.len() >= MAX_MANIFESTS || !self.manifests.insert(hash) {
             return Ok(());
         }
-        let manifest = Manifest::parse(xml)?;
-        self.learned.add_provider(manifest.provider, &manifest.name);
-        for event in manifest.events {
-            let (id, version) = (event.id, event.version);
-            let key = Key { guid: manifest.provider, kind: Kind::Manifest, number: id, version };
-            self.learned.add(key, event.schema, Vec::new());
+        providers_of_manifest(xml, None)?.into_iter().for_each(|provider| self.learn_description(provider));
+        Ok(())
+    }
+
+    /// Takes what a manifest or an image says about a provider. Where events are described already, those with more fields
+    /// are better.
+    pub fn learn_description(&mut self, mut provider: ProviderDescription) {
+        for event in std::mem::take(&mut provider.events) {
+            let (number, version) = (event.id, event.version);
+            self.learned.add(
+                Key { guid: provider.guid, kind: Kind::Manifest, number, version },
+                event,
+                Vec::new(),
+            );
         }
+        for map in std::mem::take(&mut provider.maps) {
+            self.learned.add_map(provider.guid, Arc::unwrap_or_clone(map));
+        }
+        self.learned.add_names(provider);
+        self.answers.forget();
+    }
+
+    /// Takes the `TRACE_EVENT_INFO` of an event, as the system gives it. Gives the names of maps that it has and that are not
+    /// known yet.
+    ///
+    /// # Errors
+    /// As [`EmbeddedEvent::parse`].
+    pub fn learn_event_info(&mut self, info: &[u8]) -> Result<Vec<Box<str>>, Error> {
+        let event = EmbeddedEvent::parse(info)?;
+        let key = Key::of_embedded(event.identity);
+        learn_embedded(&mut self.learned, event);
+        self.answers.forget();
+        Ok(self.learned.missing_maps(&key))
+    }
+
+    /// Takes the `EVENT_MAP_INFO` of a provider's map.
+    ///
+    /// # Errors
+    /// As [`parse_map`].
+    pub fn learn_map_info(&mut self, provider: Guid, info: &[u8]) -> Result<(), Error> {
+        let (provider, map) = parse_map(&[&provider.0[..], info].concat())?;
+        self.learned.add_map(provider, map);
         self.answers.forget();
         Ok(())
+    }
+
+    /// The provider of a name, in upper or lower case. Names that were learned come before those that are built in; of
+    /// several providers that share one, the one with the lowest GUID is taken.
+    pub fn find_provider(&self, name: &str) -> Option<Guid> {
+        let is_it = |(_, known): &(Guid, &str)| known.eq_ignore_ascii_case(name);
+        let learned = self.learned.provider_names().filter(is_it).map(|(guid, _)| guid).min();
+        learned.or_else(|| {
+            builtin::providers()
+                .filter(|provider| is_it(&(provider.guid, &provider.name)))
+                .map(|p| p.guid)
+                .min()
+        })
+    }
+
+    /// What a provider calls its levels, tasks, opcodes, keywords and channels, without its events.
+    pub fn provider(&self, provider: Guid) -> Option<&ProviderDescription> {
+        self.learned.provider(provider).or_else(|| builtin::provider(provider))
+    }
+
+    /// All that was learned about providers of manifest events, by name, with their events by id and version. Copies
+    /// everything.
+    pub fn learned_providers(&self) -> Vec<ProviderDescription> {
+        self.learned.providers()
+    }
+
+    /// The providers that are built in, with the events that are.
+    pub fn built_in_providers() -> impl Iterator<Item = &'static ProviderDescription> {
+        builtin::providers()
     }
 }
 
@@ -208,6 +286,39 @@ impl Key {
                 Key { guid: class, kind: Kind::Classic, number: opcode.into(), version }
             }
         }
+    }
+}
+
+/// Takes a description that a recording or the system gives.
+fn learn_embedded(learned: &mut Learned, event: EmbeddedEvent) {
+    let EmbeddedEvent { identity, schema, map_names, descriptor, names } = event;
+    let provider = schema.provider;
+    let described = EventDescription {
+        id: descriptor.id,
+        version: descriptor.version,
+        channel: Some(descriptor.channel),
+        level: Some(descriptor.level),
+        opcode: Some(descriptor.opcode),
+        task: Some(descriptor.task),
+        keywords: Some(descriptor.keyword),
+        symbol: None,
+        schema: Arc::new(schema),
+    };
+    learned.add(Key::of_embedded(identity), described, map_names);
+    if matches!(identity, EmbeddedIdentity::Manifest { .. }) {
+        fn named<V>(value: V, name: Box<str>) -> Option<Named<V>> {
+            (!name.is_empty()).then_some(Named { value, name, message: None })
+        }
+        let task = Some(descriptor.task);
+        let opcode = named(descriptor.opcode, names.opcode).map(|named| OpcodeDescription { task, named });
+        learned.add_names(ProviderDescription {
+            guid: provider,
+            levels: named(descriptor.level, names.level).into_iter().collect(),
+            channels: named(descriptor.channel, names.channel).into_iter().collect(),
+            tasks: named(descriptor.task, names.task).into_iter().collect(),
+            opcodes: opcode.into_iter().collect(),
+            ..ProviderDescription::default()
+        });
     }
 }
 

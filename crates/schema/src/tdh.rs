@@ -44,7 +44,69 @@ impl InType {
     }
 }
 
+impl InType {
+    /// What manifests call the type; for those that they cannot name, what it is.
+    pub const fn manifest_name(self) -> &'static str {
+        match self {
+            InType::Null => "null",
+            InType::Utf16 => "win:UnicodeString",
+            InType::Ansi => "win:AnsiString",
+            InType::I8 => "win:Int8",
+            InType::U8 | InType::Bool8 => "win:UInt8",
+            InType::I16 => "win:Int16",
+            InType::U16 => "win:UInt16",
+            InType::I32 => "win:Int32",
+            InType::U32 => "win:UInt32",
+            InType::I64 => "win:Int64",
+            InType::U64 => "win:UInt64",
+            InType::F32 => "win:Float",
+            InType::F64 => "win:Double",
+            InType::Bool32 => "win:Boolean",
+            InType::Binary => "win:Binary",
+            InType::CountedBinary => "win:CountedBinary",
+            InType::Guid => "win:GUID",
+            InType::Pointer => "win:Pointer",
+            InType::FileTime => "win:FILETIME",
+            InType::SystemTime => "win:SYSTEMTIME",
+            InType::Sid => "win:SID",
+            InType::WbemSid => "trace:WBEMSid",
+            InType::HexInt32 => "win:HexInt32",
+            InType::HexInt64 => "win:HexInt64",
+            InType::CountedUtf16 => "win:CountedUnicodeString",
+            InType::CountedAnsi => "win:CountedAnsiString",
+            InType::Utf16Char => "trace:UnicodeChar",
+            InType::AnsiChar => "trace:AnsiChar",
+            InType::Struct { .. } => "struct",
+            InType::RawTime => "raw time",
+        }
+    }
+}
+
 impl OutType {
+    /// What manifests call the type; `None` where it adds nothing to the storage type.
+    pub const fn manifest_name(self) -> Option<&'static str> {
+        Some(match self {
+            OutType::Default | OutType::Signed | OutType::Unsigned | OutType::Other(_) => return None,
+            OutType::String => "xs:string",
+            OutType::Boolean => "xs:boolean",
+            OutType::Hex => "hexadecimal",
+            OutType::Pid => "win:PID",
+            OutType::Tid => "win:TID",
+            OutType::Port => "win:Port",
+            OutType::Ipv4 => "win:IPv4",
+            OutType::Ipv6 => "win:IPv6",
+            OutType::SocketAddress => "win:SocketAddress",
+            OutType::Xml => "win:Xml",
+            OutType::Json => "win:Json",
+            OutType::Win32Error => "win:Win32Error",
+            OutType::NtStatus => "win:NTSTATUS",
+            OutType::HResult => "win:HResult",
+            OutType::DateTime => "xs:dateTime",
+            OutType::Utf8 => "win:Utf8",
+            OutType::CodePointer => "win:CodePointer",
+        })
+    }
+
     /// The type with this `TDH_OUTTYPE_*` number. Those that only repeat the storage type count as default.
     pub(crate) fn from_tdh(number: u16) -> OutType {
         match number {

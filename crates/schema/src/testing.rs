@@ -1,12 +1,16 @@
 //! What the tests of this crate share: payloads and schemas built by hand or at random, and decoded payloads as text.
 
 pub mod blocks;
+pub mod compiled;
+
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use stackhound_etl::{FileTime, Guid, PointerSize, RawTime};
 
 use crate::decode::{Decoder, Item};
 use crate::model::{Count, Field, InType, Length, Schema, SchemaSource, Value};
+use crate::provider::EventDescription;
 
 /// A schema of no particular origin.
 pub fn schema(fields: Vec<Field>) -> Schema {
@@ -17,6 +21,21 @@ pub fn schema(fields: Vec<Field>) -> Schema {
         event_name: "Event".into(),
         message: None,
         fields,
+    }
+}
+
+/// An event of which only the schema is known.
+pub fn event(schema: Schema) -> EventDescription {
+    EventDescription {
+        id: 0,
+        version: 0,
+        channel: None,
+        level: None,
+        opcode: None,
+        task: None,
+        keywords: None,
+        symbol: None,
+        schema: Arc::new(schema),
     }
 }
 

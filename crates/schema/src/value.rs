@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::model::Value;
 
@@ -46,6 +47,43 @@ pub(crate) fn utf16_chars(bytes: &[u8]) -> impl Iterator<Item = char> {
     char::decode_utf16(units.iter().map(|&unit| u16::from_le_bytes(unit)))
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
 }
+
+/// A `SOCKADDR_IN` or `SOCKADDR_IN6` (ws2def.h, ws2ipdef.h): the family and the scope in the machine's order, all else in
+/// network order. A scope that is cut off counts as none.
+pub(crate) fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let ([f0, f1, p0, p1], rest) = bytes.split_first_chunk::<4>()?;
+    let port = u16::from_be_bytes([*p0, *p1]);
+    match u16::from_le_bytes([*f0, *f1]) {
+        AF_INET => Some(SocketAddrV4::new(Ipv4Addr::from(*rest.first_chunk::<4>()?), port).into()),
+        AF_INET6 => {
+            let (flow, rest) = rest.split_first_chunk::<4>()?;
+            let (octets, rest) = rest.split_first_chunk::<16>()?;
+            let scope = rest.first_chunk::<4>().map_or(0, |scope| u32::from_le_bytes(*scope));
+            let flow = u32::from_be_bytes(*flow);
+            Some(SocketAddrV6::new(Ipv6Addr::from(*octets), port, flow, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// The inverse of [`socket_address`]: 16 or 28 bytes.
+pub(crate) fn socket_bytes(address: SocketAddr) -> Vec<u8> {
+    let port = address.port().to_be_bytes();
+    match address {
+        SocketAddr::V4(address) => {
+            [&AF_INET.to_le_bytes()[..], &port, &address.ip().octets(), &[0; 8]].concat()
+        }
+        SocketAddr::V6(address) => {
+            let (flow, scope) = (address.flowinfo().to_be_bytes(), address.scope_id().to_le_bytes());
+            [&AF_INET6.to_le_bytes()[..], &port, &flow, &address.ip().octets(), &scope].concat()
+        }
+    }
+}
+
+/// The family of IPv4.
+const AF_INET: u16 = 2;
+/// The family of IPv6.
+const AF_INET6: u16 = 23;
 
 /// The bytes of a security identifier. Prints as `S-1-5-…`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -90,7 +90,7 @@ pub fn open_stacks(path: &Path, enrichment: Enrichment) -> Result<(Trace, Stacks
             return of_journal(path, &bytes).map_err(|error| OpenStacksError::Trace(path.to_owned(), error));
         }
     }
-    let recording = stackhound_trace::Trace::file(path).open()?;
+    let recording = stackhound_trace::Recordings::file(path).open()?;
     match timeline(&recording, enrichment, Stacks::Recorded) {
         Ok((trace, report)) => Ok((trace, StacksFrom::Recording(Box::new(report)))),
         Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),

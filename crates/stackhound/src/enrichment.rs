@@ -3,8 +3,11 @@
 use std::cell::RefCell;
 
 use stackhound_enrich::{Decisions, FrameCache, KernelSymbols, Level, Mode, Policy};
-use stackhound_symbols::Symbolizer;
+use stackhound_symbols::path::SymbolPath;
+use stackhound_symbols::store::StoreOptions;
+use stackhound_symbols::{Symbolizer, SymbolizerOptions};
 
+use crate::consumer::Error;
 use crate::naming::Naming;
 
 /// How much of a frame is told.
@@ -27,6 +30,19 @@ pub struct Enrichment {
     pub depth: Option<Depth>,
     /// Names functions. Without it, nothing is told beyond modules.
     pub symbolizer: Option<Symbolizer>,
+}
+
+impl Enrichment {
+    /// Functions of everything that has a stack, named from the files along a symbol path. Nothing is downloaded.
+    ///
+    /// # Errors
+    /// If the threads that look names up cannot be started.
+    pub fn named(path: SymbolPath) -> Result<Enrichment, Error> {
+        let store = StoreOptions { path, ..StoreOptions::default() };
+        let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() });
+        let symbolizer = Some(symbolizer.map_err(Error::Thread)?);
+        Ok(Enrichment { depth: Some(Depth::Function), symbolizer, ..Enrichment::default() })
+    }
 }
 
 /// The same, in use.

@@ -6,11 +6,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Guid, Pid, Selection, Tid};
-use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
+use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
+use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
-use stackhound_system::System;
-use stackhound_trace::{Event, OpenTrace};
+use stackhound_system::{Limits, Losses, System};
+use stackhound_trace::live::Arrivals;
+use stackhound_trace::{Event, OpenTrace, TraceTime};
+
+use crate::pipeline::Passes;
 
 /// Everything that is known.
 #[derive(Debug)]
@@ -43,13 +46,45 @@ impl Deref for SchemaRef {
 }
 
 impl Knowledge {
-    pub(crate) fn new(trace: &OpenTrace) -> Knowledge {
-        Knowledge { system: System::of(trace), schemas: RefCell::new(SchemaStore::new()), unreadable: 0 }
+    /// Of recordings. With one pass, only those losses are known at the beginning that the session stated then.
+    pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {
+        let system = match passes {
+            Passes::Two => System::of(trace),
+            Passes::One => {
+                let sessions = trace.sources().iter().map(|source| source.recording.session());
+                let pointer_size = sessions.clone().map(|session| session.pointer_size).max();
+                let losses = sessions.fold(Losses::default(), |sum, session| Losses {
+                    events: sum.events + u64::from(session.events_lost),
+                    buffers: sum.buffers + u64::from(session.buffers_lost),
+                });
+                System::new(pointer_size.unwrap_or(PointerSize::Eight), losses)
+            }
+        };
+        Knowledge::new(system, schemas)
+    }
+
+    /// Of live sessions, at their beginning.
+    pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
+        let (events, buffers) = arrivals.lost_before();
+        let system = System::new(arrivals.pointer_size(), Losses { events, buffers });
+        Knowledge::new(system.limited(Limits::default()), schemas)
+    }
+
+    fn new(system: System, schemas: SchemaStore) -> Knowledge {
+        Knowledge { system, schemas: RefCell::new(schemas), unreadable: 0 }
     }
 
     /// Records that something is learned from.
     pub(crate) fn selection() -> Selection {
         System::selection()
+    }
+
+    /// Takes in an event as it comes, and that buffers are missing before it.
+    pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
+        if event.index() == 0 && event.block().origin().after_loss {
+            self.system.add_losses(Losses { events: 0, buffers: 1 });
+        }
+        self.observe(event);
     }
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {
@@ -62,6 +97,11 @@ impl Knowledge {
         let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
         let learned = self.schemas.get_mut().learn(&identity, pid, tid, record.payload());
         self.unreadable += u64::from(learned.is_err());
+    }
+
+    /// Forgets what was over before a time: of a session that never ends.
+    pub(crate) fn forget_before(&mut self, time: TraceTime) {
+        self.system.forget_before(time);
     }
 
     /// Processes, threads, modules and names over time.
@@ -77,6 +117,12 @@ impl Knowledge {
     /// How many descriptions that the recording carries could not be read or kept.
     pub fn unreadable_schemas(&self) -> u64 {
         self.unreadable + self.schemas.borrow().refused()
+    }
+
+    /// The providers of manifest events that the trace describes, and those that were described beside it, by name. Copies
+    /// everything.
+    pub fn described_providers(&self) -> Vec<ProviderDescription> {
+        self.schemas.borrow().learned_providers()
     }
 
     /// The schema of an event.
@@ -100,9 +146,16 @@ impl Knowledge {
             .map(SchemaRef::Compiled)
     }
 
-    /// The class GUID of a kernel event.
+    /// How to read an event's properties: of the built-in tables, or as learned.
+    pub(crate) fn plan_of(&self, event: &Event<'_>) -> Option<Arc<Plan>> {
+        let record = event.record();
+        let identity = Identity::of(&record)?;
+        self.schemas.borrow_mut().lookup(&identity, record.payload(), record.pointer_size()).cloned()
+    }
+
+    /// The class GUID of a kernel event, as consumers see it.
     pub(crate) fn class_of(&self, hook: u16) -> Option<Guid> {
-        kernel::class_guid((hook >> 8) as u8)
+        kernel::class_of_hook(hook)
     }
 
     /// The name of a provider, if the recording or a built-in table has it.

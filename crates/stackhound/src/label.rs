@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use stackhound_enrich::{Backing, Mode, RegionKind};
+use stackhound_enrich::{Backing, FinalUser, Mode, RegionKind};
 use stackhound_symbols::{Origin, ResolvedFrame};
+use stackhound_system::System;
 
 use crate::enrichment::Depth;
 use crate::frame::Frame;
@@ -106,5 +107,21 @@ impl fmt::Display for Label<'_> {
             (Backing::Unknown, RegionKind::Unknown) => f.write_str(" (unknown memory)"),
             (Backing::Unknown, kind) => write!(f, " ({} memory)", kind.name()),
         }
+    }
+}
+
+/// What to call the module that asked: its file name, the runtime of compiled code, `unbacked` or `unknown` where it is
+/// none, or nothing where there are no user frames.
+pub fn final_user_module(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
+    match module {
+        FinalUser::Module(module) | FinalUser::Native(module) => {
+            Some(Cow::Borrowed(system.module(module).file_name()))
+        }
+        FinalUser::Method(method) => {
+            Some(Cow::Owned(format!("jit:{}", system.method(method).runtime().name())))
+        }
+        FinalUser::Unbacked(_) => Some(Cow::Borrowed("unbacked")),
+        FinalUser::Unknown(_) => Some(Cow::Borrowed("unknown")),
+        FinalUser::None => None,
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound::{Passes, Pipeline, trace::Trace};
+//! use stackhound::{Passes, Pipeline, trace::Recordings};
 //!
 //! # fn main() -> Result<(), stackhound::trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Trace::file("trace.etl").open()?;
+//! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
 //! pipeline.run(|seen| {
 //!     println!("{} {:?} {}", seen.name(), seen.process_name(), seen.state().name());
@@ -26,22 +26,34 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod consumer;
 mod enrichment;
+mod filter;
 mod frame;
 mod knowledge;
 mod label;
 mod naming;
 mod pipeline;
+pub mod pred;
+mod predicate;
 mod seen;
+#[cfg(windows)]
+mod system_schemas;
+pub mod testing;
 mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
+pub use consumer::{
+    Error, EventError, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription, Trace, TraceStats,
+};
 pub use enrichment::{Depth, Enrichment};
+pub use filter::EventFilter;
 pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
-pub use label::{Label, NameOrigin, ShownName};
+pub use label::{Label, NameOrigin, ShownName, final_user_module};
 pub use naming::{Naming, identity};
 pub use pipeline::{Outcome, Passes, Pipeline};
+pub use predicate::Predicate;
 pub use seen::Seen;
 pub use stackhound_calltree as calltree;
 pub use stackhound_enrich as enrich;
@@ -50,10 +62,16 @@ pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
 };
+pub use stackhound_expr as expr;
+pub use stackhound_expr::Filter;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
 pub use stackhound_timeline::Counts as TimelineCounts;
 pub use stackhound_trace as trace;
+#[cfg(windows)]
+pub use system_schemas::{
+    describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
+};
 pub use timeline::{Stacks, TimelineReport, timeline};

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use stackhound_enrich::{CreateJoin, CreateOutcome, CreateStats};
-use stackhound_etl::{Described, Selection};
+use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
+use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::SymbolStats;
-use stackhound_trace::{Flow, OpenTrace, Stats};
+use stackhound_trace::live::{Arrivals, Step};
+use stackhound_trace::{Flow, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
 
 use crate::enrichment::{Enricher, Enrichment};
 use crate::knowledge::Knowledge;
@@ -35,10 +37,61 @@ const BATCH: usize = 128;
 /// Events behind a chosen one, after which it is held back no longer.
 const FAR: u64 = 1 << 16;
 
+/// Events between two looks at the counters.
+const WATCH_EVENTS: u64 = 1 << 10;
+
+/// Of live sessions: what was over so many 100 ns before the oldest event that is still to come out may be forgotten, and
+/// how often that is done, in the events' own time.
+const REMEMBERED: i64 = 10 * TICKS_PER_SECOND;
+
+/// Where events come from.
+#[derive(Debug)]
+enum Input<'t> {
+    Recorded(&'t OpenTrace),
+    /// Taken when it is read, which is possible once.
+    Live(Option<Box<Arrivals>>),
+}
+
+/// Events in time order, of either kind.
+enum Events {
+    Recorded(Box<Ordered>),
+    Live(Box<Arrivals>),
+    Nothing,
+}
+
+impl Events {
+    #[inline]
+    fn next(&mut self) -> Step<'_> {
+        match self {
+            Events::Recorded(ordered) => ordered.next().map_or(Step::End, Step::Event),
+            Events::Live(arrivals) => arrivals.next(),
+            Events::Nothing => Step::End,
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        match self {
+            Events::Recorded(ordered) => ordered.stats().clone(),
+            Events::Live(arrivals) => arrivals.stats(),
+            Events::Nothing => Stats::default(),
+        }
+    }
+
+    fn into_stats(self) -> Stats {
+        match self {
+            Events::Recorded(ordered) => ordered.into_stats(),
+            other => other.stats(),
+        }
+    }
+}
+
 /// A trace with everything that is known about it.
 #[derive(Debug)]
 pub struct Pipeline<'t> {
-    trace: &'t OpenTrace,
+    input: Input<'t>,
+    clock: Clock,
+    bases: Vec<TimeBase>,
+    window: Window,
     known: Knowledge,
     definitions: Option<KeyDefinitions>,
     enricher: Enricher,
@@ -55,6 +108,8 @@ pub struct Outcome {
     pub creates: CreateStats,
     /// Distinct frames (with their callers).
     pub distinct_frames: usize,
+    /// Schemas that were looked for in vain.
+    pub schema_misses: u64,
 }
 
 /// An event that was chosen, and the how manieth of all it is.
@@ -65,9 +120,14 @@ struct Chosen {
 }
 
 impl<'t> Pipeline<'t> {
-    /// With two passes, the first one happens here.
+    /// Of recordings. With two passes, the first one happens here.
     pub fn new(trace: &'t OpenTrace, passes: Passes) -> Pipeline<'t> {
-        let mut known = Knowledge::new(trace);
+        Pipeline::with_schemas(trace, passes, SchemaStore::new())
+    }
+
+    /// Of recordings, with descriptions of events beside those that they carry.
+    pub fn with_schemas(trace: &'t OpenTrace, passes: Passes, schemas: SchemaStore) -> Pipeline<'t> {
+        let mut known = Knowledge::of(trace, passes, schemas);
         let definitions = (passes == Passes::Two).then(|| {
             let wanted = Knowledge::selection()
                 .hooks(KeyDefinitions::HOOKS)
@@ -75,7 +135,40 @@ impl<'t> Pipeline<'t> {
                 .described(Described::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
-        Pipeline { trace, known, definitions, enricher: Enricher::new(Enrichment::default()) }
+        let (clock, bases) = (trace.clock(), trace.time_bases());
+        Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions)
+    }
+
+    /// Of live sessions, with descriptions of events beside those that they carry. What happens is known as far as it
+    /// has happened, as with one pass.
+    pub fn live(arrivals: Arrivals, schemas: SchemaStore) -> Pipeline<'static> {
+        let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
+        #[cfg(windows)]
+        let schemas = crate::system_schemas::asking_windows(schemas);
+        let known = Knowledge::live(&arrivals, schemas);
+        Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)
+    }
+
+    fn of<'i>(
+        input: Input<'i>,
+        clock: Clock,
+        bases: Vec<TimeBase>,
+        known: Knowledge,
+        definitions: Option<KeyDefinitions>,
+    ) -> Pipeline<'i> {
+        let (window, enricher) = (Window::of(&clock), Enricher::new(Enrichment::default()));
+        Pipeline { input, clock, bases, window, known, definitions, enricher }
+    }
+
+    /// How long events are held back for their stacks; two seconds otherwise.
+    pub fn hold(mut self, window: Window) -> Pipeline<'t> {
+        self.window = window;
+        self
+    }
+
+    /// The clock of trace time.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Says how much of stacks is told, and who names functions.
@@ -104,7 +197,7 @@ impl<'t> Pipeline<'t> {
     /// Asking for the names of a frame waits for them. Who asks for many events' names uses
     /// [`run_chosen`](Pipeline::run_chosen), or keeps the frames' numbers and asks at the end.
     pub fn run(&mut self, handle: impl FnMut(&Seen<'_>) -> Flow) -> Outcome {
-        self.feed(0, |_| ControlFlow::Continue(true), handle)
+        self.feed(0, |_| ControlFlow::Continue(true), handle, |_| ControlFlow::Continue(()))
     }
 
     /// Hands the events that `choose` chooses to `handle`, in time order, until one of them breaks. Other threads name
@@ -114,8 +207,19 @@ impl<'t> Pipeline<'t> {
         choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
         handle: impl FnMut(&Seen<'_>) -> Flow,
     ) -> Outcome {
+        self.run_watched(choose, handle, |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`run_chosen`](Pipeline::run_chosen). `watch` looks at the counters every thousand events or so, and of live
+    /// sessions also whenever nothing happens; it can end the run too.
+    pub fn run_watched(
+        &mut self,
+        choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
+        handle: impl FnMut(&Seen<'_>) -> Flow,
+        watch: impl FnMut(&dyn Fn() -> Outcome) -> Flow,
+    ) -> Outcome {
         let ahead = if self.enricher.naming.is_some() { AHEAD } else { 0 };
-        self.feed(ahead, choose, handle)
+        self.feed(ahead, choose, handle, watch)
     }
 
     fn feed(
@@ -123,34 +227,64 @@ impl<'t> Pipeline<'t> {
         ahead: usize,
         mut choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
         mut handle: impl FnMut(&Seen<'_>) -> Flow,
+        mut watch: impl FnMut(&dyn Fn() -> Outcome) -> Flow,
     ) -> Outcome {
-        let window = Window::of(&self.trace.clock());
-        let bases = self.trace.time_bases();
+        let (window, bases) = (self.window, self.bases.clone());
         let (mut correlator, learning) = match self.definitions.take() {
             Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
-            None => (Correlator::one_pass(window, bases), true),
+            None => match self.input {
+                Input::Recorded(_) => (Correlator::one_pass(window, bases), true),
+                Input::Live(_) => (Correlator::live(window, bases, Correlator::FRAMES_MAX), true),
+            },
         };
         self.enricher.frames = (!learning).then(RefCell::default);
         let mut creates = CreateJoin::new(window);
-        let mut events = self.trace.ordered();
+        let mut events = match &mut self.input {
+            Input::Recorded(trace) => Events::Recorded(Box::new(trace.ordered())),
+            Input::Live(arrivals) => arrivals.take().map_or(Events::Nothing, Events::Live),
+        };
         let mut chosen: VecDeque<Chosen> = VecDeque::new();
         let (mut passed, mut unnamed) = (0, 0);
-        let mut ended = false;
+        let is_live = matches!(self.input, Input::Live(_));
+        let remembered = self.clock.span_to_raw(REMEMBERED).max(1);
+        let mut forgotten = TraceTime(i64::MIN);
+        let (mut ended, mut taken) = (false, 0_u64);
         'all: while !ended {
+            let mut quiet = false;
             match events.next() {
-                Some(event) => {
+                Step::Event(event) => {
                     if learning {
-                        self.known.observe(&event);
+                        self.known.observe_now(&event);
                     }
                     creates.push(&event);
                     correlator.push(&event);
                 }
-                None => {
+                Step::Quiet(until) => {
+                    correlator.advance(until);
+                    quiet = true;
+                }
+                Step::End => {
                     creates.end();
                     correlator.end();
                     ended = true;
                 }
             };
+            taken += 1;
+            if is_live && taken.is_multiple_of(WATCH_EVENTS) {
+                let oldest = chosen.front().map(|first| first.event.time()).or(correlator.oldest());
+                let until = oldest.map(|oldest| TraceTime(oldest.0.saturating_sub(remembered)));
+                if let Some(until) = until
+                    && until.0 > forgotten.0.saturating_add(remembered)
+                {
+                    self.known.forget_before(until);
+                    forgotten = until;
+                }
+            }
+            if (quiet || taken.is_multiple_of(WATCH_EVENTS))
+                && watch(&|| outcome(events.stats(), &correlator, &creates, &self.known)).is_break()
+            {
+                break;
+            }
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
                 let create = creates.outcome(&delivered.event);
@@ -178,7 +312,7 @@ impl<'t> Pipeline<'t> {
                 }
             }
             while let Some(first) = chosen.front()
-                && (ended || chosen.len() > ahead || passed - first.number > FAR)
+                && (ended || quiet || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
                 if handle(&Seen::new(event, &self.known, &self.enricher, first.create)).is_break() {
@@ -187,12 +321,17 @@ impl<'t> Pipeline<'t> {
                 chosen.pop_front();
             }
         }
-        Outcome {
-            trace: events.into_stats(),
-            stacks: correlator.stats().clone(),
-            distinct_frames: correlator.table().len(),
-            creates: creates.stats(),
-        }
+        outcome(events.into_stats(), &correlator, &creates, &self.known)
+    }
+}
+
+fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &Knowledge) -> Outcome {
+    Outcome {
+        trace,
+        stacks: correlator.stats().clone(),
+        distinct_frames: correlator.table().len(),
+        creates: creates.stats(),
+        schema_misses: known.schema_misses(),
     }
 }
 

@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Field, OutType, Value};
+use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -17,6 +17,7 @@ use stackhound_trace::{Event, TraceTime};
 use crate::enrichment::{Depth, Enricher};
 use crate::frame::Frame;
 use crate::knowledge::{Knowledge, SchemaRef};
+use crate::label::final_user_module;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Seen<'c> {
     enricher: &'c Enricher,
     create: Option<CreateOutcome>,
     schema: OnceCell<Option<SchemaRef>>,
+    plan: OnceCell<Option<Arc<Plan>>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
     level: OnceCell<Level>,
 }
@@ -37,8 +39,9 @@ impl<'c> Seen<'c> {
         enricher: &'c Enricher,
         create: Option<CreateOutcome>,
     ) -> Seen<'c> {
-        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Seen { delivered, known, enricher, create, schema, owner, level }
+        let (schema, plan) = (OnceCell::new(), OnceCell::new());
+        let (owner, level) = (OnceCell::new(), OnceCell::new());
+        Seen { delivered, known, enricher, create, schema, plan, owner, level }
     }
 
     /// The event itself.
@@ -165,10 +168,40 @@ impl<'c> Seen<'c> {
         })
     }
 
-    /// A field of the payload by its name, if it has a single value.
+    /// The payload's properties as typed values.
+    ///
+    /// # Errors
+    /// [`Error::NoSchema`] if nothing is known about the payload.
+    pub fn parser(&self) -> Result<Parser<'_>, Error> {
+        let plan = self.plan().ok_or(Error::NoSchema)?;
+        Ok(plan.parser(self.payload(), self.event().record().pointer_size()))
+    }
+
+    /// How to read the payload's properties.
+    pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
+        let find = || match self.schema.get() {
+            Some(Some(SchemaRef::Compiled(plan))) => Some(plan.clone()),
+            _ => self.known.plan_of(self.event()),
+        };
+        self.plan.get_or_init(find).as_ref()
+    }
+
+    /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
     pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
-        let decoded = self.fields()?.filter_map(Result::ok).find(|decoded| *decoded.field.name == *name)?;
-        Some((decoded.field, decoded.item.value()?))
+        let (field, item) = self.item(name)?;
+        Some((field, item.value()?))
+    }
+
+    /// A field of the payload by its name, whatever it holds. Decodes no field behind it.
+    pub fn item(&self, name: &str) -> Option<(&Field, Item<'_>)> {
+        let schema = self.schema()?;
+        let index = schema.field_index(name)?;
+        if let SchemaRef::Compiled(plan) = schema {
+            let item = plan.item(self.payload(), self.event().record().pointer_size(), index).ok()?;
+            return Some((&schema.fields[index], item));
+        }
+        let decoded = self.fields()?.map_while(Result::ok).find(|decoded| decoded.index == index)?;
+        Some((decoded.field, decoded.item))
     }
 
     /// How much of the stack there is.
@@ -179,6 +212,11 @@ impl<'c> Seen<'c> {
     /// The stack's number in the trace's table: equal stacks have equal numbers.
     pub fn stack(&self) -> Option<StackId> {
         self.delivered.stack
+    }
+
+    /// The stack's addresses, innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = stackhound_etl::Address> + use<'c> {
+        self.delivered.frames()
     }
 
     /// How much of the event's stack the policy wants to be told.
@@ -208,6 +246,14 @@ impl<'c> Seen<'c> {
     pub fn summarize(&self, summary: &mut Summary) {
         let system = self.known.system();
         summary.of(system, self.state(), self.facts());
+    }
+
+    /// What to call the module that asked for what the event tells of: see [`final_user_module`]. Nothing without user
+    /// frames.
+    pub fn asking_module(&self) -> Option<Cow<'c, str>> {
+        let mut summary = Summary::default();
+        self.summarize(&mut summary);
+        final_user_module(self.known.system(), summary.final_user())
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.

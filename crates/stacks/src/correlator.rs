@@ -41,6 +41,11 @@ impl Window {
         let max_hold = clock.span_to_raw(2 * stackhound_etl::TICKS_PER_SECOND).max(1);
         Window { max_hold, max_pending: 1 << 17 }
     }
+
+    /// Nothing is held back: events go out at once, with the stacks that they bring along.
+    pub fn none() -> Window {
+        Window { max_hold: 0, max_pending: 0 }
+    }
 }
 
 /// An event that is held back.
@@ -143,6 +148,7 @@ impl Correlator {
         table: StackTable,
     ) -> Correlator {
         Correlator {
+            losses: Losses::new(definitions.is_some()),
             window,
             bases,
             definitions,
@@ -160,7 +166,6 @@ impl Correlator {
             just_defined: Vec::new(),
             newest: TraceTime(i64::MIN),
             disorder_until: 0,
-            losses: Losses::default(),
             orphan_groups: HashSet::default(),
             orphans_awaiting: HashMap::default(),
             handed_out: None,
@@ -217,6 +222,20 @@ impl Correlator {
         }
         let slot = self.shelf.take(event.block());
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
+    }
+
+    /// The time of the oldest event that is held back.
+    pub fn oldest(&self) -> Option<TraceTime> {
+        self.queue.front().map(|held| held.time)
+    }
+
+    /// Says that no event before this time will come: what was held back long enough by then may go out. For live
+    /// sessions in which nothing happens.
+    pub fn advance(&mut self, time: TraceTime) {
+        if time > self.newest {
+            self.newest = time;
+            self.just_defined.clear();
+        }
     }
 
     /// Says that no more events come: everything that is held back may go out.
@@ -475,6 +494,11 @@ impl Correlator {
             let Some(partial) = self.partial_of(number).filter(|partial| !partial.has_user()) else {
                 continue;
             };
+            // The thread of then has ended, and another has its number.
+            let process = partial.ids.and_then(|ids| Pid::known(ids.pid));
+            if process.zip(Pid::known(named.pid)).is_some_and(|(then, now)| then != now) {
+                continue;
+            }
             partial.user_of = user_of;
             let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
             self.give(number, fragment, Half::User, ids);

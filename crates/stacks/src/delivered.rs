@@ -84,6 +84,11 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// The event's time.
+    pub fn time(&self) -> TraceTime {
+        self.time
+    }
+
     /// The event as it left; `table` is that of its correlator.
     pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
         let event = Event::new(&self.block, self.index, self.time);

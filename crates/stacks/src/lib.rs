@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use stackhound_stacks::{Correlator, Window};
-//! use stackhound_trace::Trace;
+//! use stackhound_trace::Recordings;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Trace::file("trace.etl").open()?;
+//! let trace = Recordings::file("trace.etl").open()?;
 //! let mut stacks = Correlator::one_pass(Window::of(&trace.clock()), trace.time_bases());
 //! let mut events = trace.ordered();
 //! loop {

@@ -14,6 +14,8 @@ pub(crate) struct Losses {
     spans: VecDeque<(i64, i64)>,
     /// Between which times a stream has a hole. Disjoint and in order; streams are not told apart.
     holes: VecDeque<(i64, i64)>,
+    /// Whether blocks are the buffers that were in use. In a live session they are what has come at once.
+    blocks_are_buffers: bool,
     /// The time of the last event of each stream's latest block; a stream is a processor of a source.
     ends: HashMap<(u16, Option<u16>), i64, foldhash::fast::RandomState>,
 }
@@ -39,6 +41,10 @@ fn bound(spans: &mut VecDeque<(i64, i64)>, oldest: i64) {
 const REACH: i64 = 200;
 
 impl Losses {
+    pub fn new(blocks_are_buffers: bool) -> Losses {
+        Losses { blocks_are_buffers, ..Losses::default() }
+    }
+
     /// Takes note of the block whose first event this is, and of a buffer that is missing just before it. Nothing
     /// will be asked about times before `oldest`.
     pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, max_hold: i64, oldest: TraceTime) {
@@ -78,14 +84,15 @@ impl Losses {
     /// Notes that a buffer is missing just before the block whose first event this is.
     ///
     /// A missing buffer was taken into use at about the time of this block's first event and held about as long a time
-    /// as this block does. Its stack parts belong to events before them: 99 of 100 parts come within 10 ms, which is
+    /// as this block does, or, where blocks tell nothing, at most until the flush timer ran out: half of the usual window.
+    /// Its stack parts belong to events before them: 99 of 100 parts come within 10 ms, which is
     /// the [`REACH`]th part of the usual window.
     fn note(&mut self, event: &Event<'_>, max_hold: i64) {
         let entries = event.block().entries();
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let span = last.time.0.saturating_sub(first.time.0).max(0);
+        let span = last.time.0.saturating_sub(first.time.0).max(0).saturating_mul(2);
         let from = event.time().0.saturating_sub(max_hold / REACH);
-        let until = event.time().0.saturating_add(span.saturating_mul(2));
+        let until = event.time().0.saturating_add(if self.blocks_are_buffers { span } else { max_hold / 2 });
         match self.spans.back_mut() {
             Some(before) if from <= before.1 => *before = (before.0.min(from), before.1.max(until)),
             _ => self.spans.push_back((from, until)),

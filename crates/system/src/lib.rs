@@ -4,11 +4,11 @@
 //! ```
 //! use stackhound_etl::Pid;
 //! use stackhound_system::System;
-//! use stackhound_trace::Trace;
+//! use stackhound_trace::Recordings;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let trace = Trace::file("trace.etl").open()?;
+//! let trace = Recordings::file("trace.etl").open()?;
 //! let mut system = System::of(&trace);
 //! let mut events = trace.selected(System::selection());
 //! while let Some(event) = events.next() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use stackhound_etl::{Address, Pid, PointerSize, Selection, Tid};
 use stackhound_schema::kernel::view;
 use stackhound_system::{Completeness, Evidence, FileKey, Gap, ModuleRef, ProcessRef, Span, System};
-use stackhound_trace::{Event, OpenTrace, Trace, TraceTime};
+use stackhound_trace::{Event, OpenTrace, Recordings, TraceTime};
 
 const NET: &str = "perfview-net452-x64.etl";
 const DIAGHUB: &str = "perfview-diaghub.kernel.1.etl";
@@ -14,7 +14,7 @@ const SHUTDOWN: &str = "airbus-ShutdownPerfDiagLogger.etl";
 /// The recordings of one capture, opened together; `None` if there is no corpus.
 fn open(names: &[&str]) -> Option<OpenTrace> {
     let paths: Option<Vec<_>> = names.iter().map(|name| stackhound_corpus::path(name)).collect();
-    Some(Trace::files(paths?).open().expect("recordings of the corpus can be opened"))
+    Some(Recordings::files(paths?).open().expect("recordings of the corpus can be opened"))
 }
 
 /// The machine after all events.

@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound_trace::Trace;
+//! use stackhound_trace::Recordings;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
-//! let stats = Trace::file("trace.etl").run(|event| {
+//! let stats = Recordings::file("trace.etl").run(|event| {
 //!     println!("{} {}", event.raw_time().0, event.kind().name());
 //!     ControlFlow::Continue(())
 //! })?;
@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! A [`Trace`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
+//! A [`Recordings`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
 //! by block as stored. Knows files, clocks and order; does not know stacks or what an event means.
 #![deny(unsafe_code)]
 
@@ -25,14 +25,21 @@ mod feed;
 mod filter;
 pub mod live;
 mod merge;
+mod recordings;
+mod session;
 mod source;
 mod stats;
-mod trace;
 
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
+pub use live::{LiveSession, SessionCounters, SessionInfo};
 pub use merge::{Ordered, TimeBase};
+pub use recordings::{Flow, OpenTrace, Recordings};
+pub use session::{
+    Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
+    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
+    Session, SessionClock, SessionNumbers, SettingError,
+};
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
 pub use stats::Stats;
-pub use trace::{Flow, OpenTrace, Trace};

@@ -1,7 +1,8 @@
 //! What Stackhound asks of Windows itself.
 //!
-//! The Debug Help library so far: names of addresses in live processes and in files. All calls into Windows stand in this
-//! crate, and nothing of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when
+//! The Debug Help library: names of addresses in live processes and in files. Event Tracing for Windows: sessions, and
+//! the events of live ones. The Trace Data Helper: what is known of providers of events. All calls into Windows stand in
+//! this crate, and nothing of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when
 //! the program runs.
 //!
 //! Knows Windows; must not know recordings, nor what is done with the answers. Empty on other systems.
@@ -11,6 +12,8 @@
 
 pub mod debug_help;
 mod error;
+pub mod etw;
+pub mod tdh;
 mod text;
 
 pub use error::Error;

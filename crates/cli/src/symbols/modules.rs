@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use stackhound::symbols::ModuleIdentity;
 use stackhound::symbols::store::{ModuleFiles, Store};
-use stackhound::trace::Trace;
+use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
 
 use crate::args::{Common, Inputs, ListFormat, Output, SymbolArguments};
@@ -40,7 +40,7 @@ pub struct Module {
 
 /// The modules of recordings, by name and identity, and whether a byte was damaged.
 pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u64)>, bool)> {
-    let trace = Trace::files(inputs.files.clone()).threads(crate::threads(common)).open()?;
+    let trace = Recordings::files(inputs.files.clone()).threads(crate::threads(common)).open()?;
     let mut pipeline = Pipeline::new(&trace, Passes::Two);
     // The first pass finds all modules, before the first event is seen.
     let outcome = pipeline.run(|_| ControlFlow::Break(()));

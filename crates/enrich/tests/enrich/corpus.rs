@@ -3,7 +3,7 @@
 use stackhound_enrich::{Frame, FrameCache, Frames, Mode, RegionKind};
 use stackhound_stacks::Window;
 use stackhound_system::Evidence;
-use stackhound_trace::Trace;
+use stackhound_trace::Recordings;
 
 use crate::read::{Seen, read};
 
@@ -22,7 +22,7 @@ struct Counts {
 }
 
 fn counts(name: &str) -> Option<Counts> {
-    let trace = Trace::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
+    let trace = Recordings::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
     let (mut counts, mut cache) = (Counts::default(), FrameCache::default());
     let mut count = |seen: Seen<'_, '_>| {
         let Seen::Popped(delivered, system) = seen else { return };

@@ -225,6 +225,15 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The level: the descriptor's, or the class level of a classic event. Kernel events and messages have none.
+    pub fn level(&self) -> Option<u8> {
+        match self.kind {
+            kind if kind.is_classic() => Some(self.bytes[5]),
+            kind if kind.has_descriptor() => Some(self.bytes[0x2c]),
+            _ => None,
+        }
+    }
+
     /// Class or provider GUID of records that carry one; the message GUID of WPP messages.
     pub fn guid(&self) -> Option<Guid> {
         match self.kind {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use zerocopy::IntoBytes;
 
-use super::record::RecordSpec;
 use super::session::{Form, Session};
 use crate::RawTime;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags, BufferHeader};
@@ -49,11 +48,11 @@ impl Buffer {
         self.used
     }
 
-    /// Appends a record of `size` bytes, which must not be more than there is room for.
+    /// Appends a record of `size` bytes, which `encode` fills in and which must not be more than there is room for.
     #[inline]
-    pub(super) fn push(&mut self, record: &RecordSpec<'_>, size: usize) {
+    pub(super) fn push(&mut self, size: usize, encode: impl FnOnce(&mut [u8])) {
         let end = self.used + size;
-        record.encode(&mut self.bytes[self.used..end]);
+        encode(&mut self.bytes[self.used..end]);
         // Buffer sizes are multiples of the alignment, so there is room for the padding.
         self.used = end.next_multiple_of(ALIGNMENT);
         self.bytes[end..self.used].fill(0);
@@ -132,15 +131,20 @@ impl Stream {
         self.buffer.get_or_insert_with(|| Buffer::new(size)).clear();
     }
 
-    /// Appends a record of `size` bytes to the open buffer; `false` if there is none or it has no room.
+    /// Appends a record of `size` bytes, which `encode` fills in, to the open buffer; `false` if there is none or it has no room.
     #[inline]
-    pub(super) fn push(&mut self, record: &RecordSpec<'_>, size: usize) -> bool {
+    pub(super) fn push(
+        &mut self,
+        size: usize,
+        time: Option<RawTime>,
+        encode: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let Some(buffer) = &mut self.buffer else { return false };
         if self.sequence.is_none() || size > buffer.room() {
             return false;
         }
-        buffer.push(record, size);
-        self.last = record.stored_time().or(self.last);
+        buffer.push(size, encode);
+        self.last = time.or(self.last);
         true
     }
 

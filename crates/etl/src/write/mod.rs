@@ -53,7 +53,7 @@ pub use session::{Form, Session};
 use self::buffer::{Buffer, Stream};
 use self::session::Closing;
 use crate::buffer::BUFFER_HEADER_SIZE;
-use crate::record::HeaderKind;
+use crate::record::{HeaderKind, Record};
 use crate::{ClockKind, RawTime};
 
 /// The hook of the first record, which states the session.
@@ -109,7 +109,8 @@ impl<W: Write> EtlWriter<W> {
             },
             payload: Payload::Bytes(&payload),
         };
-        header.push(&logfile_header, fitting_size(&logfile_header, header.room())?);
+        let size = fitting(logfile_header.size()?, header.room())?;
+        header.push(size, |bytes| logfile_header.encode(bytes));
         Ok(EtlWriter {
             streams: (0..session.processors).map(Stream::new).collect(),
             next_sequence: session.first_sequence_number,
@@ -135,8 +136,9 @@ impl<W: Write> EtlWriter<W> {
         if self.header_written {
             return Err(WriteError::HeaderBufferWritten);
         }
-        self.header.push(record, fitting_size(record, self.header.room())?);
-        self.count(record);
+        let size = fitting(record.size()?, self.header.room())?;
+        self.header.push(size, |bytes| record.encode(bytes));
+        self.count(record.stored_time());
         Ok(())
     }
 
@@ -150,22 +152,39 @@ impl<W: Write> EtlWriter<W> {
     /// buffer.
     #[inline]
     pub fn write(&mut self, processor: u16, record: &RecordSpec<'_>) -> Result<(), WriteError> {
-        let size = record.size()?;
+        self.append(processor, record.size()?, record.stored_time(), |bytes| record.encode(bytes))
+    }
+
+    /// Appends a record of another recording as it stands. Its clock must be that of this session. Costs as much as
+    /// [`write`](EtlWriter::write).
+    pub fn copy(&mut self, processor: u16, record: &Record<'_>) -> Result<(), WriteError> {
+        let original = record.bytes();
+        self.append(processor, original.len(), Some(record.time()), |bytes| bytes.copy_from_slice(original))
+    }
+
+    #[inline]
+    fn append(
+        &mut self,
+        processor: u16,
+        size: usize,
+        time: Option<RawTime>,
+        encode: impl Fn(&mut [u8]),
+    ) -> Result<(), WriteError> {
         // The wall clock may be set back; the other clocks only run forward.
         let ordered = self.session.clock != ClockKind::SystemTime;
         let stream = self.stream(processor)?;
-        if let (true, Some(time), Some(last)) = (ordered, record.stored_time(), stream.last())
+        if let (true, Some(time), Some(last)) = (ordered, time, stream.last())
             && time < last
         {
             return Err(WriteError::OutOfOrder { time, last });
         }
-        if !stream.push(record, size) {
-            fitting_size(record, self.session.buffer_size as usize - BUFFER_HEADER_SIZE)?;
+        if !stream.push(size, time, &encode) {
+            fitting(size, self.session.buffer_size as usize - BUFFER_HEADER_SIZE)?;
             self.seal(processor, false)?;
-            let pushed = self.open(processor).push(record, size);
+            let pushed = self.open(processor).push(size, time, &encode);
             debug_assert!(pushed, "a record of {size} bytes does not fit into an empty buffer");
         }
-        self.count(record);
+        self.count(time);
         Ok(())
     }
 
@@ -211,9 +230,9 @@ impl<W: Write> EtlWriter<W> {
         self.streams.get_mut(usize::from(processor)).ok_or(WriteError::Processor { processor, processors })
     }
 
-    fn count(&mut self, record: &RecordSpec<'_>) {
+    fn count(&mut self, time: Option<RawTime>) {
         self.totals.records += 1;
-        if let Some(time) = record.stored_time() {
+        if let Some(time) = time {
             self.latest = self.latest.max(time);
         }
     }
@@ -299,7 +318,6 @@ impl<W: Write + Seek> EtlWriter<W> {
 }
 
 /// The size of a record, if it is not larger than `room`.
-fn fitting_size(record: &RecordSpec<'_>, room: usize) -> Result<usize, WriteError> {
-    let size = record.size()?;
+fn fitting(size: usize, room: usize) -> Result<usize, WriteError> {
     if size > room { Err(WriteError::BufferTooSmall { size, room }) } else { Ok(size) }
 }

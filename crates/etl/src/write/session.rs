@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use super::WriteError;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags};
-use crate::{Clock, ClockKind, FileTime, LogFileMode, PointerSize, RawTime};
+use crate::{Clock, ClockKind, FileTime, LogFileMode, LogfileHeader, PointerSize, RawTime};
 
 /// What a recording says of the session that wrote it. Start from [`Session::default`] and change what matters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,6 +119,29 @@ impl Closing {
 }
 
 impl Session {
+    /// The session that a recording or a live session states, so that its records can be written again as they are.
+    /// What nothing is stated of is as in [`Session::default`].
+    pub fn of(header: &LogfileHeader) -> Session {
+        let otherwise = Session::default();
+        let clock = header.clock();
+        Session {
+            pointer_size: header.pointer_size,
+            processors: u16::try_from(header.processors).unwrap_or(u16::MAX).max(1),
+            clock: clock.kind(),
+            start: header.reference,
+            start_time: header.start_time,
+            boot_time: header.boot_time,
+            perf_frequency: NonZeroU64::new(header.perf_freq).unwrap_or(otherwise.perf_frequency),
+            cpu_mhz: NonZeroU32::new(header.cpu_mhz).unwrap_or(otherwise.cpu_mhz),
+            timer_resolution: header.timer_resolution,
+            utc_bias: header.utc_bias,
+            windows_version: header.windows_version,
+            build: header.build,
+            name: header.session_name.clone(),
+            ..otherwise
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), WriteError> {
         let buffer_sizes = 1024..=16 << 20;
         let fault = if !self.buffer_size.is_multiple_of(1024) || !buffer_sizes.contains(&self.buffer_size) {

@@ -1,13 +1,14 @@
 use stackhound_etl::PointerSize::{Eight, Four};
 
 use super::*;
-use crate::testing::decoded;
+use crate::testing::{decoded, hex};
 
 const RUNTIME: &str = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4";
 const RUNDOWN: &str = "a669021c-c450-4609-a035-5af59af4df18";
 const PRIVATE: &str = "763fd754-7086-4dfe-95eb-c01a46faf4ca";
 const PROCESS: &str = "22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716";
 const NETWORK: &str = "7dd42a49-5329-4832-8dfd-43d979153a88";
+const THREATS: &str = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
 const TRACING: &str = "b675ec37-bdb6-4648-bc92-f3fdc74d3ca2";
 
 fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
@@ -18,13 +19,59 @@ fn plan(provider: &str, id: u16, version: u8) -> &'static Arc<Plan> {
 
 #[test]
 fn tables_are_read() {
-    assert_eq!(PROVIDERS.names.len(), 9);
+    assert_eq!(PROVIDERS.descriptions.len(), 19);
     for versions in PROVIDERS.events.values() {
         for (_, plan) in versions {
             let schema = plan.schema();
             assert!(schema.fields.iter().all(|field| !field.is_padding()), "{}", schema.event_name);
         }
     }
+}
+
+/// Of the providers that users ask for by name: GUID, a keyword and its name.
+#[test]
+fn well_known_providers_have_names_and_keywords() {
+    for (name, guid, mask, keyword) in [
+        ("Microsoft-Windows-Kernel-Network", NETWORK, 0x10, Some("KERNEL_NETWORK_KEYWORD_IPV4")),
+        ("Microsoft-Windows-Kernel-Process", PROCESS, 0x40, Some("WINEVENT_KEYWORD_IMAGE")),
+        (
+            "Microsoft-Windows-Kernel-File",
+            "edd08927-9cc4-4e65-b970-c2560fb5c289",
+            0x80,
+            Some("KERNEL_FILE_KEYWORD_CREATE"),
+        ),
+        (
+            "Microsoft-Windows-Kernel-Registry",
+            "70eb4f03-c1de-4f73-a051-33d13d5413bd",
+            0x1000,
+            Some("CreateKey"),
+        ),
+        (
+            "Microsoft-Windows-Threat-Intelligence",
+            THREATS,
+            0x8_0000,
+            Some("KERNEL_THREATINT_KEYWORD_WRITEVM_REMOTE"),
+        ),
+        ("Microsoft-Windows-DotNETRuntime", RUNTIME, 0x8000, Some("ExceptionKeyword")),
+        ("Microsoft-Windows-PowerShell", "a0c1853b-5c40-4b15-8766-3cf1c58f985a", 1, None),
+        ("Microsoft-Windows-WinINet", "43d1a55c-76d6-4f7e-995c-64c711e5cafe", 1, None),
+        ("Microsoft-Windows-HttpService", "dd5ef90a-6398-47a4-ad34-4dcecdef795f", 1, None),
+        ("Microsoft-Windows-Kernel-Audit-API-Calls", "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23", 1, None),
+    ] {
+        let provider = provider(guid.parse().unwrap()).unwrap();
+        assert_eq!(&*provider.name, name);
+        assert_eq!(provider.keyword_names(mask).next(), keyword, "{name}");
+    }
+}
+
+#[test]
+fn data_sent_is_told_with_its_process() {
+    let fields = "ea0e0000 10000000 01020304 05060708 01bb c350 01000000 02000000 00000000 0900000000000000";
+    let read = decoded(plan(NETWORK, 10, 0).schema(), &hex(fields), Eight);
+    assert_eq!(
+        read,
+        "PID=3818 size=16 daddr=1.2.3.4 saddr=5.6.7.8 dport=443 sport=50000 startime=1 endtime=2 seqnum=0 connid=0x9"
+    );
 }
 
 #[test]
@@ -132,6 +179,17 @@ fn names_are_those_that_people_know() {
             1,
             "ProcessStart/Start",
             "ProcessID CreateTime ParentProcessID SessionID Flags ImageName",
+        ),
+        (
+            THREATS,
+            14,
+            1,
+            "KERNEL_THREATINT_TASK_WRITEVM",
+            "OperationStatus CallingProcessId CallingProcessCreateTime CallingProcessStartKey \
+             CallingProcessSignatureLevel CallingProcessSectionSignatureLevel CallingProcessProtection CallingThreadId \
+             CallingThreadCreateTime TargetProcessId TargetProcessCreateTime TargetProcessStartKey \
+             TargetProcessSignatureLevel TargetProcessSectionSignatureLevel TargetProcessProtection BaseAddress \
+             BytesCopied",
         ),
         (TRACING, 14, 0, "ETW_TASK_PROVIDER/ETW_OPCODE_ENABLE", "ProviderName SessionName"),
     ] {

@@ -110,12 +110,12 @@ impl<'a> Cursor<'a> {
             Extent::Natural => {
                 let rest = self.rest();
                 // A text that the payload cuts off still counts; one of which nothing is there does not.
-                let (units, _) = rest.as_chunks::<2>();
-                if units.is_empty() {
+                if rest.len() < 2 {
                     return Err(Expected::Bytes(2));
                 }
                 let text = utf16_to_zero(rest);
-                self.offset += text.len() + if text.len() / 2 < units.len() { 2 } else { 0 };
+                // The end, if there is one.
+                self.offset += (text.len() + 2).min(rest.len() & !1);
                 Ok(text)
             }
             Extent::Padded(units) => Ok(utf16_to_zero(self.take(units.saturating_mul(2))?)),
@@ -175,13 +175,32 @@ impl<'a> Cursor<'a> {
 }
 
 pub(super) fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
-    let (units, _) = bytes.as_chunks::<2>();
-    let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
-    &bytes[..2 * length]
+    &bytes[..first_zero::<2>(bytes)]
 }
 
 pub(super) fn ansi_to_zero(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
+    &bytes[..first_zero::<1>(bytes)]
+}
+
+/// Where the first unit of `UNIT` bytes (1 or 2) starts that is zero; otherwise behind the last whole unit. Looks at
+/// eight bytes at once, since all that stands behind a text is found by its end.
+fn first_zero<const UNIT: usize>(bytes: &[u8]) -> usize {
+    const { assert!(UNIT == 1 || UNIT == 2) };
+    let ones = if UNIT == 1 { 0x0101_0101_0101_0101_u64 } else { 0x0001_0001_0001_0001 };
+    let (words, _) = bytes.as_chunks::<8>();
+    for (index, &word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(word);
+        // The highest bit of each unit that is zero, and perhaps of some behind the first such unit.
+        let zeros = word.wrapping_sub(ones) & !word & (ones << (8 * UNIT as u32 - 1));
+        if zeros != 0 {
+            let unit = zeros.trailing_zeros() as usize / (8 * UNIT);
+            return 8 * index + UNIT * unit;
+        }
+    }
+    let (units, _) = bytes.as_chunks::<UNIT>();
+    let passed = 8 / UNIT * words.len();
+    let rest = units[passed..].iter().position(|unit| *unit == [0; UNIT]);
+    UNIT * rest.map_or(units.len(), |unit| passed + unit)
 }
 
 fn without_trailing_zero_units(mut bytes: &[u8]) -> &[u8] {
@@ -196,4 +215,26 @@ fn without_trailing_zeros(mut bytes: &[u8]) -> &[u8] {
         bytes = shorter;
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Many zeros and ones, which are what the search by words can mistake for each other.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop_oneof![2 => 0_u8..2, 3 => any::<u8>(), 3 => 1_u8..=255], 0..80)
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_zero_is_found_where_it_is(bytes in text()) {
+            let narrow = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            prop_assert_eq!(first_zero::<1>(&bytes), narrow);
+            let wide = bytes.chunks_exact(2).position(|unit| unit == [0, 0]).unwrap_or(bytes.len() / 2);
+            prop_assert_eq!(first_zero::<2>(&bytes), 2 * wide);
+        }
+    }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::blocks::{
     Head, MANIFEST, Stored, event_info, event_metadata, field, map_info, structure, value,
 };
+use crate::testing::compiled::{image, texts};
 use crate::testing::{hex, utf16z};
 
 /// Runs a good input, all its beginnings, and all forms of it with one byte changed.
@@ -61,6 +62,7 @@ fn damaged_inputs_do_no_harm() {
     run(embedded, &embedded_seed());
     run(embedded, &map_info(1, 2, &[(1, "One"), (2, "Two")]));
     run(manifest, &manifest_seed());
+    run(compiled, &image(Some(&crate::testing::compiled::manifest()), Some(&texts())));
     run(manifest_chunks, &hex("09 01 0101005b 0200 0000 61 09 01 0101005b 0200 0100 62"));
 }
 

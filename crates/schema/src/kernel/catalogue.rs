@@ -57,6 +57,8 @@ pub(super) struct Catalogue {
     by_hook: Box<[u16]>,
     /// Class GUID of each group.
     groups: [Option<Guid>; N_GROUPS],
+    /// The same as numbers, 0 for none: live sessions look up every event's group.
+    group_keys: [u128; N_GROUPS],
     /// Classes without a group, with an index into `events` for each type.
     ungrouped: Vec<(Guid, Box<[u16]>)>,
     maps: Vec<Arc<Map>>,
@@ -82,7 +84,7 @@ struct Layouts {
 
 #[derive(Debug)]
 struct Alternative {
-    schema: Schema,
+    schema: Arc<Schema>,
     extent: Extent,
 }
 
@@ -108,6 +110,7 @@ impl Catalogue {
             events: Vec::new(),
             by_hook: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
             groups: [None; N_GROUPS],
+            group_keys: [0; N_GROUPS],
             ungrouped: Vec::new(),
             maps: maps.values().cloned().collect(),
         };
@@ -124,6 +127,7 @@ impl Catalogue {
             if slot.replace(class.guid).is_some() {
                 return Err(twice(class.name));
             }
+            self.group_keys[usize::from(group)] = u128::from_le_bytes(class.guid.0);
         }
         let mut by_type = vec![NONE; 256].into_boxed_slice();
         for text in &class.events {
@@ -164,11 +168,19 @@ impl Catalogue {
     }
 
     pub(super) fn group_of(&self, class: Guid) -> Option<u8> {
-        self.groups.iter().position(|guid| *guid == Some(class)).map(|group| group as u8)
+        let key = u128::from_le_bytes(class.0);
+        let group = self.group_keys.iter().position(|&group| group == key)?;
+        (key != 0).then_some(group as u8)
     }
 
     pub(super) fn events(&self) -> &[Event] {
         &self.events
+    }
+
+    /// All layouts.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        let layouts = self.events.iter().flat_map(|event| &event.layouts);
+        layouts.flat_map(|layouts| layouts.four.iter().chain(&layouts.eight)).map(|one| &one.schema)
     }
 
     pub(super) fn map(&self, name: &str) -> Option<&Arc<Map>> {
@@ -202,7 +214,7 @@ impl Event {
                 let found = found.map_err(|error| TableError::Layout(event_name.clone(), error))?;
                 Ok(found
                     .into_iter()
-                    .map(|l| Alternative { schema: schema(l.fields), extent: l.extent })
+                    .map(|l| Alternative { schema: Arc::new(schema(l.fields)), extent: l.extent })
                     .collect())
             };
             let (four, eight) = (read(PointerSize::Four)?, read(PointerSize::Eight)?);
@@ -224,7 +236,7 @@ impl Event {
         if layouts.is_empty() {
             let raw = || {
                 let data = Field { length: Length::Rest, ..Field::new("Data", InType::Binary) };
-                vec![Alternative { schema: schema(vec![data]), extent: Extent::default() }]
+                vec![Alternative { schema: Arc::new(schema(vec![data])), extent: Extent::default() }]
             };
             by_version.push(0);
             layouts.push(Layouts { four: raw(), eight: raw() });

@@ -12,14 +12,16 @@
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
+mod plans;
 pub mod view;
 
 use std::sync::Arc;
 
 use stackhound_etl::{Guid, PointerSize};
 
-use crate::model::{Map, Schema};
+use crate::model::{InType, Length, Map, Schema};
 use catalogue::{CATALOGUE, Event};
+pub use plans::plan;
 
 /// The GUID of the image class.
 const IMAGE: Guid = Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
@@ -73,6 +75,14 @@ fn classic(class: Guid, opcode: u8) -> Option<&'static Event> {
     CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook(hook_of(class, opcode)?))
 }
 
+/// Whether the tables know no more than the event's name.
+pub(crate) fn is_opaque(schema: &Schema) -> bool {
+    match &*schema.fields {
+        [field] => field.in_type == InType::Binary && field.length == Length::Rest,
+        _ => false,
+    }
+}
+
 /// The event's name, `Class/Type`.
 #[inline]
 pub fn name(hook: u16) -> Option<&'static str> {
@@ -87,9 +97,23 @@ pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
     Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
 }
 
+/// Whether an event of this class and type, written with a classic header, reads differently from the kernel's own under
+/// the hook of the same class and type.
+pub fn differs_if_classic(class: Guid, opcode: u8) -> bool {
+    CATALOGUE.by_type(class, opcode).is_some() && hook_of(class, opcode).is_some()
+}
+
 /// The class GUID that consumers see for a group. The image load is an exception: see [`hook_of`].
 pub fn class_guid(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)
+}
+
+/// The class GUID that consumers see for a hook.
+pub fn class_of_hook(hook: u16) -> Option<Guid> {
+    if hook == IMAGE_LOAD {
+        return Some(IMAGE);
+    }
+    class_guid((hook >> 8) as u8)
 }
 
 /// All events, in the order of the tables.

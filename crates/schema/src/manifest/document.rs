@@ -1,7 +1,8 @@
 //! Reads the XML of a manifest into plain lists, without yet following any reference between them.
 //!
 //! The reader knows no document types and expands no entities but the five of XML itself. Elements are found by name
-//! wherever they stand; only their order within templates and maps counts.
+//! wherever they stand in a provider; only their order within templates and maps counts, and whether opcodes stand in a
+//! task.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
@@ -10,32 +11,74 @@ use quick_xml::events::{BytesStart, Event};
 use crate::decode::MAX_NESTING;
 use crate::error::Error;
 
-/// How many elements of interest a document may have. The largest manifests of Windows have a tenth of it.
+/// How many elements a document may have. The largest manifests of Windows have a tenth of it.
 const MAX_ELEMENTS: usize = 200_000;
 
 /// Everything of interest in a manifest, as it is written.
 #[derive(Debug, Default)]
 pub struct Document {
-    pub provider_name: String,
-    pub provider_guid: String,
-    /// Names and numbers.
-    pub opcodes: Vec<(String, String)>,
+    /// Only those that have a GUID, whether it can be read or not.
+    pub providers: Vec<ProviderElement>,
+    pub tables: Vec<StringTable>,
+}
+
+/// A `provider` element. Attributes that are not there are empty, here and below.
+#[derive(Debug, Default)]
+pub struct ProviderElement {
+    pub name: String,
+    pub guid: String,
+    pub message: String,
+    pub resource_file: String,
+    pub message_file: String,
+    pub parameter_file: String,
+    pub channels: Vec<ChannelElement>,
+    pub levels: Vec<NamedElement>,
+    pub tasks: Vec<NamedElement>,
+    pub opcodes: Vec<OpcodeElement>,
+    pub keywords: Vec<NamedElement>,
     pub events: Vec<EventElement>,
     pub templates: Vec<Template>,
     pub maps: Vec<MapElement>,
-    /// Ids and texts of the first language.
-    pub strings: Vec<(String, String)>,
 }
 
-/// An `event` element. Attributes that are not there are empty.
+/// A `level`, `task` or `keyword` element.
+#[derive(Debug, Default)]
+pub struct NamedElement {
+    pub name: String,
+    /// The value, or the mask of a keyword.
+    pub value: String,
+    pub message: String,
+}
+
+/// A `channel` or `importChannel` element.
+#[derive(Debug, Default)]
+pub struct ChannelElement {
+    /// By what events refer to it, if not by its name.
+    pub id: String,
+    pub named: NamedElement,
+}
+
+/// An `opcode` element.
+#[derive(Debug, Default)]
+pub struct OpcodeElement {
+    /// The task that it stands in, as an index into the provider's tasks.
+    pub task: Option<usize>,
+    pub named: NamedElement,
+}
+
+/// An `event` element.
 #[derive(Debug, Default)]
 pub struct EventElement {
     pub value: String,
     pub version: String,
     pub symbol: String,
     pub message: String,
+    pub channel: String,
+    pub level: String,
     pub opcode: String,
     pub task: String,
+    /// Names between white space.
+    pub keywords: String,
     pub template: String,
 }
 
@@ -67,6 +110,15 @@ pub struct MapElement {
     pub is_bit_map: bool,
     /// Numbers and messages.
     pub entries: Vec<(String, String)>,
+}
+
+/// A `stringTable` element.
+#[derive(Debug)]
+pub struct StringTable {
+    /// The culture of the `resources` element around it.
+    pub culture: String,
+    /// Ids and texts.
+    pub strings: Vec<(String, String)>,
 }
 
 impl Document {
@@ -108,65 +160,109 @@ fn error(reader: &Reader<&[u8]>, expected: &'static str) -> Error {
 /// Where in the document the reader is.
 #[derive(Default)]
 struct State {
+    in_provider: bool,
+    /// The task that is open, as an index into the provider's tasks.
+    open_task: Option<usize>,
     /// The structures that are open, as indices into the data of the last template.
     open_structs: Vec<usize>,
     in_template: bool,
     in_map: bool,
     /// Performance tracking repeats `event` elements elsewhere.
     in_events: bool,
-    string_tables: usize,
+    culture: String,
 }
 
 impl State {
     /// Takes an element into the document. `None` if it is not well-formed.
     fn enter(&mut self, document: &mut Document, element: &BytesStart<'_>, has_content: bool) -> Option<()> {
         match element.local_name().as_ref() {
-            "provider" => {
-                let [name, guid] = attributes(element, ["name", "guid"])?;
-                (document.provider_name, document.provider_guid) = (name, guid);
+            "provider" => self.provider(document, element, has_content)?,
+            "resources" => [self.culture] = attributes(element, ["culture"])?,
+            "stringTable" => {
+                document.tables.push(StringTable { culture: self.culture.clone(), strings: Vec::new() });
+            }
+            "string" => {
+                if let Some(table) = document.tables.last_mut() {
+                    let [id, value] = attributes(element, ["id", "value"])?;
+                    table.strings.push((id, value));
+                }
+            }
+            kind if self.in_provider => {
+                self.in_provider(document.providers.last_mut()?, kind, element, has_content)?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn provider(
+        &mut self,
+        document: &mut Document,
+        element: &BytesStart<'_>,
+        has_content: bool,
+    ) -> Option<()> {
+        let names = ["name", "guid", "message", "resourceFileName", "messageFileName", "parameterFileName"];
+        let [name, guid, message, resource_file, message_file, parameter_file] = attributes(element, names)?;
+        // Counters have elements of the same name, without a GUID.
+        if guid.is_empty() {
+            return Some(());
+        }
+        document.providers.push(ProviderElement {
+            name,
+            guid,
+            message,
+            resource_file,
+            message_file,
+            parameter_file,
+            ..ProviderElement::default()
+        });
+        self.in_provider = has_content;
+        (self.in_events, self.in_template, self.in_map, self.open_task) = (false, false, false, None);
+        Some(())
+    }
+
+    fn in_provider(
+        &mut self,
+        provider: &mut ProviderElement,
+        kind: &str,
+        element: &BytesStart<'_>,
+        has_content: bool,
+    ) -> Option<()> {
+        match kind {
+            "channel" | "importChannel" => {
+                let [id] = attributes(element, ["chid"])?;
+                provider.channels.push(ChannelElement { id, named: named(element, "value")? });
+            }
+            "level" => provider.levels.push(named(element, "value")?),
+            "keyword" => provider.keywords.push(named(element, "mask")?),
+            "task" => {
+                self.open_task = has_content.then_some(provider.tasks.len());
+                provider.tasks.push(named(element, "value")?);
             }
             "opcode" => {
-                let [name, value] = attributes(element, ["name", "value"])?;
-                document.opcodes.push((name, value));
+                provider
+                    .opcodes
+                    .push(OpcodeElement { task: self.open_task, named: named(element, "value")? });
             }
             "events" => self.in_events = has_content,
-            "event" if self.in_events => {
-                let names = ["value", "version", "symbol", "message", "opcode", "task", "template"];
-                let [value, version, symbol, message, opcode, task, template] = attributes(element, names)?;
-                document.events.push(EventElement {
-                    value,
-                    version,
-                    symbol,
-                    message,
-                    opcode,
-                    task,
-                    template,
-                });
-            }
+            "event" if self.in_events => provider.events.push(event(element)?),
             "template" => {
                 let [id] = attributes(element, ["tid"])?;
-                document.templates.push(Template { id, data: Vec::new() });
+                provider.templates.push(Template { id, data: Vec::new() });
                 self.open_structs.clear();
                 self.in_template = has_content;
             }
-            kind @ ("data" | "struct") if self.in_template => {
-                let is_struct = kind == "struct";
-                self.data(document, element, is_struct, has_content)?;
+            "data" | "struct" if self.in_template => {
+                self.data(&mut provider.templates.last_mut()?.data, element, kind == "struct", has_content)?;
             }
-            kind @ ("valueMap" | "bitMap") => {
+            "valueMap" | "bitMap" => {
                 let [name] = attributes(element, ["name"])?;
-                let is_bit_map = kind == "bitMap";
-                document.maps.push(MapElement { name, is_bit_map, entries: Vec::new() });
+                provider.maps.push(MapElement { name, is_bit_map: kind == "bitMap", entries: Vec::new() });
                 self.in_map = has_content;
             }
             "map" if self.in_map => {
                 let [value, message] = attributes(element, ["value", "message"])?;
-                document.maps.last_mut()?.entries.push((value, message));
-            }
-            "stringTable" => self.string_tables += 1,
-            "string" if self.string_tables == 1 => {
-                let [id, value] = attributes(element, ["id", "value"])?;
-                document.strings.push((id, value));
+                provider.maps.last_mut()?.entries.push((value, message));
             }
             _ => {}
         }
@@ -175,12 +271,11 @@ impl State {
 
     fn data(
         &mut self,
-        document: &mut Document,
+        data: &mut Vec<DataElement>,
         element: &BytesStart<'_>,
         is_struct: bool,
         has_content: bool,
     ) -> Option<()> {
-        let data = &mut document.templates.last_mut()?.data;
         if let Some(&open) = self.open_structs.last() {
             let members = data.get_mut(open)?.members.as_mut()?;
             *members = members.checked_add(1)?;
@@ -200,6 +295,8 @@ impl State {
 
     fn leave(&mut self, name: &str) {
         match name {
+            "provider" => self.in_provider = false,
+            "task" => self.open_task = None,
             "struct" => drop(self.open_structs.pop()),
             "template" => self.in_template = false,
             "valueMap" | "bitMap" => self.in_map = false,
@@ -207,6 +304,20 @@ impl State {
             _ => {}
         }
     }
+}
+
+fn named(element: &BytesStart<'_>, value: &str) -> Option<NamedElement> {
+    let [name, value, message] = attributes(element, ["name", value, "message"])?;
+    Some(NamedElement { name, value, message })
+}
+
+fn event(element: &BytesStart<'_>) -> Option<EventElement> {
+    let names = [
+        "value", "version", "symbol", "message", "channel", "level", "opcode", "task", "keywords", "template",
+    ];
+    let [value, version, symbol, message, channel, level, opcode, task, keywords, template] =
+        attributes(element, names)?;
+    Some(EventElement { value, version, symbol, message, channel, level, opcode, task, keywords, template })
 }
 
 /// The values of the named attributes, empty where an element lacks one. `None` if the element is not well-formed.

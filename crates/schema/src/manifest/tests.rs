@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use stackhound_etl::PointerSize::Eight;
 
 use super::*;
+use crate::model::SchemaSource;
 use crate::testing::{decoded, hex, utf16, utf16z};
 
 /// A manifest with the given content of its provider, and a table of texts.
@@ -19,10 +20,18 @@ fn manifest(provider: &str, strings: &str) -> String {
     )
 }
 
+/// The one provider of a manifest.
+#[track_caller]
+fn parse(xml: &str) -> ProviderDescription {
+    let mut providers = providers_of_manifest(xml.as_bytes(), None).unwrap();
+    assert_eq!(providers.len(), 1);
+    providers.remove(0)
+}
+
 /// The events of the manifest read as the rows say: `id.version name`.
 #[track_caller]
 fn check_names(provider: &str, expected: &[&str]) {
-    let manifest = Manifest::parse(manifest(provider, "").as_bytes()).unwrap();
+    let manifest = parse(&manifest(provider, ""));
     let names: Vec<String> = manifest
         .events
         .iter()
@@ -42,7 +51,7 @@ fn check_template(template: &str, payload: &[u8], expected: &str) {
         <templates><template tid="T">{template}</template></templates>"#
     );
     let xml = manifest(&provider, r#"<string id="red" value="red"/>"#);
-    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
+    let manifest = parse(&xml);
     assert_eq!(decoded(&manifest.events[0].schema, payload, Eight), expected);
 }
 
@@ -79,8 +88,8 @@ fn provider_and_messages() {
     let provider = r#"<events><event value="1" message="$(string.hello)"/><event value="2" message="$(string.none)"/>
         <event value="3" message="as it is"/></events>"#;
     let xml = manifest(provider, r#"<string id="hello" value="Hello %1 &amp; &lt;%2&gt;&#10;"/>"#);
-    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
-    assert_eq!(manifest.provider.to_string(), "9e814aad-3204-11d2-9a82-006008a86939");
+    let manifest = parse(&xml);
+    assert_eq!(manifest.guid.to_string(), "9e814aad-3204-11d2-9a82-006008a86939");
     assert_eq!(&*manifest.name, "Test-Provider");
     let messages: Vec<_> =
         manifest.events.iter().map(|event| event.schema.message.as_deref().unwrap()).collect();
@@ -94,7 +103,7 @@ fn angle_brackets_in_texts_are_let_pass() {
     // Not well-formed, but compilers write method names such as this into manifests.
     let provider = r#"<events><event value="1" message="$(string.x)" task="<OnCommand>b__1"/></events>"#;
     let xml = manifest(provider, r#"<string id="x" value="<OnCommand> ran"/>"#);
-    let manifest = Manifest::parse(xml.as_bytes()).unwrap();
+    let manifest = parse(&xml);
     assert_eq!(&*manifest.events[0].schema.event_name, "<OnCommand>b__1");
     assert_eq!(manifest.events[0].schema.message.as_deref(), Some("<OnCommand> ran"));
 }
@@ -142,7 +151,7 @@ fn events_that_cannot_be_understood_are_counted() {
           </template><template tid="good"/></templates>
         <events><event value="1" template="type"/><event value="2" template="count"/><event value="3" template="none"/>
           <event value="4" template="good"/></events>"#;
-    let manifest = Manifest::parse(manifest(provider, "").as_bytes()).unwrap();
+    let manifest = parse(&manifest(provider, ""));
     assert_eq!((manifest.events.len(), manifest.skipped), (1, 3));
 }
 
@@ -150,7 +159,7 @@ fn events_that_cannot_be_understood_are_counted() {
 fn hostile_documents_are_refused() {
     #[track_caller]
     fn refused(xml: &str, expected: &str) {
-        let error = Manifest::parse(xml.as_bytes()).unwrap_err().to_string();
+        let error = providers_of_manifest(xml.as_bytes(), None).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
     refused("", "a provider with a GUID");
@@ -182,6 +191,136 @@ fn hostile_documents_are_refused() {
     refused(&manifest(&provider, &long), "a smaller manifest");
 }
 
+/// What a whole manifest says, with everything that has numbers.
+const WHOLE: &str = r#"<channels><importChannel chid="S" name="System"/>
+      <channel chid="O" name="Test/Operational" type="Operational" message="$(string.hello)"/>
+      <channel name="Test/Debug" type="Debug"/><channel name="Test/Late" value="0x20"/></channels>
+    <levels><level name="Chatty" value="16" message="$(string.hello)"/></levels>
+    <keywords><keyword name="Read" mask="0x1"/><keyword name="Slow" mask="0x100000000" message="slow"/></keywords>
+    <opcodes><opcode name="Again" value="11"/><opcode name="Both" value="12"/></opcodes>
+    <tasks><task name="Request" value="7" message="$(string.task)">
+        <opcodes><opcode name="Both" value="13" message="both"/></opcodes></task>
+      <task name="Other" value="0x8"/></tasks>
+    <events>
+      <event value="0x10" version="1" symbol="One" channel="O" level="win:Error" task="Request" opcode="Both"
+        keywords="Read  Slow&#10;win:AuditFailure"/>
+      <event value="2" channel="S" level="Chatty" task="Other" opcode="Both" keywords="Read"/>
+      <event value="3" channel="Test/Debug" level="win:Informational" opcode="Again"/>
+      <event value="4" channel="32" level="4" task="7" opcode="13" keywords="0x8000000000000001" symbol="Dumped"/>
+      <event value="5" channel="0" level="0" task="0" opcode="0" symbol="Nothing"/>
+      <event value="6" channel="Nobody" level="Nobody" task="Nobody" opcode="Nobody" keywords="Read Nobody"/>
+    </events>"#;
+
+#[test]
+fn numbers_of_events_are_found_by_name() {
+    let provider = parse(&manifest(WHOLE, r#"<string id="hello" value="Hello"/>"#));
+    let rows: Vec<String> = provider
+        .events
+        .iter()
+        .map(|event| {
+            let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| format!("{number:x}"));
+            let numbers = [
+                event.channel.map(u64::from),
+                event.level.map(u64::from),
+                event.task.map(u64::from),
+                event.opcode.map(u64::from),
+                event.keywords,
+            ];
+            format!("{} {} {}", event.id, event.schema.event_name, numbers.map(number).join(" "))
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "16 Request/Both 10 2 7 d 10000100000001",
+            "2 Other/Both 8 10 8 c 1",
+            "3 Again 11 4 0 b 0",
+            "4 Request/Both 20 4 7 d 8000000000000001",
+            "5 Nothing 0 0 0 0 0",
+            "6 Nobody/Nobody - - - - -",
+        ]
+    );
+    assert_eq!(provider.events[0].symbol.as_deref(), Some("One"));
+    assert_eq!(provider.channel_name(17), Some("Test/Debug"));
+    assert_eq!(provider.opcode_name(7, 13), Some("Both"));
+    assert_eq!(provider.levels[0].message.as_deref(), Some("Hello"));
+    assert_eq!(provider.keyword_names(0x1_0000_0001).collect::<Vec<_>>(), ["Read", "Slow"]);
+}
+
+#[test]
+fn one_file_may_describe_several_providers() {
+    let provider = |name: &str, first: char, event: &str| {
+        format!(
+            r#"<provider name="{name}" guid="{{{first}e814aad-3204-11d2-9a82-006008a86939}}" resourceFileName="r.dll"
+            messageFileName="m.dll" parameterFileName="p.dll" message="$(string.hello)">
+            <tasks><task name="T" value="{first}"/></tasks>
+            <events><event value="{first}" task="T" template="X" message="{event}"/></events>
+            <templates><template tid="X"><data name="{name}" inType="win:UInt8"/></template></templates></provider>"#
+        )
+    };
+    let counters = r#"<counters><provider providerName="Counted" providerGuid="{00000000-0000-0000-0000-000000000001}"/></counters>"#;
+    let xml = format!(
+        r#"<a><instrumentation><events>{}{}<provider name="Bad" guid="none"/></events>{counters}</instrumentation>
+        <stringTable><string id="hello" value="Hi"/></stringTable></a>"#,
+        provider("First", '1', "one"),
+        provider("Second", '2', "two")
+    );
+    let providers = providers_of_manifest(xml.as_bytes(), None).unwrap();
+    let rows: Vec<String> = providers
+        .iter()
+        .map(|p| {
+            let event = &p.events[0];
+            let message = event.schema.message.as_deref().unwrap();
+            format!("{} {:?} {} {message} {}", p.name, p.message, event.id, event.schema.fields[0].name)
+        })
+        .collect();
+    assert_eq!(rows, [r#"First Some("Hi") 1 one First"#, r#"Second Some("Hi") 2 two Second"#]);
+    let files = [&providers[0].resource_file, &providers[0].message_file, &providers[0].parameter_file];
+    assert_eq!(files.map(|file| file.as_deref()), [Some("r.dll"), Some("m.dll"), Some("p.dll")]);
+}
+
+#[test]
+fn texts_are_those_of_the_culture_if_it_has_them() {
+    let table = |culture: &str, strings: &[(&str, &str)]| {
+        let strings: String =
+            strings.iter().map(|(id, text)| format!(r#"<string id="{id}" value="{text}"/>"#)).collect();
+        format!(r#"<resources culture="{culture}"><stringTable>{strings}</stringTable></resources>"#)
+    };
+    let tables = [
+        table("fr-FR", &[("a", "fr a"), ("b", "fr b"), ("c", "fr c")]),
+        table("de-DE", &[("a", "de a"), ("b", "de b")]),
+        table("en-US", &[("a", "en a")]),
+    ];
+    let xml = format!(
+        r#"<a><provider name="P" guid="{{9e814aad-3204-11d2-9a82-006008a86939}}"><events>
+        <event value="1" message="$(string.a)"/><event value="2" message=" $(string.b) "/><event value="3" message="$(string.c)"/>
+        </events></provider>{}</a>"#,
+        tables.concat()
+    );
+    for (culture, expected) in [
+        (None, ["en a", "fr b", "fr c"]),
+        (Some("de-de"), ["de a", "de b", "fr c"]),
+        (Some("fr-FR"), ["fr a", "fr b", "fr c"]),
+        (Some("xx-XX"), ["en a", "fr b", "fr c"]),
+    ] {
+        let provider = providers_of_manifest(xml.as_bytes(), culture).unwrap().remove(0);
+        let messages: Vec<_> =
+            provider.events.iter().map(|event| event.schema.message.as_deref().unwrap()).collect();
+        assert_eq!(messages, expected, "{culture:?}");
+    }
+}
+
+#[test]
+fn files_in_utf_16_are_read_as_well() {
+    let xml = manifest(WHOLE, "").replace("?xml version=\"1.0\"", "?xml version=\"1.0\" encoding=\"UTF-16\"");
+    let bytes = [vec![0xff, 0xfe], utf16(&xml)].concat();
+    assert_eq!(providers_of_manifest(&bytes, None).unwrap(), [parse(&manifest(WHOLE, ""))]);
+    assert!(
+        looks_like_manifest(&bytes) && looks_like_manifest(b" \n<a>") && !looks_like_manifest(b"MZ\x90<")
+    );
+    assert!(!looks_like_manifest(b"") && !looks_like_manifest(b"\0<\0\0\0\0\0\0"));
+}
+
 proptest! {
     #[test]
     fn any_change_to_a_manifest_is_survived(changes in prop::collection::vec((0_usize..2000, any::<u8>()), 0..8)) {
@@ -194,8 +333,8 @@ proptest! {
             let at = at % xml.len();
             xml[at] = byte;
         }
-        if let Ok(manifest) = Manifest::parse(&xml) {
-            for event in manifest.events {
+        for provider in providers_of_manifest(&xml, None).into_iter().flatten() {
+            for event in provider.events {
                 let _ = decoded(&event.schema, &[2, 1, 2, 3], Eight);
             }
         }

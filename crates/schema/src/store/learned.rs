@@ -1,21 +1,26 @@
-//! Descriptions that recordings carry.
+//! Descriptions that recordings and files of their users carry.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::HashMap;
 use stackhound_etl::Guid;
 
-use super::Key;
+use super::{Key, Kind};
 use crate::model::{Map, Schema, SchemaSource};
 use crate::plan::Plan;
+use crate::provider::{EventDescription, ProviderDescription};
 
 /// How many bytes everything learned may take, roughly.
 const MAX_BYTES: usize = 256 << 20;
 
+/// How many names of one kind a provider may have where several descriptions name them. Each new one is compared.
+const MAX_MERGED_NAMES: usize = 4096;
+
 /// Maps go by name within a provider.
 type MapName = (Guid, Box<str>);
 
-/// Schemas, maps and provider names.
+/// Schemas, maps and names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learned {
     descriptions: HashMap<Key, Description>,
@@ -23,6 +28,8 @@ pub(super) struct Learned {
     /// The descriptions that wait for a map.
     waiting: HashMap<MapName, Vec<Key>>,
     names: HashMap<Guid, Box<str>>,
+    /// What providers call their numbers; without their events.
+    providers: HashMap<Guid, ProviderDescription>,
     bytes: usize,
     refused: u64,
 }
@@ -30,6 +37,7 @@ pub(super) struct Learned {
 #[derive(Clone, Debug)]
 struct Description {
     plan: Arc<Plan>,
+    event: EventDescription,
     /// The fields that have a map, by index, with the name of the map.
     map_names: Vec<(usize, Box<str>)>,
 }
@@ -43,25 +51,57 @@ impl Learned {
         self.names.get(&provider).map(|name| &**name)
     }
 
+    /// The names of all providers.
+    pub fn provider_names(&self) -> impl Iterator<Item = (Guid, &str)> {
+        self.names.iter().map(|(guid, name)| (*guid, &**name))
+    }
+
+    /// What a provider calls its numbers.
+    pub fn provider(&self, provider: Guid) -> Option<&ProviderDescription> {
+        self.providers.get(&provider)
+    }
+
+    /// Everything about providers of manifest events, by name; events by id and version.
+    pub fn providers(&self) -> Vec<ProviderDescription> {
+        let mut providers = self.providers.clone();
+        for (key, description) in self.descriptions.iter().filter(|(key, _)| key.kind == Kind::Manifest) {
+            let provider = providers
+                .entry(key.guid)
+                .or_insert_with(|| ProviderDescription { guid: key.guid, ..ProviderDescription::default() });
+            provider.events.push(description.event.clone());
+        }
+        for ((guid, _), map) in &self.maps {
+            providers.get_mut(guid).into_iter().for_each(|provider| provider.maps.push(map.clone()));
+        }
+        let mut providers: Vec<_> = providers.into_values().collect();
+        for provider in &mut providers {
+            provider.name = self.provider_name(provider.guid).unwrap_or_default().into();
+            provider.events.sort_by_key(|event| (event.id, event.version));
+            provider.maps.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        providers.sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
+        providers
+    }
+
     /// How many descriptions found no room.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Takes a description. Where there is one already, the better one stays.
-    pub fn add(&mut self, key: Key, mut schema: Schema, map_names: Vec<(usize, Box<str>)>) {
-        if self.get(&key).is_some_and(|plan| !is_better(&schema, plan.schema())) {
+    pub fn add(&mut self, key: Key, mut event: EventDescription, map_names: Vec<(usize, Box<str>)>) {
+        if self.get(&key).is_some_and(|plan| !is_better(&event.schema, plan.schema())) {
             return;
         }
         let names: usize = map_names.iter().map(|(_, name)| 2 * name.len() + size_of::<(Key, Key)>()).sum();
-        if !self.reserve(schema.approximate_bytes() + names) {
+        if !self.reserve(size_of::<Description>() + event.schema.approximate_bytes() + names) {
             return;
         }
-        self.add_provider(schema.provider, &schema.provider_name);
+        self.add_provider(event.schema.provider, &event.schema.provider_name);
         for (index, name) in &map_names {
-            let name = (schema.provider, name.clone());
+            let name = (event.schema.provider, name.clone());
             match self.maps.get(&name) {
-                Some(map) => schema.fields[*index].map = Some(map.clone()),
+                Some(map) => Arc::make_mut(&mut event.schema).fields[*index].map = Some(map.clone()),
                 None => {
                     let waiting = self.waiting.entry(name).or_default();
                     if waiting.last() != Some(&key) {
@@ -70,8 +110,8 @@ impl Learned {
                 }
             }
         }
-        let plan = Arc::new(Plan::new(Arc::new(schema)));
-        self.descriptions.insert(key, Description { plan, map_names });
+        let plan = Arc::new(Plan::new(event.schema.clone()));
+        self.descriptions.insert(key, Description { plan, event, map_names });
     }
 
     /// Takes a map and gives it to the fields that wait for it. The first map of a name stays.
@@ -89,15 +129,53 @@ impl Learned {
             for (index, _) in description.map_names.iter().filter(|(_, wanted)| *wanted == name.1) {
                 schema.fields[*index].map = Some(map.clone());
             }
-            description.plan = Arc::new(Plan::new(Arc::new(schema)));
+            description.event.schema = Arc::new(schema);
+            description.plan = Arc::new(Plan::new(description.event.schema.clone()));
         }
         self.maps.insert(name, map);
+    }
+
+    /// The maps of a description that are still looked for.
+    pub fn missing_maps(&self, key: &Key) -> Vec<Box<str>> {
+        let names = self.descriptions.get(key).map_or(&[][..], |description| &description.map_names);
+        let names = names.iter().map(|(_, name)| (key.guid, name.clone()));
+        names.filter(|name| !self.maps.contains_key(name)).map(|(_, name)| name).collect()
     }
 
     /// Takes the name of a provider, unless it has one.
     pub fn add_provider(&mut self, provider: Guid, name: &str) {
         if !name.is_empty() && !self.names.contains_key(&provider) && self.reserve(name.len()) {
             self.names.insert(provider, name.into());
+        }
+    }
+
+    /// Takes what a provider calls its numbers. What is known of it already stays where both name the same number.
+    pub fn add_names(&mut self, new: ProviderDescription) {
+        fn merge<N: PartialEq<N>>(known: &mut Vec<N>, new: Vec<N>, is_same: impl Fn(&N, &N) -> bool) {
+            for named in new {
+                if known.len() < MAX_MERGED_NAMES && !known.iter().any(|known| is_same(known, &named)) {
+                    known.push(named);
+                }
+            }
+        }
+        self.add_provider(new.guid, &new.name);
+        if !self.reserve(new.approximate_bytes()) {
+            return;
+        }
+        match self.providers.entry(new.guid) {
+            Entry::Vacant(place) => {
+                place.insert(ProviderDescription { events: Vec::new(), maps: Vec::new(), ..new });
+            }
+            Entry::Occupied(place) => {
+                let known = place.into_mut();
+                merge(&mut known.channels, new.channels, |a, b| a.value == b.value);
+                merge(&mut known.levels, new.levels, |a, b| a.value == b.value);
+                merge(&mut known.tasks, new.tasks, |a, b| a.value == b.value);
+                merge(&mut known.keywords, new.keywords, |a, b| a.value == b.value);
+                merge(&mut known.opcodes, new.opcodes, |a, b| {
+                    (a.task, a.named.value) == (b.task, b.named.value)
+                });
+            }
         }
     }
 
@@ -121,8 +199,7 @@ fn is_better(new: &Schema, old: &Schema) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Kind;
-    use crate::testing::schema;
+    use crate::testing::{event, schema};
 
     #[test]
     fn the_size_of_all_descriptions_is_limited() {
@@ -130,7 +207,7 @@ mod tests {
         let large = Schema { message: Some("x".repeat(1 << 20).into()), ..schema(Vec::new()) };
         for number in 0..300 {
             let key = Key { guid: Guid::ZERO, kind: Kind::Manifest, number, version: 0 };
-            learned.add(key, large.clone(), Vec::new());
+            learned.add(key, event(large.clone()), Vec::new());
         }
         assert_eq!((learned.descriptions.len(), learned.refused()), (255, 45));
     }

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use stackhound_etl::PointerSize::Eight;
 
 use super::*;
@@ -205,4 +207,86 @@ fn texts_need_no_description() {
     let mut store = SchemaStore::new();
     let event = Identity::Text { provider: PROVIDER };
     assert_eq!(read(&mut store, &event, &utf16z("hello")), ":EventWriteString Message=hello");
+}
+
+/// A source that knows one event and its map, and counts what it is asked for.
+fn counting_fallback() -> (SchemaStore, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let event = move |identity: &Identity<'_>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let described = one_field(Stored { map: "TypeMap", ..value("v", 8, 0) });
+        matches!(identity, Identity::Manifest { id: 0x102, .. }).then_some(described)
+    };
+    let map = |_, _: &Identity<'_>, name: &str| {
+        (name == "TypeMap").then(|| map_info(1, 1, &[(1, "One ")])[16..].to_vec())
+    };
+    (SchemaStore::new().with_fallback(Fallback::new(event, map)), asked)
+}
+
+#[test]
+fn the_fallback_is_asked_once_for_what_nothing_describes() {
+    let (mut store, asked) = counting_fallback();
+    for (id, version, expected, count) in [
+        (0x102, 3, "Provider:Task/Start v=One", 1),
+        (0x102, 3, "Provider:Task/Start v=One", 1),
+        // The answer is for version 3; version 4 is asked for, and then read as that.
+        (0x102, 4, "Provider:Task/Start v=One", 2),
+        (7, 0, "-", 3),
+        (7, 0, "-", 3),
+    ] {
+        assert_eq!(read(&mut store, &manifest_event(PROVIDER, id, version), &[1, 0, 0, 0]), expected);
+        assert_eq!(asked.load(Ordering::Relaxed), count, "{id} v{version}");
+    }
+    // Learning something else does not make it ask again.
+    store.learn_manifest(&manifest(Guid([3; 16]), "", "")).unwrap();
+    assert_eq!(read(&mut store, &manifest_event(PROVIDER, 7, 0), &[1]), "-");
+    // What is built in is not asked for, in just its version.
+    let network: Guid = "7dd42a49-5329-4832-8dfd-43d979153a88".parse().unwrap();
+    assert!(store.lookup(&manifest_event(network, 10, 0), &[], Eight).is_some());
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    assert!(store.lookup(&manifest_event(network, 10, 1), &[], Eight).is_some());
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn providers_are_found_by_name() {
+    let mut store = SchemaStore::new();
+    let network = "7dd42a49-5329-4832-8dfd-43d979153a88".parse().unwrap();
+    assert_eq!(store.find_provider("microsoft-windows-KERNEL-network"), Some(network));
+    assert_eq!(store.find_provider("Sender"), None);
+    let sender = Guid([3; 16]);
+    store.learn_manifest(&manifest(sender, "", "")).unwrap();
+    assert_eq!(store.find_provider("SENDER"), Some(sender));
+    // The lowest GUID, whatever the order.
+    store.learn_manifest(&manifest(Guid([2; 16]), "", "")).unwrap();
+    store.learn_manifest(&manifest(Guid([4; 16]), "", "")).unwrap();
+    assert_eq!(store.find_provider("sender"), Some(Guid([2; 16])));
+    assert_eq!(
+        store.provider(network).and_then(|found| found.keyword_names(0x10).next()),
+        Some("KERNEL_NETWORK_KEYWORD_IPV4")
+    );
+}
+
+#[test]
+fn what_was_learned_can_be_listed() {
+    let mut store = SchemaStore::new();
+    learn(&mut store, &EVENT_INFO_EVENT, &one_field(Stored { map: "TypeMap", ..value("v", 8, 0) }));
+    learn(&mut store, &MAP_INFO_EVENT, &map_info(1, 1, &[(1, "One ")]));
+    let events =
+        r#"<event value="9" task="Late"/><event value="2" version="1" level="win:Error" task="Early"/>"#;
+    store.learn_manifest(&manifest(Guid([3; 16]), events, "")).unwrap();
+    let rows: Vec<String> = store
+        .learned_providers()
+        .iter()
+        .map(|provider| {
+            let events = provider.events.iter();
+            let events: Vec<String> = events
+                .map(|event| format!("{}.{} {}", event.id, event.version, event.schema.event_name))
+                .collect();
+            format!("{} [{}] {} maps", provider.name, events.join(", "), provider.maps.len())
+        })
+        .collect();
+    assert_eq!(rows, ["Provider [258.3 Task/Start] 1 maps", "Sender [2.1 Early, 9.0 Late] 0 maps"]);
+    assert_eq!(store.learned_providers()[1].events[0].level, Some(2));
 }

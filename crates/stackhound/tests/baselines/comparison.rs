@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stackhound::system::System;
-use stackhound::trace::Trace;
+use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline, Seen};
 
 use crate::baseline::{Baseline, Line};
@@ -28,7 +28,7 @@ type Place = (i64, u16, usize);
 impl Comparison {
     /// Reads a recording and compares it with Microsoft's text for it.
     pub fn of(name: &str, baseline: &Baseline, path: &Path, explanations: &mut Explanations) -> Comparison {
-        let trace = Trace::file(path).open().expect("a recording that can be opened");
+        let trace = Recordings::file(path).open().expect("a recording that can be opened");
         let ticks_per_second = i128::from(trace.clock().ticks_per_second());
         let mut open = OpenLines::of(baseline, explanations);
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();

@@ -15,7 +15,8 @@
 //! CPU @TIME lose                             the processor's buffer is lost
 //! ```
 //!
-//! Frames are `k1`, `k2`, … in the kernel and `u1`, `u2`, … in user mode, innermost first.
+//! Frames are `k1`, `k2`, … in the kernel and `u1`, `u2`, … in user mode, innermost first. `n1`, `n2`, … are in the kernel
+//! of a system with narrow pointers, whose recording has `narrow` as its first line.
 
 use std::io::Cursor;
 
@@ -27,9 +28,11 @@ use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
 
+mod cases;
 mod live;
 
 const KERNEL: u64 = 0xffff_8000_0000_0000;
+const NARROW_KERNEL: u64 = 0x8000_0000;
 const START: i64 = 1_000;
 
 fn address(text: &str) -> Address {
@@ -37,12 +40,17 @@ fn address(text: &str) -> Address {
     match &text[..1] {
         "k" => Address(KERNEL + number),
         "u" => Address(number),
+        "n" => Address(NARROW_KERNEL + number),
         _ => panic!("{text} is no frame"),
     }
 }
 
 fn shown(address: Address) -> String {
-    if address.0 >= KERNEL { format!("k{}", address.0 - KERNEL) } else { format!("u{}", address.0) }
+    match address.0 {
+        KERNEL.. => format!("k{}", address.0 - KERNEL),
+        NARROW_KERNEL.. => format!("n{}", address.0 - NARROW_KERNEL),
+        user => format!("u{user}"),
+    }
 }
 
 /// A line's words behind the record's kind.
@@ -65,7 +73,7 @@ impl Words<'_> {
     }
 
     fn frames(&self) -> Vec<Address> {
-        let frame = |word: &&&str| word.starts_with(['k', 'u']) && word[1..].parse::<u64>().is_ok();
+        let frame = |word: &&&str| word.starts_with(['k', 'u', 'n']) && word[1..].parse::<u64>().is_ok();
         self.0.iter().filter(frame).map(|word| address(word)).collect()
     }
 
@@ -76,9 +84,17 @@ impl Words<'_> {
 
 fn recording(lines: &str) -> Recording {
     // Small buffers, so that a lost one takes little with it.
-    let session = Session { processors: 4, start: RawTime(START), buffer_size: 1024, ..Session::default() };
+    let narrow = lines.starts_with("narrow\n");
+    let pointer_size = if narrow { PointerSize::Four } else { PointerSize::Eight };
+    let session = Session {
+        processors: 4,
+        start: RawTime(START),
+        buffer_size: 1024,
+        pointer_size,
+        ..Session::default()
+    };
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in lines.lines().skip(narrow.into()).map(str::trim).filter(|line| !line.is_empty()) {
         let mut words = line.split_whitespace();
         let processor: u16 = words.next().unwrap().parse().unwrap();
         let time: i64 = words.next().unwrap().strip_prefix('@').unwrap().parse().unwrap();
@@ -88,7 +104,6 @@ fn recording(lines: &str) -> Recording {
         let frames = words.frames();
         let mut payload = Vec::new();
         let mut items = Vec::new();
-        let pointer_size = PointerSize::Eight;
         let hook = || u16::from_str_radix(words.0[0], 16).unwrap();
         let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
         let header = match kind {
@@ -103,7 +118,7 @@ fn recording(lines: &str) -> Recording {
             "event" => HeaderSpec::System { hook: hook(), version: 2, issuer: words.issuer() },
             "bare" => perf_info(hook()),
             "sample" => {
-                payload.extend(frames[0].0.to_le_bytes());
+                payload.extend(&frames[0].0.to_le_bytes()[..pointer_size.bytes()]);
                 payload.extend(words.get("tid").unwrap().to_le_bytes());
                 payload.extend([0; 4]);
                 perf_info(0x0f2e)
@@ -188,24 +203,29 @@ fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats)
         if !more {
             correlator.end();
         }
-        while let Some(delivered) = correlator.pop() {
-            if delivered.event.hook() == Some(0) {
-                continue;
-            }
-            let time = delivered.event.raw_time().0 - START;
-            let tid = delivered.tid().map_or("-".to_owned(), |tid| tid.to_string());
-            let mut line = format!("@{time} tid={tid} {}", delivered.state.name());
-            for frame in delivered.frames() {
-                line += " ";
-                line += &shown(frame);
-            }
-            out.push(line);
-        }
+        take_all(&mut correlator, &mut out);
         if !more {
             break;
         }
     }
     (out, correlator.stats().clone())
+}
+
+/// Takes the events that are done, as lines.
+fn take_all(correlator: &mut Correlator, out: &mut Vec<String>) {
+    while let Some(delivered) = correlator.pop() {
+        if delivered.event.hook() == Some(0) {
+            continue;
+        }
+        let time = delivered.event.raw_time().0 - START;
+        let tid = delivered.tid().map_or("-".to_owned(), |tid| tid.to_string());
+        let mut line = format!("@{time} tid={tid} {}", delivered.state.name());
+        for frame in delivered.frames() {
+            line += " ";
+            line += &shown(frame);
+        }
+        out.push(line);
+    }
 }
 
 const WIDE: Window = Window { max_hold: 1_000_000, max_pending: 1 << 17 };

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use stackhound_etl::{Block, Clock, LogFileMode, PointerSize};
 
 use crate::event::{Event, TraceTime};
-use crate::live::queue::{Dropped, Incoming, Received};
+use crate::live::queue::{Dropped, Incoming};
+use crate::live::ring::Received;
 use crate::merge::TimeBase;
 use crate::{Error, Stats};
 
@@ -228,7 +229,7 @@ impl Arrivals {
         for index in 0..self.sources.len() {
             while !self.sources[index].ended && self.held <= HELD_MAX {
                 match self.sources[index].incoming.receive() {
-                    Received::Block(block) => self.take(index, block),
+                    Received::Content { content, .. } => self.take(index, content),
                     Received::Nothing => break,
                     Received::End => self.sources[index].ended = true,
                 }
@@ -432,7 +433,7 @@ mod tests {
 
     #[test]
     fn an_event_waits_for_what_can_still_come() {
-        let queue = Queue { disorder: Duration::from_secs(3600), ..Queue::new(Overflow::Block) };
+        let queue = Queue { disorder: Some(Duration::from_secs(3600)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
         let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1), (20, 2)]);
@@ -448,8 +449,34 @@ mod tests {
     }
 
     #[test]
+    fn sessions_with_different_clocks_are_merged_by_time() {
+        let ten_mhz = session(1);
+        let mut other = (*session(1)).clone();
+        // The same moment by another clock: a hundred ticks a microsecond, and another zero.
+        other.perf_freq = 100_000_000;
+        other.reference = RawTime(7_000_000);
+        other.clock_type = 1;
+        let mut first = (*ten_mhz).clone();
+        first.clock_type = 1;
+        first.perf_freq = 10_000_000;
+        first.reference = RawTime(1_000);
+        first.start_time = other.start_time;
+        let (mut kernel, from_kernel) = channel(Arc::new(first), Queue::new(Overflow::Block));
+        let (mut user, from_user) = channel(Arc::new(other), Queue::new(Overflow::Block));
+        let mut arrivals = Arrivals::new(vec![from_kernel, from_user]).unwrap();
+        send(&mut kernel, 0, &[(1_000, 1), (1_020, 2), (1_040, 3)]);
+        send(&mut user, 0, &[(7_000_100, 4), (7_000_300, 5)]);
+        drop((kernel, user));
+        let mut seen = Vec::new();
+        while let Step::Event(event) = arrivals.next() {
+            seen.push((event.source(), event.time().0, event.record().descriptor().unwrap().id));
+        }
+        assert_eq!(seen, [(0, 1_000, 1), (1, 1_010, 4), (0, 1_020, 2), (1, 1_030, 5), (0, 1_040, 3)]);
+    }
+
+    #[test]
     fn a_silent_session_lets_its_last_events_go() {
-        let queue = Queue { disorder: Duration::from_millis(30), ..Queue::new(Overflow::Block) };
+        let queue = Queue { disorder: Some(Duration::from_millis(30)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(8), queue);
         let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1)]);

@@ -1,13 +1,14 @@
 //! What happens in the callback: each event is copied once, into the block of its processor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use stackhound_etl::{Block, BlockBuilder, LogFileMode, LogfileHeader};
 
 use crate::Flow;
 use crate::live::handed::Handed;
-use crate::live::queue::Sender;
+use crate::live::ring::Sender;
 
 /// A block is handed over when it has this size, if the session does not hand over earlier.
 const BLOCK_SIZE: usize = 256 << 10;
@@ -29,14 +30,27 @@ pub struct Capture {
     builders: Vec<BlockBuilder>,
     /// Processors whose builders are not empty.
     filled: Vec<u16>,
-    sender: Sender,
+    sender: Sender<Block>,
+    unreadable: Arc<AtomicU64>,
 }
 
 impl Capture {
-    pub(crate) fn new(session: Arc<LogfileHeader>, sender: Sender) -> Capture {
+    pub(crate) fn new(
+        session: Arc<LogfileHeader>,
+        sender: Sender<Block>,
+        unreadable: Arc<AtomicU64>,
+    ) -> Capture {
         let one_stream = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let capacity = (session.buffer_size as usize).clamp(FIRST_SIZE, BLOCK_SIZE);
-        Capture { session, one_stream, capacity, builders: Vec::new(), filled: Vec::new(), sender }
+        Capture {
+            session,
+            one_stream,
+            capacity,
+            builders: Vec::new(),
+            filled: Vec::new(),
+            sender,
+            unreadable,
+        }
     }
 
     /// The session's description.
@@ -51,22 +65,31 @@ impl Capture {
         if usize::from(processor) >= self.builders.len() {
             self.add_processors(processor);
         }
-        let Some(builder) = self.builders.get_mut(usize::from(processor)) else {
-            self.sender.count_unreadable(1);
+        let Some(builder) = self.builders.get(usize::from(processor)) else {
+            self.count_unreadable(1);
             return Flow::Continue(());
         };
-        if builder.is_empty() {
-            self.filled.push(processor);
+        if event.tells_of_loss() {
+            // What comes behind the loss begins a block of its own, with this event.
+            self.begin_anew(processor)?;
+            return self.append(processor, event);
         }
-        if event.write(builder).is_err() {
-            self.sender.count_unreadable(1);
-            return Flow::Continue(());
+        if builder.is_full() {
+            self.seal(processor)?;
         }
-        if builder.is_full() || event.tells_of_loss() {
-            self.seal(processor, event)
-        } else {
-            Flow::Continue(())
+        self.append(processor, event)
+    }
+
+    #[inline]
+    fn append(&mut self, processor: u16, event: &Handed<'_>) -> Flow {
+        let builder = &mut self.builders[usize::from(processor)];
+        let was_empty = builder.is_empty();
+        match event.write(builder) {
+            Ok(()) if was_empty => self.filled.push(processor),
+            Ok(()) => {}
+            Err(_) => self.count_unreadable(1),
         }
+        Flow::Continue(())
     }
 
     #[cold]
@@ -77,22 +100,34 @@ impl Capture {
         }
     }
 
-    /// Hands over the block of one processor, behind its last event.
+    /// Hands over the block of one processor.
     #[cold]
-    fn seal(&mut self, processor: u16, last: &Handed<'_>) -> Flow {
+    fn seal(&mut self, processor: u16) -> Flow {
         self.filled.retain(|&filled| filled != processor);
-        let flow = self.hand_over(processor);
-        if last.tells_of_loss() {
-            self.builders[usize::from(processor)].note_loss();
-        }
-        flow
+        self.hand_over(processor)
+    }
+
+    #[cold]
+    fn begin_anew(&mut self, processor: u16) -> Flow {
+        self.seal(processor)?;
+        self.builders[usize::from(processor)].note_loss();
+        Flow::Continue(())
+    }
+
+    fn send(&mut self, block: Block) -> Flow {
+        let events = block.entries().len() as u64;
+        if self.sender.send(block, events) { Flow::Continue(()) } else { Flow::Break(()) }
+    }
+
+    fn count_unreadable(&self, events: u64) {
+        self.unreadable.fetch_add(events, Ordering::Relaxed);
     }
 
     fn hand_over(&mut self, processor: u16) -> Flow {
         let Some((block, _)) = self.builders[usize::from(processor)].take() else {
             return Flow::Continue(());
         };
-        if self.sender.send(block) { Flow::Continue(()) } else { Flow::Break(()) }
+        self.send(block)
     }
 
     /// Hands over what there is: Windows has no more events at the moment. Breaks if nobody reads any more.
@@ -113,11 +148,11 @@ impl Capture {
         match Block::of_buffer(Bytes::copy_from_slice(bytes), self.session.clone(), 0) {
             Some((block, error)) => {
                 // What stands behind the place that cannot be read, nobody can count.
-                self.sender.count_unreadable(u64::from(error.is_some()));
-                if self.sender.send(block) { Flow::Continue(()) } else { Flow::Break(()) }
+                self.count_unreadable(u64::from(error.is_some()));
+                self.send(block)
             }
             None => {
-                self.sender.count_unreadable(1);
+                self.count_unreadable(1);
                 Flow::Continue(())
             }
         }

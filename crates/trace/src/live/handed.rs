@@ -120,7 +120,10 @@ impl<'a> Handed<'a> {
         if flags & flag::TRACE_MESSAGE != 0 {
             return push(block, HeaderSpec::Message(self.message(pointer_size)));
         }
-        let Some(hook) = kernel::hook_of(self.guid(), self.opcode()) else {
+        let (class, opcode) = (self.guid(), self.opcode());
+        // Kernel events of such types have no processor times.
+        let is_classic = flags & flag::NO_CPU_TIME == 0 && kernel::differs_if_classic(class, opcode);
+        let Some(hook) = kernel::hook_of(class, opcode).filter(|_| !is_classic) else {
             return push(block, self.class());
         };
         let (version, issuer) = (self.version(), self.issuer());

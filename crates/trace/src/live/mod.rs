@@ -13,8 +13,12 @@ mod arrivals;
 mod capture;
 mod handed;
 mod queue;
+mod ring;
+mod session;
 
 pub use arrivals::{Arrivals, Step};
 pub use capture::Capture;
 pub use handed::{Handed, HandedItem};
-pub use queue::{Dropped, Incoming, Overflow, Queue, channel};
+pub use queue::{Dropped, Incoming, Queue, channel};
+pub use ring::{Overflow, Received, Receiver, RingCounts, Sender, ring};
+pub use session::{AccessNeed, LiveSession, SessionCounters, SessionInfo, access_needed};

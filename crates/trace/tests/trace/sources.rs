@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use stackhound_trace::Trace;
+use stackhound_trace::Recordings;
 use tempfile::TempDir;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -45,7 +45,7 @@ fn directory(files: &[(&str, Vec<u8>)]) -> TempDir {
 
 /// Opens paths in the directory (`.` is itself) and gives the sources' names, without the directory's.
 fn names(directory: &Path, paths: &[&str]) -> Vec<String> {
-    let trace = Trace::files(paths.iter().map(|path| directory.join(path))).open().unwrap();
+    let trace = Recordings::files(paths.iter().map(|path| directory.join(path))).open().unwrap();
     let prefix = format!("{}/", directory.display());
     let names = trace.sources().iter().map(|source| source.name.strip_prefix(&prefix).unwrap().to_owned());
     assert!(trace.sources().iter().zip(0..).all(|(source, number)| source.recording.number() == number));
@@ -70,7 +70,7 @@ fn a_recording_may_be_packed() {
     ]);
     for name in ["plain.etl", "plain.bin", "packed.etl.zst", "packed.etl", "archive.zip", "archive.etl"] {
         for threads in [1, 2] {
-            let trace = Trace::file(directory.path().join(name)).threads(threads).open().unwrap();
+            let trace = Recordings::file(directory.path().join(name)).threads(threads).open().unwrap();
             let (found, stats) = events(trace.ordered());
             assert_eq!(found, logged, "{name}");
             assert_eq!(stats.bytes, file.len() as u64, "{name}");
@@ -108,7 +108,7 @@ fn several_files_are_merged() {
         ("1.etl.zst", zst(&files[1])),
         ("2.etl.zip", archive(&[("2.etl", &files[2])])),
     ]);
-    let trace = Trace::file(directory.path()).open().unwrap();
+    let trace = Recordings::file(directory.path()).open().unwrap();
     assert_eq!(events(trace.ordered()).0, expected);
     let blocks: u64 = trace.blocks().map(|(_, block)| block.unwrap().0.entries().len() as u64).sum();
     assert_eq!(blocks, expected.len() as u64);
@@ -117,7 +117,7 @@ fn several_files_are_merged() {
 #[test]
 fn a_run_ends_when_it_is_told_to() {
     let directory = directory(&[("a.etl", small(0).0)]);
-    let trace = Trace::file(directory.path().join("a.etl"));
+    let trace = Recordings::file(directory.path().join("a.etl"));
     let mut seen = 0;
     let stats = trace
         .run(|_| {
@@ -133,7 +133,7 @@ fn a_run_ends_when_it_is_told_to() {
 fn check_refusal(bytes: &[u8], expected: &str) {
     let directory = directory(&[("file.etl", bytes.to_vec())]);
     let path = directory.path().join("file.etl");
-    let error = Trace::file(&path).open().unwrap_err().to_string();
+    let error = Recordings::file(&path).open().unwrap_err().to_string();
     assert_eq!(error.replace(&path.display().to_string(), "FILE"), expected);
 }
 
@@ -170,7 +170,7 @@ fn damaged_packed_files_are_refused() {
     ] {
         let directory = directory(&[("file.etl", bytes)]);
         let path = directory.path().join("file.etl");
-        let error = Trace::file(&path).open().unwrap_err().to_string();
+        let error = Recordings::file(&path).open().unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}: ", path.display())), "{what}: {error}");
     }
 }
@@ -179,7 +179,7 @@ fn damaged_packed_files_are_refused() {
 fn paths_that_lead_nowhere_are_told() {
     let directory = directory(&[("notes.txt", b"no recording".to_vec())]);
     let path = directory.path();
-    let refusal = |paths: Vec<PathBuf>| Trace::files(paths).open().unwrap_err().to_string();
+    let refusal = |paths: Vec<PathBuf>| Recordings::files(paths).open().unwrap_err().to_string();
     let empty = format!("{}: no .etl, .etl.zst or .etl.zip file in this directory", path.display());
     assert_eq!(refusal(vec![path.to_owned()]), empty);
     assert_eq!(refusal(vec![]), "no recording was given");

@@ -19,31 +19,31 @@ pub type Flow = ControlFlow<()>;
 
 /// What to read.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
+pub struct Recordings {
     paths: Vec<PathBuf>,
     threads: usize,
     filter: HeaderFilter,
 }
 
-impl Trace {
+impl Recordings {
     /// One recording, or all recordings of a directory or an archive.
-    pub fn file(path: impl AsRef<Path>) -> Trace {
-        Trace::files([path.as_ref().to_owned()])
+    pub fn file(path: impl AsRef<Path>) -> Recordings {
+        Recordings::files([path.as_ref().to_owned()])
     }
 
     /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
-    pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
-        Trace { paths: paths.into_iter().collect(), threads: 1, filter: HeaderFilter::new() }
+    pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Recordings {
+        Recordings { paths: paths.into_iter().collect(), threads: 1, filter: HeaderFilter::new() }
     }
 
     /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
-    pub fn threads(mut self, threads: usize) -> Trace {
+    pub fn threads(mut self, threads: usize) -> Recordings {
         self.threads = threads;
         self
     }
 
-    /// Hands only these events to [`run`](Trace::run).
-    pub fn filter(mut self, filter: HeaderFilter) -> Trace {
+    /// Hands only these events to [`run`](Recordings::run).
+    pub fn filter(mut self, filter: HeaderFilter) -> Recordings {
         self.filter = filter;
         self
     }

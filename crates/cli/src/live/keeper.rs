@@ -1,0 +1,265 @@
+//! Keeps sessions while somebody else takes their events: watches losses, shows the status line, and ends them.
+//!
+//! It has a thread of its own, since whoever ends a session waits until the last of its events was taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stackhound::trace::{LiveSession, SessionCounters};
+
+use crate::args::Common;
+use crate::output::grouped;
+
+/// How often it looks whether it shall end.
+const NAP: Duration = Duration::from_millis(50);
+/// How often it asks the sessions for their counters.
+const POLL: Duration = Duration::from_secs(1);
+/// How often it speaks of losses, at most.
+const WARN: Duration = Duration::from_secs(60);
+
+/// What the keeper's thread and the others share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Events up to now, and what was dropped on their way.
+    events: AtomicU64,
+    dropped: AtomicU64,
+    /// Nobody takes events any more.
+    done: AtomicBool,
+}
+
+/// Sessions that run.
+#[derive(Debug)]
+pub struct Keeper {
+    shared: Arc<Shared>,
+    started: Instant,
+    thread: Option<JoinHandle<Result<Vec<SessionCounters>>>>,
+}
+
+/// How it was.
+#[derive(Debug)]
+pub struct Ended {
+    /// What the sessions say of themselves.
+    pub counters: Vec<SessionCounters>,
+    /// How long they ran.
+    pub time: Duration,
+}
+
+impl Keeper {
+    /// Takes over sessions that run. They end after `duration`, when the user interrupts, or with the keeper.
+    pub fn start(
+        sessions: Vec<LiveSession>,
+        duration: Option<Duration>,
+        common: &Common,
+        status: bool,
+    ) -> Result<Keeper> {
+        let interrupted = on_interrupt()?;
+        let shared = Arc::new(Shared::default());
+        let started = Instant::now();
+        let status = (status && !common.quiet && !common.no_progress).then(status_line);
+        let watch = Watch {
+            shared: shared.clone(),
+            sessions,
+            deadline: duration.and_then(|duration| started.checked_add(duration)),
+            interrupted,
+            status,
+            quiet: common.quiet,
+        };
+        let thread = thread::Builder::new().name("sessions".to_owned()).spawn(|| watch.run());
+        Ok(Keeper { shared, started, thread: Some(thread.context("cannot start a thread")?) })
+    }
+
+    /// Says how many events there were up to now, and how many were dropped on their way.
+    pub fn tell(&self, events: u64, dropped: u64) {
+        self.shared.events.store(events, Ordering::Relaxed);
+        self.shared.dropped.store(dropped, Ordering::Relaxed);
+    }
+
+    /// Waits until the sessions end, while `events` says how many there were.
+    pub fn wait(&self, mut events: impl FnMut() -> u64) {
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            self.tell(events(), 0);
+            thread::sleep(NAP);
+        }
+    }
+
+    /// Ends the sessions, if they still run.
+    ///
+    /// # Errors
+    /// If a session could not be ended.
+    pub fn finish(mut self) -> Result<Ended> {
+        let counters = self.end()?;
+        Ok(Ended { counters, time: self.started.elapsed() })
+    }
+
+    fn end(&mut self) -> Result<Vec<SessionCounters>> {
+        self.shared.done.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(Vec::new()) };
+        thread.thread().unpark();
+        thread.join().map_err(|_| anyhow!("the thread that keeps the sessions panicked"))?
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Something else went wrong before, which is told.
+        let _ = self.end();
+    }
+}
+
+struct Watch {
+    shared: Arc<Shared>,
+    sessions: Vec<LiveSession>,
+    deadline: Option<Instant>,
+    interrupted: Arc<AtomicBool>,
+    status: Option<ProgressBar>,
+    quiet: bool,
+}
+
+impl Watch {
+    fn run(self) -> Result<Vec<SessionCounters>> {
+        let mut polled = Polled { at: Instant::now(), events: 0 };
+        let mut warned: Option<(Instant, u64)> = None;
+        while !self.is_over() {
+            thread::park_timeout(NAP);
+            if polled.at.elapsed() < POLL {
+                continue;
+            }
+            let losses = self.losses();
+            let events = self.shared.events.load(Ordering::Relaxed);
+            let rate = (events - polled.events) as f64 / polled.at.elapsed().as_secs_f64();
+            polled = Polled { at: Instant::now(), events };
+            if let Some(status) = &self.status {
+                let text = format!("{} events, {}/s, {losses}", grouped(events), grouped(rate as u64));
+                status.set_message(text);
+                status.tick();
+            }
+            let is_new = warned.is_none_or(|(at, sum)| losses.sum() > sum && at.elapsed() >= WARN);
+            if losses.sum() > 0 && is_new && !self.quiet {
+                warned = Some((Instant::now(), losses.sum()));
+                self.say(&format!("{losses} up to now; --buffers throughput or fewer events help"));
+            }
+        }
+        if let Some(status) = &self.status {
+            status.finish_and_clear();
+        }
+        self.sessions.into_iter().map(|session| Ok(session.stop()?)).collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.done.load(Ordering::Relaxed)
+            || self.interrupted.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    fn losses(&self) -> Losses {
+        let counters: Vec<_> = self.sessions.iter().filter_map(|session| session.counters().ok()).collect();
+        Losses { dropped: self.shared.dropped.load(Ordering::Relaxed), ..Losses::of(&counters) }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.status {
+            Some(status) => status.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+struct Polled {
+    at: Instant,
+    events: u64,
+}
+
+/// What did not arrive, and where it was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses {
+    /// Events for which a session had no buffer.
+    pub events: u64,
+    /// Buffers that were not handed over.
+    pub buffers: u64,
+    /// Buffers that were not written to the file.
+    pub file_buffers: u64,
+    /// Events that waited too long for us.
+    pub dropped: u64,
+}
+
+impl Losses {
+    /// As the sessions count them.
+    pub fn of(counters: &[SessionCounters]) -> Losses {
+        counters.iter().fold(Losses::default(), |sum, session| Losses {
+            events: sum.events + session.events_lost,
+            buffers: sum.buffers + session.real_time_buffers_lost,
+            file_buffers: sum.file_buffers + session.buffers_lost,
+            dropped: 0,
+        })
+    }
+
+    fn sum(&self) -> u64 {
+        self.events + self.buffers + self.file_buffers + self.dropped
+    }
+}
+
+impl std::fmt::Display for Losses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.sum() == 0 {
+            return f.write_str("nothing lost");
+        }
+        let told = [
+            (self.events, "events lost"),
+            (self.buffers, "buffers lost"),
+            (self.file_buffers, "buffers of the file lost"),
+            (self.dropped, "events dropped by the queue"),
+        ];
+        let mut comma = "";
+        for (number, what) in told.iter().filter(|(number, _)| *number > 0) {
+            write!(f, "{comma}{} {what}", grouped(*number))?;
+            comma = ", ";
+        }
+        Ok(())
+    }
+}
+
+fn status_line() -> ProgressBar {
+    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{elapsed_precise} {msg}");
+    line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    line
+}
+
+/// Becomes true when the user interrupts for the first time. The second time ends this program.
+fn on_interrupt() -> Result<Arc<AtomicBool>> {
+    const INTERRUPTED: i32 = 130;
+    /// What Windows sends when the console is closed (`SIGBREAK` of its C library).
+    const BREAK: i32 = 21;
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let signals = if cfg!(windows) { &[SIGINT, SIGTERM, BREAK][..] } else { &[SIGINT, SIGTERM] };
+    for signal in signals {
+        signal_hook::flag::register_conditional_shutdown(*signal, INTERRUPTED, interrupted.clone())?;
+        signal_hook::flag::register(*signal, interrupted.clone())?;
+    }
+    Ok(interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_by_place() {
+        let rows = [
+            (Losses::default(), "nothing lost"),
+            (Losses { events: 1_204, ..Losses::default() }, "1,204 events lost"),
+            (
+                Losses { events: 0, buffers: 2, file_buffers: 1, dropped: 3 },
+                "2 buffers lost, 1 buffers of the file lost, 3 events dropped by the queue",
+            ),
+        ];
+        for (losses, expected) in rows {
+            assert_eq!(losses.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Live sessions, as the arguments ask for them: started, watched and ended.
+//!
+//! Where their events go is the business of verbs. On systems without sessions, everything here is checked as far as it
+//! can be, and refused with what works there.
+
+mod keeper;
+pub mod record;
+mod settings;
+
+use anyhow::{Result, bail};
+use stackhound::stacks::Window;
+use stackhound::trace::LiveSession;
+use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
+
+use crate::args::{BufferPreset, Common, Sources};
+use crate::output::grouped;
+pub use keeper::{Keeper, Losses};
+use settings::Planned;
+pub use settings::ProviderSpec;
+
+/// Sessions with small buffers are asked for where events cannot wait: then nothing here waits longer either, neither for
+/// slower processors nor for stacks.
+const SHORT: std::time::Duration = std::time::Duration::from_millis(250);
+
+/// Sessions whose events are to be shown.
+pub struct Live {
+    pub arrivals: Arrivals,
+    pub keeper: Keeper,
+    short: bool,
+}
+
+impl Live {
+    /// Starts sessions, or attaches to one. `providers` are enabled in what is started.
+    pub fn open(
+        sources: &Sources,
+        providers: &[String],
+        with_stacks: bool,
+        common: &Common,
+        status: bool,
+    ) -> Result<Live> {
+        let settings = &sources.settings;
+        let short = settings.buffers == Some(BufferPreset::LowLatency);
+        let mut queue = Queue::new(Overflow::Block);
+        if short {
+            queue.disorder = Some(SHORT);
+        }
+        let (sessions, incoming) = match &sources.attach {
+            Some(name) => {
+                needs_windows()?;
+                let (session, incoming) = LiveSession::attach(name, queue)?;
+                (vec![session], vec![incoming])
+            }
+            None => {
+                let providers: Result<Vec<ProviderSpec>> =
+                    providers.iter().map(|text| text.parse()).collect();
+                let providers = providers?;
+                needs_windows()?;
+                start(&settings::plan(settings, &providers, with_stacks)?, queue)?
+            }
+        };
+        let arrivals = Arrivals::new(incoming)?;
+        let keeper = Keeper::start(sessions, settings.duration, common, status)?;
+        Ok(Live { arrivals, keeper, short })
+    }
+
+    /// How long events wait for their stacks; `None` is as long as those of recordings.
+    pub fn window(&self) -> Option<Window> {
+        let clock = self.arrivals.clock();
+        let hundred_ns = SHORT.as_nanos() as i64 / 100;
+        self.short.then(|| Window { max_hold: clock.span_to_raw(hundred_ns), ..Window::of(&clock) })
+    }
+}
+
+/// Starts all of them; those that run already end if one cannot be started.
+fn start(planned: &[Planned], queue: Queue) -> Result<(Vec<LiveSession>, Vec<Incoming>)> {
+    let (mut sessions, mut incoming) = (Vec::new(), Vec::new());
+    for Planned { session, providers } in planned {
+        let (running, events) = LiveSession::start(session, providers, queue)?;
+        sessions.push(running);
+        incoming.push(events);
+    }
+    Ok((sessions, incoming))
+}
+
+/// Says on other systems what works there.
+fn needs_windows() -> Result<()> {
+    if cfg!(windows) {
+        return Ok(());
+    }
+    bail!(
+        "live sessions need Windows; here, `stackhound events FILE.etl` reads what a session recorded there{}",
+        exact_hint()
+    );
+}
+
+/// What else records on this system.
+fn exact_hint() -> &'static str {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        ", and `stackhound record --exact -- PROGRAM` records the calls of one program"
+    } else {
+        ""
+    }
+}
+
+/// How many events there were, for closing lines.
+pub fn rate(events: u64, seconds: f64) -> String {
+    let rate = (events as f64 / seconds.max(1e-9)) as u64;
+    format!("{} events in {seconds:.1} s ({} events/s)", grouped(events), grouped(rate))
+}

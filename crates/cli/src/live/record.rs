@@ -1,0 +1,107 @@
+//! `record` of sessions: what happens on this Windows becomes a recording.
+//!
+//! Windows writes the file; this program starts, watches and ends the session. It listens as well, to know how many
+//! events there are, and forgets them at once.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use stackhound::trace::LiveSession;
+use stackhound::trace::live::{Incoming, Overflow, Queue};
+
+use super::keeper::{Keeper, Losses};
+use super::settings::{Planned, plan};
+use super::start;
+use crate::Outcome;
+use crate::args::{Common, Record};
+use crate::output::{Sink, grouped};
+
+/// Records until interrupted, or as long as is asked for.
+pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
+    if !cfg!(windows) {
+        bail!("sessions are recorded on Windows only; {}", instead());
+    }
+    if arguments.list {
+        return list();
+    }
+    if let Some(name) = &arguments.stop {
+        return stop(name, common);
+    }
+    let mut planned = plan(&arguments.settings, &arguments.provider, arguments.stacks)?;
+    let first = match &arguments.output {
+        Some(path) => path.clone(),
+        None => PathBuf::from(format!("{}.etl", planned[0].session.name())),
+    };
+    let files: Vec<PathBuf> = (0..planned.len()).map(|number| file(&first, number)).collect();
+    for (Planned { session, .. }, file) in planned.iter_mut().zip(&files) {
+        // Windows does not know our current directory.
+        let file = std::path::absolute(file).with_context(|| format!("cannot write {}", file.display()))?;
+        *session = session.clone().tee(file);
+    }
+    // What does not fit is forgotten, which is all that happens to events here.
+    let queue = Queue { blocks: 1, ..Queue::new(Overflow::DropNewest) };
+    let (sessions, incoming) = start(&planned, queue)?;
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let keeper = Keeper::start(sessions, arguments.settings.duration, common, terminal)?;
+    let events = || incoming.iter().map(Incoming::captured).sum::<u64>();
+    keeper.wait(events);
+    let ended = keeper.finish()?;
+    if !common.quiet {
+        let seconds = ended.time.as_secs_f64();
+        let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        // Buffers that were not handed to us are in the file.
+        let losses = Losses { buffers: 0, ..Losses::of(&ended.counters) };
+        eprintln!("{}, {losses}: {}", super::rate(events(), seconds), names.join(", "));
+    }
+    Ok(Outcome::default())
+}
+
+/// The file of the session with this number. The second one has providers.
+fn file(first: &Path, number: usize) -> PathBuf {
+    if number == 0 { first.to_owned() } else { first.with_extension("providers.etl") }
+}
+
+fn instead() -> &'static str {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        "here, `stackhound record --exact -- PROGRAM` records the calls of one program, and `stackhound events FILE.etl` reads recordings"
+    } else {
+        "here, `stackhound events FILE.etl` reads recordings"
+    }
+}
+
+fn list() -> Result<Outcome> {
+    let mut sink = Sink::open(None)?;
+    writeln!(sink, "{:<40} {:>16} {:>12}  {:<4}  file", "session", "buffers", "events lost", "live")?;
+    for session in LiveSession::list()? {
+        let live = if session.is_real_time() { "yes" } else { "no" };
+        let buffers = format!("{} × {} KiB", session.counters.buffers, session.buffer_size_kib);
+        let (name, lost) = (&session.name, grouped(session.counters.events_lost));
+        let file = session.file.as_deref().unwrap_or_default();
+        let line = format!("{name:<40} {buffers:>16} {lost:>12}  {live:<4}  {file}");
+        writeln!(sink, "{}", line.trim_end())?;
+    }
+    sink.finish()?;
+    Ok(Outcome::default())
+}
+
+fn stop(name: &str, common: &Common) -> Result<Outcome> {
+    let counters = LiveSession::stop_by_name(name)?;
+    if !common.quiet {
+        eprintln!("{name} is stopped, {}", Losses::of(&[counters]));
+    }
+    Ok(Outcome::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_session_has_a_file_beside_the_first() {
+        for (first, expected) in [("a.etl", "a.providers.etl"), ("x/b.c.etl", "x/b.c.providers.etl")] {
+            assert_eq!(file(Path::new(first), 0), Path::new(first));
+            assert_eq!(file(Path::new(first), 1), Path::new(expected));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What is known of a provider: its events, and the names that it gives to levels, tasks, opcodes and keywords.
+//!
+//! Manifests in XML, templates in image files, what recordings carry and the built-in tables all come to this form.
+//! Numbers that a source does not tell are `None`, so that "level 0" and "no level known" stay apart.
+
+mod standard;
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use stackhound_etl::Guid;
+
+use crate::model::{Map, Schema};
+
+/// A number with a name, and the text that people see, if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named<V> {
+    /// The number, or the mask of a keyword.
+    pub value: V,
+    /// The name, as the source spells it.
+    pub name: Box<str>,
+    /// The text for people.
+    pub message: Option<Box<str>>,
+}
+
+/// An opcode, of one task or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpcodeDescription {
+    /// The task that alone has it; `None` for all tasks of the provider.
+    pub task: Option<u16>,
+    /// Number and name.
+    pub named: Named<u8>,
+}
+
+/// One kind of event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDescription {
+    /// The id in the event descriptor.
+    pub id: u16,
+    /// The version in the event descriptor.
+    pub version: u8,
+    /// The channel; 0 is none.
+    pub channel: Option<u8>,
+    /// The level; 1 is critical, 5 verbose.
+    pub level: Option<u8>,
+    /// The opcode.
+    pub opcode: Option<u8>,
+    /// The task; 0 is none.
+    pub task: Option<u16>,
+    /// Keyword bits.
+    pub keywords: Option<u64>,
+    /// The name that programs use for it.
+    pub symbol: Option<Box<str>>,
+    /// Name, message and fields.
+    pub schema: Arc<Schema>,
+}
+
+/// A provider and its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderDescription {
+    /// The provider.
+    pub guid: Guid,
+    /// Its name. Empty where the source does not tell it.
+    pub name: Box<str>,
+    /// Its name for people.
+    pub message: Option<Box<str>>,
+    /// The image with the templates, as the manifest names it.
+    pub resource_file: Option<Box<str>>,
+    /// The image with the texts.
+    pub message_file: Option<Box<str>>,
+    /// The image with the texts of parameters.
+    pub parameter_file: Option<Box<str>>,
+    /// Channels by their number in event descriptors.
+    pub channels: Vec<Named<u8>>,
+    /// Levels of its own, and in images also the standard ones that it uses.
+    pub levels: Vec<Named<u8>>,
+    /// Tasks.
+    pub tasks: Vec<Named<u16>>,
+    /// Opcodes, as levels.
+    pub opcodes: Vec<OpcodeDescription>,
+    /// Keywords by mask, as levels.
+    pub keywords: Vec<Named<u64>>,
+    /// Names of values and bits.
+    pub maps: Vec<Arc<Map>>,
+    /// The events that could be understood, in the order of the source.
+    pub events: Vec<EventDescription>,
+    /// How many could not, because of a template or type that is unknown.
+    pub skipped: usize,
+}
+
+impl ProviderDescription {
+    /// The name of a level: the provider's own, or the standard one (`win:Error`).
+    pub fn level_name(&self, level: u8) -> Option<&str> {
+        name_of(&self.levels, level).or_else(|| standard::level(level))
+    }
+
+    /// The name of a task.
+    pub fn task_name(&self, task: u16) -> Option<&str> {
+        name_of(&self.tasks, task)
+    }
+
+    /// The name of an opcode: that of the task, of all tasks, or the standard one (`win:Start`).
+    pub fn opcode_name(&self, task: u16, opcode: u8) -> Option<&str> {
+        let with = |of: Option<u16>| {
+            let found = self.opcodes.iter().find(|found| found.task == of && found.named.value == opcode);
+            found.map(|found| &*found.named.name)
+        };
+        with(Some(task)).or_else(|| with(None)).or_else(|| standard::opcode(opcode))
+    }
+
+    /// The name of a channel: the provider's own, or one that all providers share.
+    pub fn channel_name(&self, channel: u8) -> Option<&str> {
+        name_of(&self.channels, channel).or_else(|| standard::channel(channel))
+    }
+
+    /// The names of all keywords whose whole mask is set, the provider's own first. Bits that nothing names are left out.
+    pub fn keyword_names(&self, keywords: u64) -> impl Iterator<Item = &str> {
+        let is_set = move |mask: u64| mask != 0 && keywords & mask == mask;
+        let own = self.keywords.iter().filter(move |keyword| is_set(keyword.value));
+        let standard = standard::KEYWORDS.iter().filter(move |(mask, _)| {
+            is_set(*mask) && !self.keywords.iter().any(|keyword| keyword.value == *mask)
+        });
+        own.map(|keyword| &*keyword.name).chain(standard.map(|(_, name)| *name))
+    }
+
+    /// How much memory the names take, give or take; for limits on what files may describe.
+    pub(crate) fn approximate_bytes(&self) -> usize {
+        fn of<V>(names: &[Named<V>]) -> usize {
+            let text = |named: &Named<V>| named.name.len() + named.message.as_deref().map_or(0, str::len);
+            names.iter().map(|named| size_of::<Named<V>>() + text(named)).sum()
+        }
+        let opcodes: usize =
+            self.opcodes.iter().map(|opcode| of(std::slice::from_ref(&opcode.named)) + 8).sum();
+        let names = of(&self.channels) + of(&self.levels) + of(&self.tasks) + of(&self.keywords) + opcodes;
+        size_of::<ProviderDescription>() + self.name.len() + names
+    }
+}
+
+fn name_of<V: Copy + PartialEq>(names: &[Named<V>], value: V) -> Option<&str> {
+    names.iter().find(|named| named.value == value).map(|named| &*named.name)
+}
+
+/// A message as people read it: `%n` becomes a line end, `%t` a tab, `%%` a percent sign, and place holders lose their
+/// format (`%1!s!` becomes `%1`). White space at the end goes.
+pub fn readable(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, behind)) = rest.split_once('%') {
+        text.push_str(before);
+        let mut chars = behind.chars();
+        match chars.next() {
+            Some('n') => text.push('\n'),
+            Some('r') => text.push('\r'),
+            Some('t') => text.push('\t'),
+            Some('b') => text.push(' '),
+            Some(c @ ('%' | '.' | '!')) => text.push(c),
+            Some(c) if c.is_ascii_digit() => {
+                let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+                // Writing to a string does not fail.
+                let _ = write!(text, "%{}", &behind[..digits]);
+                let format = behind[digits..].strip_prefix('!').and_then(|format| format.split_once('!'));
+                rest = format.map_or(&behind[digits..], |(_, rest)| rest);
+                continue;
+            }
+            // `%0` ends a message without a line end; anything else stands for itself.
+            _ => {
+                text.push('%');
+                rest = behind;
+                continue;
+            }
+        }
+        rest = chars.as_str();
+    }
+    text.push_str(rest);
+    text.truncate(text.trim_end().len());
+    text
+}
+
+pub(crate) use standard::{channel_number, keyword_mask, level_number, opcode_number};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A source of descriptions outside of recordings, which is asked only where nothing else helps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::HashSet;
+use stackhound_etl::Guid;
+
+use super::{Key, learn_embedded, learned::Learned};
+use crate::builtin;
+use crate::embedded::{EmbeddedEvent, parse_map};
+use crate::identity::Identity;
+
+/// For how many kinds of events it may be remembered that they were asked for.
+const MAX_ASKED: usize = 1 << 16;
+
+type OfEvent = dyn Fn(&Identity<'_>) -> Option<Vec<u8>> + Send + Sync;
+type OfMap = dyn Fn(Guid, &Identity<'_>, &str) -> Option<Vec<u8>> + Send + Sync;
+
+/// Where else descriptions come from. Called while events are read, so answers should be quick.
+#[derive(Clone)]
+pub struct Fallback {
+    event: Arc<OfEvent>,
+    map: Arc<OfMap>,
+}
+
+impl Fallback {
+    /// `event` gives the `TRACE_EVENT_INFO` of a kind of event. `map` gives the `EVENT_MAP_INFO` of a provider's map by its
+    /// name; the event is one that uses it.
+    pub fn new(
+        event: impl Fn(&Identity<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
+        map: impl Fn(Guid, &Identity<'_>, &str) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Fallback {
+        Fallback { event: Arc::new(event), map: Arc::new(map) }
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback").finish_non_exhaustive()
+    }
+}
+
+/// A fallback, and what it was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    fallback: Fallback,
+    keys: HashSet<Key>,
+}
+
+impl Asked {
+    pub fn new(fallback: Fallback) -> Asked {
+        Asked { fallback, keys: HashSet::default() }
+    }
+
+    /// Asks for an event, unless a description of just its version is there or it was asked for before.
+    pub fn ask(&mut self, key: Key, identity: &Identity<'_>, learned: &mut Learned) {
+        let built_in = builtin::lookup(key.guid, key.number, key.version);
+        let is_known =
+            learned.get(&key).is_some() || built_in.is_some_and(|found| found.version == key.version);
+        if is_known || self.keys.len() >= MAX_ASKED || !self.keys.insert(key) {
+            return;
+        }
+        let Some(event) = (self.fallback.event)(identity).and_then(|info| EmbeddedEvent::parse(&info).ok())
+        else {
+            return;
+        };
+        // What answers for another event than was asked would never be found.
+        if Key::of_embedded(event.identity) != key {
+            return;
+        }
+        learn_embedded(learned, event);
+        for name in learned.missing_maps(&key) {
+            let info = (self.fallback.map)(key.guid, identity, &name);
+            let map = info.and_then(|info| parse_map(&[&key.guid.0[..], &info].concat()).ok());
+            if let Some((provider, map)) = map {
+                learned.add_map(provider, map);
+            }
+        }
+    }
+}

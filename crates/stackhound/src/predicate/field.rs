@@ -1,0 +1,119 @@
+//! What a filter can name, and what it costs to ask for it.
+
+/// A field of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    Time,
+    Ts,
+    Cpu,
+    Pid,
+    Tid,
+    Process,
+    Provider,
+    ProviderGuid,
+    Event,
+    Id,
+    Opcode,
+    Version,
+    Level,
+    Keyword,
+    Channel,
+    Task,
+    Flags,
+    Activity,
+    StackState,
+    /// Modules of all frames: file names and paths.
+    StackModule,
+    /// Names of all frames, as far as they are named, alone and behind `module!`.
+    StackSymbol,
+    StackSummary,
+    ContainsUnbacked,
+    FinalUserModule,
+    CreateAsked,
+    CreateHappened,
+    /// A field of the payload.
+    Payload(Box<str>),
+}
+
+/// What has to be looked at for a field, cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cost {
+    /// The header alone.
+    Header,
+    /// The header, and what is made of it.
+    Derived,
+    /// The owner: of the header, and of few events of the payload.
+    Owner,
+    /// The schema.
+    Schema,
+    Payload,
+    Stack,
+    Functions,
+}
+
+/// Names outside the payload, the NDJSON keys first and in their order.
+pub(super) const NAMES: [(&str, Name); 26] = [
+    ("time", Name::Time),
+    ("ts", Name::Ts),
+    ("cpu", Name::Cpu),
+    ("pid", Name::Pid),
+    ("tid", Name::Tid),
+    ("process", Name::Process),
+    ("provider", Name::Provider),
+    ("event", Name::Event),
+    ("id", Name::Id),
+    ("opcode", Name::Opcode),
+    ("version", Name::Version),
+    ("stack.state", Name::StackState),
+    ("stack.module", Name::StackModule),
+    ("stack.symbol", Name::StackSymbol),
+    ("stack.summary", Name::StackSummary),
+    ("stack.contains_unbacked", Name::ContainsUnbacked),
+    ("stack.final_user_module", Name::FinalUserModule),
+    ("create.asked", Name::CreateAsked),
+    ("create.happened", Name::CreateHappened),
+    ("level", Name::Level),
+    ("keyword", Name::Keyword),
+    ("channel", Name::Channel),
+    ("task", Name::Task),
+    ("flags", Name::Flags),
+    ("activity", Name::Activity),
+    ("provider_guid", Name::ProviderGuid),
+];
+
+/// What stands before the name of a field of the payload.
+pub(crate) const PAYLOAD: &str = "fields.";
+
+impl Name {
+    /// The field of this name.
+    pub fn of(name: &str) -> Option<Name> {
+        let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, name)| name.clone());
+        known.or_else(|| name.strip_prefix(PAYLOAD).map(|field| Name::Payload(field.into())))
+    }
+
+    pub fn cost(&self) -> Cost {
+        match self {
+            Name::Ts
+            | Name::Cpu
+            | Name::Id
+            | Name::Opcode
+            | Name::Version
+            | Name::Level
+            | Name::Keyword
+            | Name::Channel
+            | Name::Task
+            | Name::Flags
+            | Name::StackState
+            | Name::CreateAsked
+            | Name::CreateHappened => Cost::Header,
+            Name::Time | Name::Activity | Name::ProviderGuid => Cost::Derived,
+            Name::Pid | Name::Tid | Name::Process => Cost::Owner,
+            Name::Provider | Name::Event => Cost::Schema,
+            Name::Payload(_) => Cost::Payload,
+            Name::StackModule | Name::StackSummary | Name::ContainsUnbacked | Name::FinalUserModule => {
+                Cost::Stack
+            }
+            Name::StackSymbol => Cost::Functions,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Events that belong to nobody's trace.
+
+use std::sync::{Arc, LazyLock};
+
+use stackhound_etl::write::{EtlWriter, Session};
+use stackhound_etl::{
+    Block, BlockBuilder, ClockKind, FileTime, LogfileHeader, PointerSize, RawTime, Recording,
+};
+use stackhound_schema::{Identity, Parser, Plan, SchemaStore};
+use stackhound_trace::{Event, TraceTime};
+
+use super::Error;
+
+/// When events happen that say nothing else: 2024-01-01, 00:00 UTC.
+pub(super) const START: FileTime = FileTime(133_485_408_000_000_000);
+
+/// The most processors that events may name.
+pub(super) const PROCESSORS: u16 = 64;
+
+/// The session that all made events come from. Its raw times are UTC.
+pub(super) static SESSION: LazyLock<Arc<LogfileHeader>> = LazyLock::new(|| {
+    let session = Session {
+        processors: PROCESSORS,
+        clock: ClockKind::SystemTime,
+        start: RawTime(START.0),
+        start_time: START,
+        ..Session::default()
+    };
+    let written = EtlWriter::new(session, std::io::Cursor::new(Vec::new())).and_then(EtlWriter::finish);
+    let (file, _) = written.expect("a session without records can be written");
+    Recording::open(file.into_inner().into()).expect("it was written just now").session().clone()
+});
+
+/// An event that keeps its own bytes. A copy costs a reference count and stays good whatever becomes of the original:
+/// nothing can change the bytes.
+#[derive(Clone, Debug)]
+pub struct OwnedEvent {
+    block: Arc<Block>,
+    index: u32,
+}
+
+impl OwnedEvent {
+    /// Keeps an event, with the block that it stands in.
+    pub fn of(event: &Event<'_>) -> OwnedEvent {
+        OwnedEvent { block: event.block().clone(), index: event.index() }
+    }
+
+    /// The only record of a block.
+    pub(super) fn alone(builder: &mut BlockBuilder) -> OwnedEvent {
+        let (block, error) = builder.take().expect("a record was pushed");
+        debug_assert_eq!(error, None);
+        OwnedEvent { block: Arc::new(block), index: 0 }
+    }
+
+    /// The same event in a block of its own, which holds nothing else: for few events out of many that are kept for long.
+    ///
+    /// # Errors
+    /// If the record cannot be written; every record that was read can be.
+    pub fn deep_copy(&self) -> Result<OwnedEvent, Error> {
+        let event = self.event();
+        let (session, origin) = (self.block.session().clone(), self.block.origin());
+        let record = event.record();
+        let mut builder =
+            BlockBuilder::new(session, origin.recording, origin.processor, record.bytes().len());
+        builder.copy(&record)?;
+        Ok(OwnedEvent::alone(&mut builder))
+    }
+
+    /// The event.
+    pub fn event(&self) -> Event<'_> {
+        let time = self.block.entries()[self.index as usize].time;
+        Event::new(&self.block, self.index, TraceTime(time.0))
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        self.event().record().payload()
+    }
+
+    /// What describes the event's payload.
+    pub fn plan(&self, store: &mut SchemaStore) -> Option<Arc<Plan>> {
+        let record = self.event().record();
+        store.lookup(&Identity::of(&record)?, record.payload(), record.pointer_size()).cloned()
+    }
+
+    /// The event's properties, by what [`plan`](OwnedEvent::plan) gave.
+    pub fn parser<'e>(&'e self, plan: &'e Plan) -> Parser<'e> {
+        plan.parser(self.payload(), self.pointer_size())
+    }
+
+    /// The pointer size of its payload.
+    pub fn pointer_size(&self) -> PointerSize {
+        self.event().record().pointer_size()
+    }
+}

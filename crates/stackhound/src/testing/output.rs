@@ -1,0 +1,65 @@
+//! Events on their way to a file or to a trace.
+
+use std::io::{Cursor, Seek, Write};
+
+use stackhound_etl::write::{EtlWriter, Session, Totals};
+use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_trace::live::{Incoming, Overflow, Queue, channel};
+
+use super::Error;
+use super::event::{OwnedEvent, SESSION};
+
+/// Writes events to a recording, in the order of their times. It states the session of the first of them.
+///
+/// # Errors
+/// [`Error::Clocks`], [`Error::Write`].
+pub fn write_etl<W: Write + Seek>(
+    output: W,
+    events: impl IntoIterator<Item = OwnedEvent>,
+) -> Result<(W, Totals), Error> {
+    let mut events: Vec<OwnedEvent> = events.into_iter().collect();
+    events.sort_by_key(|event| event.event().raw_time());
+    let first = events.first().map(|event| event.event().block().session().clone());
+    let header = first.unwrap_or_else(|| SESSION.clone());
+    let processors = events.iter().map(processor).max().unwrap_or(0) + 1;
+    let mut writer = EtlWriter::new(session(&header, processors), output)?;
+    for event in &events {
+        let clock = event.event().block().session().clock();
+        if clock != header.clock() {
+            return Err(Error::Clocks);
+        }
+        writer.copy(processor(event), &event.event().record())?;
+    }
+    Ok(writer.finish()?)
+}
+
+/// Without a number of its own for a session that had one stream.
+fn processor(event: &OwnedEvent) -> u16 {
+    event.event().processor().unwrap_or(0)
+}
+
+fn session(header: &LogfileHeader, processors: u16) -> Session {
+    Session { processors, ..Session::of(header) }
+}
+
+/// Events as a session hands them over, all at once and then nothing more: for [`Trace::blocks`](crate::Trace::blocks),
+/// which hands them to handlers in the order of their times. All of them are held in memory.
+///
+/// # Errors
+/// As [`write_etl`].
+pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming, Error> {
+    let (file, _) = write_etl(Cursor::new(Vec::new()), events)?;
+    let recording = Recording::open(file.into_inner().into())?;
+    let index = recording.index();
+    // The first buffer only states the session.
+    let buffers = index.buffers.get(1..).unwrap_or_default();
+    let queue = Queue { blocks: buffers.len().max(1), ..Queue::new(Overflow::Block) };
+    let (mut capture, incoming) = channel(recording.session().clone(), queue);
+    for buffer in buffers {
+        let start = buffer.offset as usize;
+        let bytes = &recording.bytes()[start..start + buffer.size as usize];
+        // The reader exists, so there is nothing that could break.
+        let _ = capture.raw_buffer(bytes);
+    }
+    Ok(incoming)
+}

@@ -1,0 +1,85 @@
+//! Blocks of a source of one's own, as a transport over a network or a test has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stackhound::Trace;
+use stackhound::trace::live::{Capture, Handed, Overflow, Queue, channel};
+use stackhound_etl::{LogfileHeader, Recording};
+
+/// A session with one processor.
+fn session() -> Arc<LogfileHeader> {
+    let writer = stackhound_etl::write::EtlWriter::new(
+        stackhound_etl::write::Session::default(),
+        std::io::Cursor::new(Vec::new()),
+    );
+    let (file, _) = writer.unwrap().finish().unwrap();
+    Recording::open(file.into_inner().into()).unwrap().session().clone()
+}
+
+/// An event without a payload.
+pub fn send(capture: &mut Capture, time: i64, id: u16) -> bool {
+    let mut header = [0; 80];
+    header[4] = 0x40;
+    header[0x10..0x18].copy_from_slice(&time.to_le_bytes());
+    header[0x18..0x28].copy_from_slice(&[5; 16]);
+    header[0x28..0x2a].copy_from_slice(&id.to_le_bytes());
+    capture.event(&Handed { header: &header, processor: 0, items: &[], payload: &[] }).is_continue()
+        && capture.buffer_done().is_continue()
+}
+
+pub fn source(queue: Queue) -> (Capture, Trace) {
+    let (capture, incoming) = channel(session(), queue);
+    (capture, Trace::blocks(incoming).without_stacks())
+}
+
+#[test]
+fn blocks_are_a_trace_like_any_other() {
+    let (mut capture, trace) = source(Queue::new(Overflow::Block));
+    for n in 0..100 {
+        assert!(send(&mut capture, i64::from(n), n));
+    }
+    drop(capture);
+    let mut ids = Vec::new();
+    let stats = trace.run(|event| ids.push(event.id())).unwrap();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    assert_eq!((stats.trace.events, stats.trace.events_dropped), (100, 0));
+}
+
+#[test]
+fn a_subscription_counts_what_it_drops() {
+    for overflow in [Overflow::Block, Overflow::DropNewest, Overflow::DropOldest] {
+        let (mut capture, trace) = source(Queue::new(Overflow::Block));
+        let (running, mut subscription) = trace.subscribe(2, overflow).unwrap();
+        let sender = std::thread::spawn(move || {
+            for n in 0..20_000 {
+                assert!(send(&mut capture, n, n as u16));
+            }
+        });
+        let mut received = 0;
+        while let Some(batch) = subscription.next_batch() {
+            std::thread::sleep(Duration::from_millis(1));
+            received += batch.len() as u64;
+        }
+        sender.join().unwrap();
+        let counts = subscription.counts();
+        let stats = running.wait().unwrap();
+        assert_eq!((stats.delivered, counts.sent), (20_000, 20_000), "{overflow:?}");
+        assert_eq!(received + counts.dropped, 20_000, "{overflow:?}");
+        assert_eq!(stats.subscription, counts, "{overflow:?}");
+        assert!(overflow != Overflow::Block || counts.dropped == 0);
+    }
+}
+
+#[test]
+fn who_no_longer_reads_ends_the_trace() {
+    let (mut capture, trace) = source(Queue::new(Overflow::Block));
+    let (running, subscription) = trace.subscribe(1, Overflow::Block).unwrap();
+    drop(subscription);
+    let mut n = 0;
+    while send(&mut capture, n, 1) {
+        n += 1;
+        assert!(n < 10_000_000);
+    }
+    running.wait().unwrap();
+}

@@ -1,0 +1,166 @@
+//! The tutorial programs, on recordings: what they print, and that they stay as short as tutorials are.
+//!
+//! `STACKHOUND_EXAMPLES_KEEP` names a folder in which the recordings are left, for a run under Wine.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stackhound::etl::record::Descriptor;
+use stackhound::etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_scenario::{AttackKind, Scenario, State};
+
+const LINES_MAX: usize = 40;
+
+/// A folder for recordings: one that somebody wants to keep, or one that goes.
+struct Folder {
+    path: PathBuf,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        match std::env::var_os("STACKHOUND_EXAMPLES_KEEP") {
+            Some(kept) => Folder { path: kept.into(), _temporary: None },
+            None => {
+                let temporary = tempfile::tempdir().unwrap();
+                Folder { path: temporary.path().to_owned(), _temporary: Some(temporary) }
+            }
+        }
+    }
+}
+
+/// Runs an example on a recording; gives the lines that it prints, and what it says at the end.
+fn run(example: &str, recording: &Path, symbols: &str) -> (Vec<String>, String) {
+    // A test is built without the examples if it is built alone.
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--locked", "-p", "stackhound", "--example", example, "--"])
+        .arg(recording)
+        .env("_NT_SYMBOL_PATH", symbols)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{example}: {errors}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    (printed.lines().map(str::to_owned).collect(), errors)
+}
+
+/// What `TcpIp/SendIPV4` of version 0 carries, as Microsoft-Windows-Kernel-Network describes it.
+fn sent(process: u32, size: u32, to: [u8; 4]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for part in [&process.to_le_bytes()[..], &size.to_le_bytes(), &to, &[192, 0, 2, 1]] {
+        payload.extend(part);
+    }
+    payload.extend([0x01, 0xbb, 0xc0, 0x01]);
+    payload.extend([0; 12]);
+    payload.extend(7_u64.to_le_bytes());
+    payload
+}
+
+/// A recording of a network, in which not every event is of data that was sent over IPv4.
+fn network(path: &Path) {
+    const NETWORK: &str = "7dd42a49-5329-4832-8dfd-43d979153a88";
+    const OTHER: &str = "7dd42a49-5329-4832-8dfd-43d979153a89";
+    let (a, b) = ([198, 51, 100, 7], [203, 0, 113, 9]);
+    let rows = [
+        (NETWORK, 10, 0x10, sent(500, 1_000, a)),
+        (NETWORK, 11, 0x10, sent(500, 50_000, a)),
+        (NETWORK, 10, 0x20, sent(600, 9_000, a)),
+        (OTHER, 10, 0x10, sent(700, 9_000, a)),
+        (NETWORK, 10, 0x10, sent(800, 300, b)),
+        (NETWORK, 10, 0x10, sent(500, 24, a)),
+        (NETWORK, 10, 0x8000_0000_0000_0010, sent(500, 1, b)),
+    ];
+    let session = Session { processors: 2, ..Session::default() };
+    let start = session.start.0;
+    let mut writer = EtlWriter::new(session, File::create(path).unwrap()).unwrap();
+    for (number, (provider, id, keyword, payload)) in rows.iter().enumerate() {
+        let descriptor =
+            Descriptor { id: *id, version: 0, channel: 0, level: 4, opcode: 10, task: 10, keyword: *keyword };
+        let header = HeaderSpec::Event {
+            provider: provider.parse().unwrap(),
+            descriptor,
+            property: 0,
+            // Data is often sent on behalf of somebody else: the payload says of whom.
+            issuer: Issuer::new(Pid(4), Tid(8)),
+            activity: Guid::ZERO,
+            items: &[],
+        };
+        let time = RawTime(start + 1_000 * (number as i64 + 1));
+        let payload = Payload::Bytes(payload);
+        let record = RecordSpec { time, pointer_size: PointerSize::Eight, header, payload };
+        writer.write((number % 2) as u16, &record).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn the_network_monitor_adds_up_what_processes_send() {
+    let folder = Folder::new();
+    let path = folder.path.join("network.etl");
+    network(&path);
+    let (lines, end) = run("network_monitor", &path, "");
+    assert_eq!(
+        lines,
+        [
+            "process 500: 1024 bytes to 198.51.100.7",
+            "process 500: 1 bytes to 203.0.113.9",
+            "process 800: 300 bytes to 203.0.113.9",
+        ]
+    );
+    assert_eq!(end.lines().last(), Some("4 times data was sent"));
+}
+
+#[test]
+fn the_sensor_tells_who_calls_what() {
+    let folder = Folder::new();
+    let path = folder.path.join("calls.etl");
+    // A user part that was lost may be stood in for by a later one of the thread.
+    let (mut told, mut doubtful) = (0, 0);
+    let truth = Scenario::default()
+        .write_with(File::create(&path).unwrap(), &mut |stack| {
+            if stack.event.name() == "PerfInfo/SysCallEnter" {
+                told += u64::from(stack.state == State::Complete);
+                doubtful += u64::from(stack.state == State::Damaged);
+            }
+        })
+        .unwrap();
+    let total = truth.count("PerfInfo/SysCallEnter");
+    assert!(told > 1_000 && doubtful < 100, "{told} and {doubtful} of {total}");
+    let symbols = folder.path.join("symbols");
+    for image in truth.image_files() {
+        let path = symbols.join(image.store_path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, image.bytes).unwrap();
+    }
+    let (lines, end) = run("syscall_sensor", &path, &format!("srv*{}", symbols.display()));
+    let calls: BTreeMap<(&str, &str), u64> = lines
+        .iter()
+        .map(|line| {
+            let (call, count) = line.rsplit_once(": ").unwrap();
+            (call.split_once(" calls ").unwrap(), count.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(calls.len(), lines.len(), "each pair is told once");
+    let counted = calls.values().sum::<u64>();
+    assert!((told..=told + doubtful).contains(&counted), "{counted}, not {told} and up to {doubtful} more");
+    assert_eq!(end.lines().last(), Some(&*format!("{total} system calls")));
+    // The stub of one service is called from memory without a file, for another service.
+    let indirect = |attack: &&stackhound_scenario::Attack| attack.kind == AttackKind::IndirectSyscall;
+    assert_eq!(truth.attacks.iter().filter(indirect).count(), 1);
+    let odd: Vec<_> = calls.keys().filter(|(module, _)| *module == "unbacked").collect();
+    assert!(odd.contains(&&("unbacked", "ntdll.dll!NtQueryInformationFile")), "{odd:?}");
+    assert!(calls.keys().any(|(module, service)| module.ends_with(".exe") && service.contains("!Nt")));
+}
+
+#[test]
+fn tutorials_are_short() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for name in ["network_monitor.rs", "syscall_sensor.rs"] {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{name} has {lines} lines");
+    }
+}

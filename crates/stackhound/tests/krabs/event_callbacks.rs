@@ -1,0 +1,71 @@
+//! `test_event_callbacks`: 6 cases. Whatever can be called is a handler: a function, a closure, one that owns its state,
+//! one made on the spot, a method of something shared; and all handlers of a provider are called.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use stackhound::{Provider, Seen};
+
+use crate::one_event::OneEvent;
+use crate::schemas::{POWERSHELL, POWERSHELL_7942};
+
+static FUNCTION: AtomicU64 = AtomicU64::new(0);
+
+fn function(seen: &Seen<'_>) {
+    if seen.id() == 7942 {
+        FUNCTION.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Something with a method.
+#[derive(Default)]
+struct Counter {
+    calls: AtomicU64,
+}
+
+impl Counter {
+    fn called(&self, _: &Seen<'_>) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn handler(self: Arc<Self>) -> impl FnMut(&Seen<'_>) + Send + 'static {
+        move |seen| self.called(seen)
+    }
+}
+
+#[test]
+fn whatever_can_be_called_is_a_handler() {
+    let [closure, temporary, method] = [(); 3].map(|()| Arc::new(Counter::default()));
+    let by_closure = closure.clone();
+    let by_method = method.clone();
+    // State of the handler's own, told at the end.
+    let owned = Arc::new(Mutex::new(Vec::new()));
+    let told = owned.clone();
+    let mut ids = Vec::new();
+
+    let provider = Provider::guid(POWERSHELL)
+        .on_event(function)
+        .on_event(move |_| {
+            by_closure.calls.fetch_add(1, Ordering::Relaxed);
+        })
+        .on_event(temporary.clone().handler())
+        .on_event(move |seen| by_method.called(seen))
+        .on_event(move |seen| {
+            ids.push(seen.id());
+            told.lock().unwrap().clone_from(&ids);
+        });
+    let texts = [("ClassName", "Made"), ("Message", "nothing of this happened")];
+    let stats = OneEvent::with_texts(POWERSHELL_7942, &texts).read(|trace| trace.enable(provider));
+
+    assert_eq!(stats.delivered, 1);
+    for (name, calls) in [
+        ("a function", FUNCTION.load(Ordering::Relaxed)),
+        ("a closure", closure.calls.load(Ordering::Relaxed)),
+        ("a handler made on the spot", temporary.calls.load(Ordering::Relaxed)),
+        ("a method", method.calls.load(Ordering::Relaxed)),
+        ("a closure with state", owned.lock().unwrap().len() as u64),
+    ] {
+        assert_eq!(calls, 1, "{name}");
+    }
+    assert_eq!(*owned.lock().unwrap(), [7942]);
+}

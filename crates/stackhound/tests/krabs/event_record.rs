@@ -1,0 +1,108 @@
+//! `describe_EventRecord`: 11 cases. What handlers can ask of an event.
+
+use stackhound::Guid;
+use stackhound::etl::record::ExtendedType;
+use stackhound::schema::Ansi;
+
+use crate::rows::{Rows, builder, check, incomplete, read};
+use crate::schemas::{IMAGE, IMAGE_LOAD_V3, POWERSHELL, POWERSHELL_7937, WININET, WININET_1057};
+
+const CONTAINER: Guid = Guid([0x5a; 16]);
+
+pub fn rows() -> Rows {
+    let user = builder(POWERSHELL_7937).with("UserData", "This is some user data");
+    let user_event = incomplete(&user);
+    let page = builder(WININET_1057).with("URL", "http://www.microsoft.com").with("Status", 0x0102_0304_u32);
+    let page_event = incomplete(&page);
+    // In code page 1252.
+    let foreign = incomplete(&builder(WININET_1057).with("URL", &b"http://caf\xe9.example.com"[..]));
+    let image = incomplete(&builder(IMAGE_LOAD_V3).with("FileName", "file.exe").with("ProcessId", 123_u32));
+    let in_container = incomplete(&user.clone().container_id(CONTAINER));
+    let with_key = incomplete(&user.process_start_key(0x1234_5678_9abc_def0));
+    let item = |event, item_type| {
+        read(POWERSHELL, event, move |seen| {
+            seen.event().record().extended_items().find(item_type).map(<[u8]>::to_vec)
+        })
+    };
+    let container = item(&in_container, ExtendedType::CONTAINER_ID).expect("a container");
+    let key = item(&with_key, ExtendedType::PROCESS_START_KEY).expect("a key");
+    let rows = [
+        (
+            "the provider",
+            read(POWERSHELL, &user_event, |seen| {
+                seen.provider_guid().map_or(String::new(), |guid| guid.to_string())
+            }),
+            "a0c1853b-5c40-4b15-8766-3cf1c58f985a",
+        ),
+        (
+            "the provider's name",
+            read(POWERSHELL, &user_event, |seen| seen.provider().into_owned()),
+            "Microsoft-Windows-PowerShell",
+        ),
+        ("the id", read(POWERSHELL, &user_event, |seen| seen.id().to_string()), "7937"),
+        ("the version", read(POWERSHELL, &user_event, |seen| seen.version().to_string()), "1"),
+        (
+            "wide text",
+            read(POWERSHELL, &user_event, |seen| seen.parser()?.parse::<String>("UserData")).expect("text"),
+            "This is some user data",
+        ),
+        (
+            "narrow text",
+            read(WININET, &page_event, |seen| seen.parser()?.parse::<String>("URL")).expect("text"),
+            "http://www.microsoft.com",
+        ),
+        // On purpose: the machine's code page is not known elsewhere. What is not UTF-8 is taken for Latin-1.
+        (
+            "narrow text beyond ASCII",
+            read(WININET, &foreign, |seen| seen.parser()?.parse::<String>("URL")).expect("text"),
+            "http://café.example.com",
+        ),
+        (
+            "its bytes, for who knows the code page",
+            read(WININET, &foreign, |seen| {
+                Ok::<_, stackhound::schema::Error>(seen.parser()?.parse::<Ansi<'_>>("URL")?.bytes()[10])
+            })
+            .expect("text")
+            .to_string(),
+            "233",
+        ),
+        (
+            "a number",
+            read(WININET, &page_event, |seen| seen.parser()?.parse::<u32>("Status"))
+                .expect("a number")
+                .to_string(),
+            "16909060",
+        ),
+        (
+            "the payload",
+            read(POWERSHELL, &user_event, |seen| seen.payload().len()).to_string(),
+            // Three texts with their ends.
+            "50",
+        ),
+        (
+            "the bytes of a property",
+            read(WININET, &page_event, |seen| {
+                Ok::<_, stackhound::schema::Error>(format!("{:?}", seen.parser()?.bytes("Status")?))
+            })
+            .expect("bytes"),
+            "[4, 3, 2, 1]",
+        ),
+        (
+            "the container",
+            std::str::from_utf8(&container).expect("text").to_owned(),
+            "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a",
+        ),
+        (
+            "the process's start key",
+            format!("{:#x}", u64::from_le_bytes(key.try_into().expect("eight bytes"))),
+            "0x123456789abcdef0",
+        ),
+        ("no start key", format!("{:?}", item(&user_event, ExtendedType::PROCESS_START_KEY)), "None"),
+        (
+            "wide text of a kernel event",
+            read(IMAGE, &image, |seen| seen.parser()?.parse::<String>("FileName")).expect("text"),
+            "file.exe",
+        ),
+    ];
+    check(rows.map(|(name, is, expected)| (name, is, expected.to_owned())))
+}

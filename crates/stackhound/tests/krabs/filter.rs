@@ -1,0 +1,189 @@
+//! `test_filter`: 78 cases. Which events predicates let pass, alone and together.
+//!
+//! krabs views a property of terminated text as a counted string where a test asks for it. Here the description says what
+//! a property is, so those cases have a property that is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stackhound::{EventFilter, Filter, Provider, pred};
+
+use crate::one_event::{OneEvent, check};
+use crate::schemas::{EVERY_TEXT, POWERSHELL, POWERSHELL_7937};
+use pred::{all_of, any_event, any_of, id_is, no_event, none_of, opcode_is, property, version_is};
+
+/// Terminated UTF-16.
+fn plain() -> OneEvent {
+    OneEvent::with_texts(POWERSHELL_7937, &[("ContextInfo", "One two three four")])
+}
+
+/// Counted UTF-16 whose characters go on behind the counted 31. Its length in bytes, 62, reads as `>`.
+fn counted() -> OneEvent {
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let text = utf16("only this much of it is counted, though more lies behind");
+    OneEvent::with_payload(EVERY_TEXT, [&[0, 0, 0, b'>', 0][..], &text].concat())
+}
+
+/// How often two handlers of a filter are called for one event.
+fn calls(filter: EventFilter) -> (u64, u64) {
+    let (first, second) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let count = |counter: &Arc<AtomicU64>| {
+        let counter = counter.clone();
+        move |_: &stackhound::Seen<'_>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let filter = filter.on_event(count(&first)).on_event(count(&second));
+    plain().read(|trace| trace.enable(Provider::guid(POWERSHELL).filter(filter)));
+    (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed))
+}
+
+#[test]
+fn handlers_of_a_filter() {
+    for (name, filter, expected) in [
+        ("all handlers are called for what passes", EventFilter::new(any_event()), 1),
+        ("no handler is called for what does not pass", EventFilter::new(no_event()), 0),
+        ("an id is a filter", EventFilter::ids([7937]), 1),
+        ("several ids are a filter", EventFilter::ids([1, 7937]), 1),
+        ("other ids do not pass", EventFilter::ids([1, 2]), 0),
+        ("an id and a predicate are a filter", EventFilter::ids([7937]).and(version_is(1)), 1),
+        ("both the id and the predicate must hold", EventFilter::ids([7937]).and(version_is(2)), 0),
+    ] {
+        assert_eq!(calls(filter), (expected, expected), "{name}");
+    }
+}
+
+#[test]
+fn headers() {
+    check(
+        &plain(),
+        vec![
+            ("the same id", id_is(7937), true),
+            ("another id", id_is(8000), false),
+            ("the same version", version_is(1), true),
+            ("another version", version_is(2), false),
+            ("the same opcode", opcode_is(0), true),
+            ("another opcode", opcode_is(77), false),
+            ("the process of the header", pred::pid_is(812), true),
+            ("another process", pred::pid_is(813), false),
+        ],
+    );
+}
+
+#[test]
+fn terminated_text() {
+    let text = || property("ContextInfo");
+    check(
+        &plain(),
+        vec![
+            ("is: the same value", text().is("One two three four"), true),
+            ("is: another value", text().is("One"), false),
+            ("is: a property that the event does not have", property("Nothing").is("One"), false),
+            ("equals: the same text", text().equals("One two three four"), true),
+            ("equals: another text", text().equals("five"), false),
+            ("iequals: the same text in another case", text().iequals("oNE TWO Three FOUR"), true),
+            ("iequals: another text", text().iequals("five"), false),
+            ("contains: what is within", text().contains("two"), true),
+            ("contains: what is not", text().contains("five"), false),
+            ("icontains: what is within, in another case", text().icontains("tWo"), true),
+            ("icontains: what is not", text().icontains("fIVe"), false),
+            ("starts with: its start", text().starts_with("One two"), true),
+            ("starts with: what stands elsewhere", text().starts_with("three four"), false),
+            ("istarts with: its start in another case", text().istarts_with("oNe TWo"), true),
+            ("istarts with: what stands elsewhere", text().istarts_with("thREe fOUr"), false),
+            ("ends with: its end", text().ends_with("three four"), true),
+            ("ends with: what stands elsewhere", text().ends_with("One two"), false),
+            ("iends with: its end in another case", text().iends_with("thREe fOUr"), true),
+            ("iends with: what stands elsewhere", text().iends_with("oNe TWo"), false),
+        ],
+    );
+}
+
+#[test]
+fn counted_text() {
+    let text = || property("CountedWide");
+    check(
+        &counted(),
+        vec![
+            ("equals: what is counted", text().equals("only this much of it is counted"), true),
+            ("equals: another text", text().equals("five"), false),
+            ("equals: one character past the end", text().equals("only this much of it is counted,"), false),
+            ("iequals: what is counted", text().iequals("Only THIS much of it is COUNTED"), true),
+            ("iequals: another text", text().iequals("five"), false),
+            (
+                "iequals: one character past the end",
+                text().iequals("Only THIS much of it is COUNTED,"),
+                false,
+            ),
+            ("contains: what is within", text().contains("much of it"), true),
+            ("contains: what is not", text().contains("little of it"), false),
+            ("contains: one character past the end", text().contains("counted,"), false),
+            ("contains: what is behind", text().contains("lies behind"), false),
+            ("contains: the end itself", text().contains("counted"), true),
+            ("icontains: what is within", text().icontains("mUCh OF it"), true),
+            ("icontains: what is not", text().icontains("lITTLe of it"), false),
+            ("icontains: one character past the end", text().icontains("COUNTED,"), false),
+            ("icontains: the end itself", text().icontains("COUNTED"), true),
+            ("starts with: its start", text().starts_with("only this"), true),
+            ("starts with: what stands elsewhere", text().starts_with("of it is"), false),
+            ("starts with: not the length", text().starts_with(">"), false),
+            ("starts with: not past the end", text().starts_with("only this much of it is counted,"), false),
+            ("istarts with: its start", text().istarts_with("ONLy THIs"), true),
+            ("istarts with: what stands elsewhere", text().istarts_with("OF IT is"), false),
+            ("istarts with: not the length", text().istarts_with(">"), false),
+            (
+                "istarts with: not past the end",
+                text().istarts_with("ONLY this much of it is counted,"),
+                false,
+            ),
+            ("ends with: its end", text().ends_with("it is counted"), true),
+            ("ends with: what is behind", text().ends_with("more lies behind"), false),
+            ("ends with: not past the end", text().ends_with("only this much of it is counted,"), false),
+            ("iends with: its end", text().iends_with("it iS COUNted"), true),
+            ("iends with: what is behind", text().iends_with("MORE lies behind"), false),
+            ("iends with: not past the end", text().iends_with("ONLY this much of it is counted,"), false),
+        ],
+    );
+}
+
+#[test]
+fn combinations() {
+    let yes = any_event;
+    let no = no_event;
+    let all = |filters: [fn() -> Filter; 2]| all_of(filters.map(|filter| filter()));
+    let any = |filters: [fn() -> Filter; 2]| any_of(filters.map(|filter| filter()));
+    let none = |filters: [fn() -> Filter; 2]| none_of(filters.map(|filter| filter()));
+    check(
+        &plain(),
+        vec![
+            ("and: both hold", yes() & yes(), true),
+            ("and: both hold, of the header", id_is(7937) & version_is(1), true),
+            ("and: the left does not hold", no() & yes(), false),
+            ("and: the right does not hold", yes() & no(), false),
+            ("or: the left holds", yes() | no(), true),
+            ("or: the right holds", no() | yes(), true),
+            ("or: both hold", yes() | yes(), true),
+            ("or: one of the header holds", id_is(7397) | version_is(1), true),
+            ("or: neither holds", no() | no(), false),
+            ("not: of what holds", !yes(), false),
+            ("not: of what does not hold", !no(), true),
+            ("not: of the same id", !id_is(7937), false),
+            ("not: of another version", !version_is(2), true),
+            ("any of: the first", any([yes, no]), true),
+            ("any of: the last", any([no, yes]), true),
+            ("any of: all", any([yes, yes]), true),
+            ("any of: none", any([no, no]), false),
+            ("any of: nothing given", any_of([]), false),
+            ("all of: all", all([yes, yes]), true),
+            ("all of: only the first", all([yes, no]), false),
+            ("all of: only the last", all([no, yes]), false),
+            ("all of: none", all([no, no]), false),
+            ("all of: nothing given", all_of([]), false),
+            ("none of: none", none([no, no]), true),
+            ("none of: nothing given", none_of([]), true),
+            ("none of: the first", none([yes, no]), false),
+            ("none of: the last", none([no, yes]), false),
+            ("none of: all", none([yes, yes]), false),
+        ],
+    );
+}

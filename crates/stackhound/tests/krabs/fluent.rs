@@ -1,0 +1,22 @@
+//! `describe_Fluent`: 2 cases. Numbers in predicates.
+
+use stackhound::{EventFilter, Filter, pred};
+
+use crate::rows::{Rows, builder, check, incomplete, read};
+use crate::schemas::{LSA, LSA_301};
+
+fn says(given: u32, filter: Filter) -> bool {
+    let event = incomplete(&builder(LSA_301).with("TargetUserName", "").with("LogonType", given));
+    let filter = EventFilter::new(filter);
+    read(LSA, &event, move |seen| filter.wants(seen))
+}
+
+pub fn rows() -> Rows {
+    let logon_type = || pred::property("LogonType");
+    check([
+        ("the same number", says(5, logon_type().is(5)), true),
+        ("another number", says(0, logon_type().is(1)), false),
+        ("another number, denied", says(0, !logon_type().is(1)), true),
+        ("a property that there is not", says(0, pred::property("Logon").is(0)), false),
+    ])
+}

@@ -1,0 +1,45 @@
+//! `test_kernel_providers`: 4 cases. Parts of the kernel are providers, and get the events of their class.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stackhound::Provider;
+use stackhound::trace::{KernelGroups, KernelProvider};
+
+use crate::one_event::OneEvent;
+use crate::schemas::{IMAGE, IMAGE_LOAD_V3};
+
+fn named(name: &str) -> KernelProvider {
+    let found = KernelProvider::ALL.into_iter().find(|provider| provider.name == name);
+    found.unwrap_or_else(|| panic!("{name}"))
+}
+
+/// How often a provider with this class is called for the load of an image.
+fn called(providers: &[KernelProvider]) -> Vec<u64> {
+    let counters: Vec<Arc<AtomicU64>> = providers.iter().map(|_| Arc::default()).collect();
+    let event = OneEvent::with_payload(IMAGE_LOAD_V3, vec![0; 60]);
+    event.read(|trace| {
+        providers.iter().zip(&counters).fold(trace, |trace, (provider, counter)| {
+            let counter = counter.clone();
+            trace.enable(Provider::kernel(*provider).on_event(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }))
+        })
+    });
+    counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect()
+}
+
+#[test]
+fn kernel_providers_are_told_apart_by_their_class() {
+    let own = KernelProvider { name: "own", groups: KernelGroups::ALPC, class: IMAGE };
+    for (name, providers, expected) in [
+        ("one of the list can be enabled", vec![named("thread_dispatch")], vec![0]),
+        ("one of our own can be enabled, by groups and class", vec![own], vec![1]),
+        ("the loads of images are told to who asks for them", vec![named("image_load")], vec![1]),
+        ("and to nobody else", vec![named("image_load"), named("alpc")], vec![1, 0]),
+        // In krabs only the first one of a class is called.
+        ("every provider of a class is called", vec![named("image_load"), own], vec![1, 1]),
+    ] {
+        assert_eq!(called(&providers), expected, "{name}");
+    }
+}

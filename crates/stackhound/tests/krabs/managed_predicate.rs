@@ -1,0 +1,31 @@
+//! `describe_Predicate`: 12 cases, each way to combine written as an operator and as a function.
+
+use stackhound::pred::{all_of, any_of, none_of, property};
+
+use crate::one_event::{OneEvent, check};
+use crate::schemas::POWERSHELL_7937;
+
+#[test]
+fn combinations() {
+    let event = OneEvent::with_texts(POWERSHELL_7937, &[("UserData", "Apple")]);
+    let yes = || property("UserData").is("Apple");
+    let no = || property("UserData").is("Pear");
+    check(
+        &event,
+        vec![
+            ("&: both hold", yes() & yes(), true),
+            ("&: one holds", yes() & no(), false),
+            ("all of: both hold", all_of([yes(), yes()]), true),
+            ("all of: one holds", all_of([yes(), no()]), false),
+            ("|: both hold", yes() | yes(), true),
+            ("|: one holds", yes() | no(), true),
+            ("|: neither holds", no() | no(), false),
+            ("any of: both hold", any_of([yes(), yes()]), true),
+            ("any of: one holds", any_of([yes(), no()]), true),
+            ("any of: neither holds", any_of([no(), no()]), false),
+            ("!: of what does not hold", !no(), true),
+            ("!: of what holds", !yes(), false),
+            ("none of: what does not hold", none_of([no()]), true),
+        ],
+    );
+}

@@ -1,0 +1,51 @@
+//! `describe_UnicodeString` and `describe_AnsiString`: 19 cases each. Comparisons of text, the same whether a property is
+//! UTF-16 or 8-bit.
+
+use stackhound::{Filter, pred};
+
+use crate::one_event::{OneEvent, check};
+use crate::schemas::{Kind, POWERSHELL_7937, WININET_1057};
+
+/// The name of a case, what the property holds, the comparison, with what, and whether it holds.
+type Case = (&'static str, &'static str, fn(pred::Property, &str) -> Filter, &'static str, bool);
+
+const CASES: [Case; 21] = [
+    ("is: the same", "Apple", |text, other| text.is(other), "Apple", true),
+    ("is: another", "Apple", |text, other| text.is(other), "Pear", false),
+    ("is: another case", "Apple", |text, other| text.is(other), "APPLE", false),
+    ("iequals: another case", "Apple", |text, other| text.iequals(other), "APPLE", true),
+    ("iequals: another", "Apple", |text, other| text.iequals(other), "Pear", false),
+    ("contains: within", "Apple pie now", |text, other| text.contains(other), "pie", true),
+    ("contains: not within", "Apple pie now", |text, other| text.contains(other), "cake", false),
+    ("contains: another case", "Apple pie now", |text, other| text.contains(other), "PIE", false),
+    ("icontains: within", "Apple pie now", |text, other| text.icontains(other), "pie", true),
+    ("icontains: another case", "Apple pie now", |text, other| text.icontains(other), "PIE", true),
+    ("icontains: not within", "Apple pie now", |text, other| text.icontains(other), "cake", false),
+    ("starts with: its start", "Apple pie now", |text, other| text.starts_with(other), "Apple", true),
+    ("starts with: its middle", "Apple pie now", |text, other| text.starts_with(other), "pie", false),
+    ("starts with: not within", "Apple pie now", |text, other| text.starts_with(other), "cake", false),
+    ("starts with: another case", "Apple pie now", |text, other| text.starts_with(other), "APPLE", false),
+    ("istarts with: its start", "Apple pie now", |text, other| text.istarts_with(other), "Apple", true),
+    ("istarts with: another case", "Apple pie now", |text, other| text.istarts_with(other), "APPLE", true),
+    ("istarts with: its middle", "Apple pie now", |text, other| text.istarts_with(other), "pie", false),
+    ("istarts with: not within", "Apple pie now", |text, other| text.istarts_with(other), "cake", false),
+    ("ends with: its end", "Apple pie now", |text, other| text.ends_with(other), "now", true),
+    ("iends with: another case", "Apple pie now", |text, other| text.iends_with(other), "NOW", true),
+];
+
+fn check_all(kind: Kind, name: &str) {
+    for (case, held, comparison, other, expected) in CASES {
+        let event = OneEvent::with_texts(kind, &[(name, held)]);
+        check(&event, vec![(case, comparison(pred::property(name), other), expected)]);
+    }
+}
+
+#[test]
+fn utf16() {
+    check_all(POWERSHELL_7937, "UserData");
+}
+
+#[test]
+fn ansi() {
+    check_all(WININET_1057, "Verb");
+}

@@ -1,0 +1,83 @@
+//! What the tables have in common: rows with names, events to read, and how many rows each file must have.
+
+use std::fmt::Debug;
+use std::sync::mpsc;
+
+use stackhound::testing::{OwnedEvent, RecordBuilder, incoming};
+use stackhound::{Guid, Provider, Seen, Trace};
+
+use crate::schemas::{IMAGE, Kind, store};
+
+/// Names of the rows of a table.
+pub type Rows = Vec<&'static str>;
+
+/// Compares what is with what is expected, row by row. No two rows have one name.
+#[track_caller]
+pub fn check<T: PartialEq + Debug>(rows: impl IntoIterator<Item = (&'static str, T, T)>) -> Rows {
+    let mut names = Rows::new();
+    for (name, is, expected) in rows {
+        assert_eq!(is, expected, "{name}");
+        assert!(!names.contains(&name), "{name} stands twice");
+        names.push(name);
+    }
+    names
+}
+
+/// An event of a kind, without values.
+pub fn builder(kind: Kind) -> RecordBuilder {
+    let Kind { provider, id, version, opcode } = kind;
+    if provider == IMAGE {
+        RecordBuilder::classic(provider, opcode, version)
+    } else {
+        RecordBuilder::new(provider, id, version).opcode(opcode)
+    }
+}
+
+/// The same with zeros for whatever has no value.
+pub fn incomplete(builder: &RecordBuilder) -> OwnedEvent {
+    builder.pack_incomplete(&mut store()).expect("values that suit")
+}
+
+/// A trace of one event.
+pub fn trace(event: &OwnedEvent) -> Trace {
+    Trace::blocks(incoming([event.clone()]).expect("an event that can be written")).schemas(store())
+}
+
+/// What a handler of a provider makes of an event.
+pub fn read<T: Send + 'static>(
+    provider: Guid,
+    event: &OwnedEvent,
+    mut read: impl FnMut(&Seen<'_>) -> T + Send + 'static,
+) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let provider = Provider::guid(provider).on_event(move |seen| {
+        let _ = sender.send(read(seen));
+    });
+    trace(event).enable(provider).run(|_| ()).expect("a trace");
+    receiver.recv().expect("the handler was called")
+}
+
+#[test]
+fn every_file_has_at_least_krabs_s_cases() {
+    let files = [
+        ("test_schema_key", 20, crate::schema_key::rows()),
+        ("test_record_property_thunk", 18, crate::record_property_thunk::rows()),
+        ("test_record_builder", 17, crate::record_builder::rows()),
+        ("test_guid_parser, test_guid", 19, crate::guid::rows()),
+        ("test_parser", 10, crate::parser::rows()),
+        ("test_collection_view", 7, crate::collection_view::rows()),
+        ("test_synth_record, test_parse_types", 3, crate::synth_record::rows()),
+        ("describe_EventRecord", 11, crate::event_record::rows()),
+        ("describe_Proxy", 10, crate::proxy::rows()),
+        ("describe_InvalidParsing", 7, crate::invalid_parsing::rows()),
+        ("describe_Asserts", 6, crate::asserts::rows()),
+        ("describe_Fluent", 2, crate::fluent::rows()),
+    ];
+    for (file, cases, rows) in &files {
+        println!("{file}: {} rows for {cases} cases", rows.len());
+        rows.iter().for_each(|row| println!("    {row}"));
+        assert!(rows.len() >= *cases, "{file} has {} rows of {cases}", rows.len());
+    }
+    let cases: usize = files.iter().map(|(_, cases, _)| cases).sum();
+    println!("{} rows for {cases} cases", files.iter().map(|(.., rows)| rows.len()).sum::<usize>());
+}

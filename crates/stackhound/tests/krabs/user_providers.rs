@@ -1,0 +1,43 @@
+//! `test_user_providers`: 5 of 7 cases. A provider is plain data that is made, set up and enabled without a system.
+//!
+//! The other two ask Windows for a provider's name, and stop somebody else's session.
+
+use stackhound::trace::{EnableProperties, ProviderSettings};
+use stackhound::{Guid, Provider};
+
+use crate::one_event::OneEvent;
+use crate::schemas::{POWERSHELL, POWERSHELL_7942};
+
+fn delivered(provider: Provider) -> u64 {
+    let event = OneEvent::with_texts(POWERSHELL_7942, &[("Message", "x")]);
+    event.read(|trace| trace.enable(provider)).delivered
+}
+
+#[test]
+fn providers_are_made_and_enabled() {
+    let of_powershell = || Provider::guid(POWERSHELL);
+    for (name, provider, expected) in [
+        ("of any GUID, whether there is such a provider or not", Provider::guid(Guid([0x5a; 16])), 0),
+        ("with a handler", of_powershell().on_event(|_| {}), 1),
+        ("without a handler, its events are still wanted", of_powershell(), 1),
+        // The event has no keyword and level 0: those pass whatever is asked for.
+        ("with keywords and a level", of_powershell().any(0x23).all(0xff).level(0), 1),
+        ("with a level of its own", of_powershell().level(1), 1),
+        ("with all there is", of_powershell().stack_trace().rundown().any(u64::MAX).all(0).level(255), 1),
+    ] {
+        assert_eq!(delivered(provider), expected, "{name}");
+    }
+}
+
+#[test]
+fn every_property_bit_can_be_asked_for() {
+    for bit in 0..32 {
+        let bits = 1_u32 << bit;
+        let settings = ProviderSettings::new(POWERSHELL).enable_properties(EnableProperties::from_bits(bits));
+        assert_eq!(settings.parameters().properties, bits, "bit {bit}");
+    }
+    let all = (0..32).fold(ProviderSettings::new(POWERSHELL), |settings, bit| {
+        settings.enable_properties(EnableProperties::from_bits(1 << bit))
+    });
+    assert_eq!(all.parameters().properties, u32::MAX);
+}

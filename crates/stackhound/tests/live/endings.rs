@@ -1,0 +1,124 @@
+//! How a live trace can fail: each case has its error, and leaves no session behind.
+
+use std::ops::ControlFlow;
+
+use stackhound::trace::{Error as TraceError, IfExists, LiveSession, Session};
+use stackhound::{Error, Seen, Trace, TraceStats};
+use stackhound_etw_double::harness::Harness;
+
+use crate::recordings;
+
+/// Sessions that run when a test begins: another one of the same name, if at all.
+fn names() -> Vec<String> {
+    LiveSession::list().expect("a list").into_iter().map(|session| session.name).collect()
+}
+
+/// Runs with these settings, and checks what comes of it and which sessions are left.
+#[track_caller]
+fn check(
+    test: &str,
+    settings: &str,
+    trace: impl FnOnce() -> Trace,
+    expected: impl FnOnce(Result<TraceStats, Error>),
+    left: &[&str],
+) {
+    let settings = format!("{settings}\n[*]\nrecording = RECORDING\nrounds = forever\n");
+    let Some(harness) = Harness::run(test, &settings, recordings::plain) else { return };
+    let mut count = 0;
+    let outcome = trace().without_stacks().run(|_: &Seen<'_>| {
+        count += 1;
+        if count == 5_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    expected(outcome);
+    assert_eq!(names(), left, "{:#?}", harness.log(""));
+}
+
+fn mine() -> Trace {
+    Trace::live(Session::user("mine"))
+}
+
+#[test]
+fn a_handler_that_breaks_ends_the_session() {
+    let whole = |outcome: Result<TraceStats, Error>| assert_eq!(outcome.unwrap().delivered, 5_000);
+    check("endings::a_handler_that_breaks_ends_the_session", "", mine, whole, &[]);
+}
+
+#[test]
+fn a_handler_that_panics_ends_the_session() {
+    let test = "endings::a_handler_that_panics_ends_the_session";
+    let settings = "[*]\nrecording = RECORDING\nrounds = forever\n";
+    let Some(_harness) = Harness::run(test, settings, recordings::plain) else { return };
+    let mut count = 0;
+    let outcome = mine().without_stacks().run(|_: &Seen<'_>| {
+        count += 1;
+        assert!(count < 700, "enough");
+        ControlFlow::Continue(())
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(&error, Error::Panicked(message) if message.contains("enough")), "{error}");
+    assert_eq!(names(), [""; 0]);
+}
+
+#[test]
+fn a_session_of_that_name_runs() {
+    let exists = |outcome: Result<TraceStats, Error>| {
+        let error = outcome.unwrap_err();
+        assert!(matches!(&error, Error::Trace(TraceError::SessionExists(name)) if name == "mine"), "{error}");
+    };
+    check("endings::a_session_of_that_name_runs", "exists = mine", mine, exists, &["mine"]);
+}
+
+#[test]
+fn a_session_of_that_name_is_replaced() {
+    let trace = || Trace::live(Session::user("mine").if_exists(IfExists::Replace));
+    let whole = |outcome: Result<TraceStats, Error>| assert_eq!(outcome.unwrap().delivered, 5_000);
+    check("endings::a_session_of_that_name_is_replaced", "exists = mine", trace, whole, &[]);
+}
+
+#[test]
+fn a_session_that_is_attached_to_goes_on() {
+    let trace = || Trace::attach("mine");
+    let whole = |outcome: Result<TraceStats, Error>| assert_eq!(outcome.unwrap().delivered, 5_000);
+    check("endings::a_session_that_is_attached_to_goes_on", "exists = mine", trace, whole, &["mine"]);
+}
+
+#[test]
+fn nobody_runs_what_is_attached_to() {
+    let missing = |outcome: Result<TraceStats, Error>| {
+        let error = outcome.unwrap_err();
+        assert!(matches!(&error, Error::Trace(TraceError::NoSession(name)) if name == "mine"), "{error}");
+    };
+    check("endings::nobody_runs_what_is_attached_to", "", || Trace::attach("mine"), missing, &[]);
+}
+
+fn denied(outcome: Result<TraceStats, Error>) {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Trace(TraceError::AccessDenied { .. })), "{error}");
+    assert!(error.to_string().contains("Administrators"), "{error}");
+}
+
+#[test]
+fn starting_is_denied() {
+    check("endings::starting_is_denied", "error StartTraceW = 5", mine, denied, &[]);
+}
+
+#[test]
+fn opening_is_denied() {
+    let settings = "error OpenTraceW = 5\nerror OpenTraceFromRealTimeLogger = 5";
+    check("endings::opening_is_denied", settings, mine, denied, &[]);
+}
+
+#[test]
+fn no_sessions_are_left() {
+    let none_left = |outcome: Result<TraceStats, Error>| {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Trace(TraceError::NoSessionsLeft)), "{error}");
+    };
+    check("endings::no_sessions_are_left", "error StartTraceW = 1450", mine, none_left, &[]);
+}
+
+#[test]
+fn the_system_has_no_raw_buffers() {
+    let whole = |outcome: Result<TraceStats, Error>| assert_eq!(outcome.unwrap().delivered, 5_000);
+    check("endings::the_system_has_no_raw_buffers", "raw = off", mine, whole, &[]);
+}

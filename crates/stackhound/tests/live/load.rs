@@ -1,0 +1,178 @@
+//! More events than anybody can take: whatever happens to them is counted.
+//!
+//! One second at half a million events a second, or as `STACKHOUND_LOAD` says: seconds and events a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use stackhound::trace::live::{Overflow, Queue};
+use stackhound::trace::{Delivery, Session};
+use stackhound::{Provider, Running, Trace, TraceStats};
+use stackhound_etw_double::deliver::LOST_EVENT;
+use stackhound_etw_double::harness::{Harness, number};
+
+use crate::recordings;
+
+/// Blocks that may wait: few, so that a slow reader is felt at once.
+const BLOCKS: usize = 64;
+
+fn load() -> (u64, u64) {
+    let asked = std::env::var("STACKHOUND_LOAD").unwrap_or("1 500000".to_owned());
+    let (seconds, rate) = asked.split_once(' ').expect("seconds and events a second");
+    (seconds.parse().expect("seconds"), rate.parse().expect("events a second"))
+}
+
+fn settings() -> String {
+    let (seconds, rate) = load();
+    let events = seconds * rate;
+    format!(
+        "[*]\nrecording = RECORDING\nrounds = forever\nrate = {rate}\nstop_after = {events}\nbuffers = 64\n\
+         at_end = wait\n"
+    )
+}
+
+fn queue(overflow: Overflow) -> Queue {
+    Queue { blocks: BLOCKS, ..Queue::new(overflow) }
+}
+
+/// Takes a while for every thousandth event: 100,000 a second at most.
+fn slow(count: u64) {
+    if count.is_multiple_of(1_000) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What was generated was read, dropped on the way, or lost by the session; nothing else.
+#[track_caller]
+fn check_counters(harness: &Harness, stats: &TraceStats, counts: &Counts) -> (u64, u64) {
+    let generated = harness.number("generated");
+    // The double tells of losses by events of its own.
+    let notices = if harness.log("OpenTraceW").is_empty() { 0 } else { harness.number("notices") };
+    let lost = harness.number("events_lost");
+    let read = stats.trace.events;
+    let (dropped, unreadable) = (stats.trace.events_dropped, stats.trace.events_unreadable);
+    println!(
+        "generated {generated} + {notices} notices = read {read} + dropped {dropped} + lost by the session {lost}"
+    );
+    assert_eq!(unreadable, 0);
+    assert_eq!(generated + notices, read + dropped + lost);
+    assert_eq!(stats.delivered + stats.unclaimed, read);
+    assert_eq!(stats.delivered, counts.events.load(Ordering::SeqCst));
+    assert_eq!(stats.unclaimed, counts.notices.load(Ordering::SeqCst));
+    let [session] = &stats.sessions[..] else { panic!("one session: {:?}", stats.sessions) };
+    assert_eq!(session.events_lost, lost, "as Windows was asked");
+    assert_eq!(session.real_time_buffers_lost, harness.number("buffers_lost"));
+    (dropped, lost)
+}
+
+/// The process does not grow: what it has in the second half of the run is what it had in the first.
+#[track_caller]
+fn check_memory(harness: &Harness) {
+    let lines = harness.log("memory");
+    let resident: Vec<u64> = lines.iter().filter_map(|line| number(line, "resident_kib")).collect();
+    // A short run says little.
+    if resident.len() < 8 {
+        return;
+    }
+    let (first, second) = resident.split_at(resident.len() / 2);
+    let (first, second) =
+        (first.iter().max().copied().unwrap_or(0), second.iter().max().copied().unwrap_or(0));
+    println!("memory: at most {first} KiB in the first half, {second} KiB in the second");
+    assert!(second <= first + first / 4 + (16 << 10), "{resident:?}");
+}
+
+/// What a handler counts.
+#[derive(Default)]
+struct Counts {
+    events: AtomicU64,
+    notices: AtomicU64,
+    last: AtomicI64,
+    stopped: AtomicBool,
+}
+
+/// Starts a trace whose handler is slow and checks the order.
+fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    let (counted, noticed) = (counts.clone(), counts.clone());
+    let provider = Provider::guid(recordings::PROVIDER).on_event(move |seen| {
+        let time = seen.raw_time().0;
+        assert!(counted.last.swap(time, Ordering::SeqCst) <= time, "events are in order, whatever is lost");
+        assert!(!counted.stopped.load(Ordering::SeqCst), "called after the end");
+        slow(counted.events.fetch_add(1, Ordering::SeqCst));
+    });
+    let trace = Trace::live(session).queue(queue(overflow)).without_stacks().enable(provider);
+    let trace = trace.on_unclaimed(move |seen| {
+        assert_eq!(seen.provider_guid(), Some(LOST_EVENT));
+        noticed.notices.fetch_add(1, Ordering::SeqCst);
+    });
+    (trace.start().expect("started"), counts)
+}
+
+/// Waits until nothing has come for a while.
+fn wait_for_silence(counts: &Counts) {
+    let mut before = u64::MAX;
+    loop {
+        std::thread::sleep(Duration::from_millis(1_000));
+        let now = counts.events.load(Ordering::SeqCst);
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+#[track_caller]
+fn check(test: &str, overflow: Overflow, delivery: Delivery) {
+    let Some(harness) = Harness::run(test, &settings(), recordings::plain) else { return };
+    let (running, counts) = start(Session::user("load").delivery(delivery), overflow);
+    wait_for_silence(&counts);
+    let stats = running.stop().expect("stopped");
+    let (seconds, rate) = load();
+    assert_eq!(harness.number("generated"), seconds * rate);
+    let (dropped, lost) = check_counters(&harness, &stats, &counts);
+    match overflow {
+        Overflow::Block => assert!(dropped == 0 && lost > 0, "the session has to lose what nobody takes"),
+        _ => assert!(dropped > 0, "the queue has to drop what nobody takes"),
+    }
+    if delivery == Delivery::Events && overflow == Overflow::Block {
+        assert!(counts.notices.load(Ordering::SeqCst) > 0, "who reads is told of losses");
+    }
+    check_memory(&harness);
+}
+
+#[test]
+fn a_session_that_waits_loses_buffers() {
+    check("load::a_session_that_waits_loses_buffers", Overflow::Block, Delivery::Events);
+}
+
+#[test]
+fn the_newest_are_dropped() {
+    check("load::the_newest_are_dropped", Overflow::DropNewest, Delivery::Events);
+}
+
+#[test]
+fn the_oldest_are_dropped() {
+    check("load::the_oldest_are_dropped", Overflow::DropOldest, Delivery::Events);
+}
+
+#[test]
+fn the_oldest_whole_buffers_are_dropped() {
+    check("load::the_oldest_whole_buffers_are_dropped", Overflow::DropOldest, Delivery::Best);
+}
+
+#[test]
+fn a_burst_can_be_stopped() {
+    let test = "load::a_burst_can_be_stopped";
+    let settings = "[*]\nrecording = RECORDING\nrounds = forever\nrate = 500000\nbuffers = 64\n";
+    let Some(harness) = Harness::run(test, settings, recordings::plain) else { return };
+    let (running, counts) = start(Session::user("burst"), Overflow::Block);
+    std::thread::sleep(Duration::from_millis(500));
+    let stats = running.stop().expect("stopped");
+    counts.stopped.store(true, Ordering::SeqCst);
+    let (_, lost) = check_counters(&harness, &stats, &counts);
+    assert!(stats.delivered > 0 && lost > 0);
+    // Whoever called would do it now.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(stats.delivered, counts.events.load(Ordering::SeqCst));
+}

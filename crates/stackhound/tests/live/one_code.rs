@@ -1,0 +1,56 @@
+//! The same code gives the same for a recording and for the session that hands it out.
+
+use std::ops::ControlFlow;
+
+use stackhound::trace::{Delivery, Session};
+use stackhound::{Seen, Trace};
+use stackhound_etw_double::deliver::LOST_EVENT;
+use stackhound_etw_double::harness::Harness;
+
+use crate::recordings;
+use crate::shown::shown;
+
+/// All that is told of each event, but for those that only one of both sources has: the first record of a file, and how
+/// a session tells that it lost something.
+fn all(trace: Trace) -> Vec<String> {
+    let mut lines = Vec::new();
+    let take = |seen: &Seen<'_>| {
+        if seen.name() != "EventTrace/Header" && seen.provider_guid() != Some(LOST_EVENT) {
+            lines.push(shown(seen));
+        }
+        ControlFlow::Continue(())
+    };
+    trace.run(take).expect("a whole trace");
+    lines
+}
+
+#[track_caller]
+fn check(test: &str, seed: u64, delivery: Delivery) {
+    let settings = format!("[*]\nrecording = RECORDING\nseed = {seed}\n");
+    let Some(harness) = Harness::run(test, &settings, recordings::scenario) else { return };
+    let expected = all(Trace::file(harness.path("recording.etl")).one_pass());
+    let live = all(Trace::live(Session::user("one code").delivery(delivery)));
+    assert!(expected.len() > 5_000, "stacks are part of the events that caused them");
+    if let Some(at) = expected.iter().zip(&live).position(|(file, live)| file != live) {
+        panic!("event {at} of {}:\nfile: {}\nlive: {}", expected.len(), expected[at], live[at]);
+    }
+    assert_eq!(expected.len(), live.len());
+    // As it was asked for, and no other way.
+    let opened = if delivery == Delivery::Best { "OpenTraceFromRealTimeLogger" } else { "OpenTraceW" };
+    assert_eq!(harness.log(opened).len(), 1);
+}
+
+#[test]
+fn event_by_event() {
+    check("one_code::event_by_event", 1, Delivery::Events);
+}
+
+#[test]
+fn event_by_event_in_another_order() {
+    check("one_code::event_by_event_in_another_order", 2, Delivery::Events);
+}
+
+#[test]
+fn by_whole_buffers() {
+    check("one_code::by_whole_buffers", 3, Delivery::Best);
+}

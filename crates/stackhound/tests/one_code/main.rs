@@ -1,0 +1,114 @@
+//! One code, two sources: a recording read in one pass, and the same recording handed over event by event as Windows does,
+//! the processors in any order. Both give the same.
+
+mod shown;
+
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use stackhound::trace::live::{Arrivals, Capture, Handed, Overflow, Queue, channel};
+use stackhound::trace::{OpenTrace, Recordings, Source};
+use stackhound::{Passes, Pipeline};
+use stackhound_corpus as corpus;
+use stackhound_etl::Recording;
+use stackhound_etw_double::deliver;
+use stackhound_etw_double::replay::{Order, Replay, Slice};
+use stackhound_schema::SchemaStore;
+
+use shown::shown;
+
+/// How far apart the processors' buffers come, as the double has it unless told otherwise: half a second.
+const DISORDER: i64 = 5_000_000;
+
+/// Hands one buffer over, as a session does.
+fn hand_over(capture: &mut Capture, slice: &Slice) {
+    let flags = slice.buffer_flags();
+    if slice.after_loss
+        && let Some(first) = slice.entries().next()
+    {
+        let header = deliver::lost_buffer(first.time.0, flags);
+        let event = Handed { header: &header, processor: slice.processor, items: &[], payload: &[] };
+        assert!(capture.event(&event).is_continue());
+    }
+    for entry in slice.entries() {
+        let record = slice.block.record(entry);
+        let Some(delivered) = deliver::deliver(&record, flags) else { continue };
+        let items: Vec<(u16, &[u8])> =
+            delivered.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
+        let (header, payload) = (&delivered.header, delivered.payload);
+        let event = Handed { header, processor: slice.processor, items: &items, payload };
+        assert!(capture.event(&event).is_continue());
+    }
+    assert!(capture.buffer_done().is_continue());
+}
+
+/// What the pipeline says of each event, but for those that only one of both sources has: the first record of a file, and
+/// how a session tells that it lost something.
+fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    pipeline.run(|seen| {
+        let name = seen.name();
+        if name != "EventTrace/Header" && seen.provider_guid().is_none_or(|guid| guid != deliver::LOST_EVENT)
+        {
+            lines.push(shown(seen));
+        }
+        ControlFlow::Continue(())
+    });
+    lines
+}
+
+fn from_file(recording: &Recording) -> Vec<String> {
+    let source = Source { name: String::new(), recording: recording.clone() };
+    let trace = OpenTrace::new(vec![source], 1).unwrap();
+    all(Pipeline::new(&trace, Passes::One))
+}
+
+fn as_live(recording: &Recording, seed: u64) -> Vec<String> {
+    let clock = recording.clock();
+    let order = Order { seed, disorder: clock.span_to_raw(DISORDER), rounds: Some(1) };
+    let replay = Replay::new(recording.clone(), order);
+    let (mut capture, incoming) = channel(recording.session().clone(), Queue::new(Overflow::Block));
+    let session = std::thread::spawn(move || replay.for_each(|slice| hand_over(&mut capture, &slice)));
+    let lines = all(Pipeline::live(Arrivals::new(vec![incoming]).unwrap(), SchemaStore::new()));
+    session.join().unwrap();
+    lines
+}
+
+#[track_caller]
+fn check(name: &str, recording: &Recording, seeds: std::ops::Range<u64>) {
+    let expected = from_file(recording);
+    for seed in seeds {
+        let live = as_live(recording, seed);
+        let differs = expected.iter().zip(&live).position(|(file, live)| file != live);
+        if let Some(at) = differs {
+            panic!(
+                "{name}, seed {seed}, event {at} of {}:\nfile: {}\nlive: {}",
+                expected.len(),
+                expected[at],
+                live[at]
+            );
+        }
+        assert_eq!(expected.len(), live.len(), "{name}, seed {seed}: events");
+    }
+    println!("{name}: {} events are the same", expected.len());
+}
+
+#[test]
+fn recordings_of_windows() {
+    for (name, path) in corpus::recordings() {
+        let trace = Recordings::file(&path).open().unwrap();
+        for source in trace.sources() {
+            check(&name, &source.recording, 1..3);
+        }
+    }
+}
+
+#[test]
+fn generated_recordings() {
+    for seed in 1..4 {
+        let scenario = stackhound_scenario::Scenario { seed, events: 20_000, ..Default::default() };
+        let mut file = Cursor::new(Vec::new());
+        scenario.write(&mut file).unwrap();
+        check("scenario", &Recording::open(file.into_inner().into()).unwrap(), 1..3);
+    }
+}

@@ -1,0 +1,53 @@
+//! All that the pipeline says of an event, as one line.
+
+use std::fmt::Write;
+
+use stackhound::Seen;
+use stackhound::schema::{Decoder, Field, Item};
+
+/// But for UTC times, whose relation to the session's clock a live session measures anew.
+pub fn shown(seen: &Seen<'_>) -> String {
+    let mut line = format!(
+        "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?}",
+        seen.raw_time().0,
+        seen.processor(),
+        seen.pid(),
+        seen.tid(),
+        seen.process_name(),
+        seen.provider(),
+        seen.name(),
+        seen.id(),
+        seen.opcode(),
+        seen.version(),
+        seen.create(),
+    );
+    match seen.fields() {
+        Some(fields) => members(&mut line, fields),
+        None => write!(line, " {:?}", seen.payload()).unwrap(),
+    }
+    write!(line, " [{}]", seen.state().name()).unwrap();
+    for frame in seen.frames() {
+        write!(line, " {frame}").unwrap();
+    }
+    line
+}
+
+fn members(line: &mut String, fields: Decoder<'_>) {
+    for decoded in fields {
+        match decoded {
+            Ok(decoded) => {
+                write!(line, " {}=", decoded.field.name).unwrap();
+                content(line, decoded.field, &decoded.item);
+            }
+            Err(error) => write!(line, " {error}").unwrap(),
+        }
+    }
+}
+
+fn content(line: &mut String, field: &Field, item: &Item<'_>) {
+    match item {
+        Item::Value(value) => write!(line, "{}", field.render(*value)).unwrap(),
+        Item::Array(array) => array.iter().for_each(|item| content(line, array.field(), &item)),
+        Item::Struct(inner) => members(line, inner.clone()),
+    }
+}

@@ -1,0 +1,132 @@
+//! What Windows' errors mean for sessions, and what access a provider needs.
+//!
+//! Numbers of errors are those of Microsoft's pages "StartTraceW function", "EnableTraceEx2 function", "OpenTraceW
+//! function" and "ControlTraceW function".
+
+use stackhound_etl::Guid;
+
+use crate::Error;
+
+/// Microsoft-Windows-Threat-Intelligence.
+const THREAT_INTELLIGENCE: Guid =
+    Guid::new(0xf4e1_897c, 0xbb5d, 0x5668, [0xf1, 0xd8, 0x04, 0x0f, 0x4d, 0x8d, 0xd3, 0x44]);
+/// Microsoft-Windows-Kernel-Audit-API-Calls.
+const KERNEL_AUDIT: Guid =
+    Guid::new(0xe02a_841c, 0x75a3, 0x4fa7, [0xaf, 0xc8, 0xae, 0x09, 0xcf, 0x9b, 0x7f, 0x23]);
+/// Microsoft-Windows-Security-Auditing.
+const SECURITY_AUDITING: Guid =
+    Guid::new(0x5484_9625, 0x5478, 0x4994, [0xa5, 0xba, 0x3e, 0x3b, 0x03, 0x28, 0xc3, 0x0d]);
+
+/// What somebody must be to get at something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessNeed {
+    /// For sessions of one's own and ordinary providers.
+    Group,
+    /// For kernel events, other people's sessions and providers that are closed to others.
+    Administrator,
+    /// For what security products see.
+    Antimalware,
+    /// For the session of the security log, which only it has.
+    System,
+}
+
+impl AccessNeed {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            AccessNeed::Group => {
+                "a member of Administrators or of Performance Log Users, with an elevated token"
+            }
+            AccessNeed::Administrator => "an administrator with an elevated token",
+            AccessNeed::Antimalware => {
+                "an antimalware-light protected process, which takes a driver signed for early launch \
+                 (ELAM); administrator rights are not enough"
+            }
+            AccessNeed::System => {
+                "the session EventLog-Security, to which a program of the SYSTEM account can attach; no other session \
+                 gets this provider"
+            }
+        }
+    }
+}
+
+/// Who can enable a provider.
+pub fn access_needed(provider: Guid) -> AccessNeed {
+    match provider {
+        THREAT_INTELLIGENCE => AccessNeed::Antimalware,
+        KERNEL_AUDIT => AccessNeed::Administrator,
+        SECURITY_AUDITING => AccessNeed::System,
+        _ => AccessNeed::Group,
+    }
+}
+
+/// What was tried when Windows refused.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows refuses"))]
+pub(super) enum Tried<'a> {
+    /// Something with a session.
+    Session { name: &'a str, kernel: bool },
+    /// Enabling a provider.
+    Provider(Guid),
+}
+
+/// The meaning of an error of a function of Windows.
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows refuses"))]
+pub(super) fn meaning(tried: Tried<'_>, function: &'static str, code: u32, text: String) -> Error {
+    let plain = |text| Error::Windows { function, code, text };
+    match (tried, code) {
+        // Access denied; a privilege is not held.
+        (Tried::Session { name, kernel }, 5 | 1314) => {
+            let need = if kernel { AccessNeed::Administrator } else { AccessNeed::Group };
+            Error::AccessDenied { to: format!("session {name:?}"), need: need.text() }
+        }
+        (Tried::Provider(provider), 5 | 1314) => {
+            Error::AccessDenied { to: format!("provider {provider:?}"), need: access_needed(provider).text() }
+        }
+        (Tried::Session { name, .. }, 183) => Error::SessionExists(name.into()),
+        // No system resources.
+        (Tried::Session { .. }, 1450) => Error::NoSessionsLeft,
+        // No WMI instance of this name.
+        (Tried::Session { name, .. }, 4201) => Error::NoSession(name.into()),
+        // Invalid parameter; no GUID of WMI; not found.
+        (Tried::Provider(provider), 87 | 4200 | 1168) => Error::InvalidProvider(provider),
+        _ => plain(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(tried: Tried<'_>, code: u32, expected: &[&str]) {
+        let text = meaning(tried, "StartTraceW", code, "what Windows says".into()).to_string();
+        for part in expected {
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let user = Tried::Session { name: "mine", kernel: false };
+        let kernel = Tried::Session { name: "mine", kernel: true };
+        check(user, 5, &["\"mine\"", "Administrators", "Performance Log Users"]);
+        check(kernel, 5, &["\"mine\"", "administrator"]);
+        check(kernel, 1314, &["administrator"]);
+        check(user, 183, &["\"mine\"", "runs already"]);
+        check(user, 1450, &["no more sessions", "64", "8"]);
+        check(user, 4201, &["\"mine\"", "no session"]);
+        check(user, 112, &["StartTraceW", "112", "what Windows says"]);
+    }
+
+    #[test]
+    fn refused_providers_say_what_access_they_need() {
+        let of = |text: &str| Tried::Provider(text.parse().unwrap());
+        let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
+        check(of(intelligence), 5, &[intelligence, "antimalware-light protected process", "ELAM"]);
+        check(of("e02a841c-75a3-4fa7-afc8-ae09cf9b7f23"), 5, &["administrator"]);
+        check(of("54849625-5478-4994-a5ba-3e3b0328c30d"), 5, &["EventLog-Security"]);
+        check(of("7dd42a49-5329-4832-8dfd-43d979153a88"), 5, &["Performance Log Users"]);
+        check(of("00000000-0000-0000-0000-000000000000"), 87, &["00000000", "provider"]);
+    }
+}

@@ -1,0 +1,182 @@
+//! Where ETW keeps events until they are handed over: how many buffers, how large, and for how long.
+//!
+//! Limits are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure"; what to choose is told in `docs/live.md`.
+
+use std::time::Duration;
+
+use super::error::SettingError;
+
+const SIZE_KIB: std::ops::RangeInclusive<u32> = 4..=16_384;
+/// A bound of our own: nothing sensible is above, and a wrong unit is.
+const MEMORY_KIB_MAX: u64 = 4 << 20;
+const FLUSH_MAX: Duration = Duration::from_secs(3600);
+
+/// The buffers of a session. Values are checked: a `Buffers` is one that ETW takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    size_kib: u32,
+    minimum: u32,
+    maximum: u32,
+    flush: Duration,
+    per_processor: bool,
+}
+
+/// The time after which a buffer is handed over that is not full, as ETW wants it told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlushTimer {
+    /// Whole seconds.
+    Seconds(u32),
+    /// Milliseconds, of which the logging mode has to say that they are meant (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
+    Milliseconds(u32),
+}
+
+impl Buffers {
+    /// `minimum` to `maximum` buffers of `size_kib` KiB each for the whole session; what is in them is handed over after
+    /// `flush` at the latest. Windows raises the minimum to two buffers for each processor.
+    ///
+    /// # Errors
+    /// Sizes outside of 4 to 16,384 KiB, no buffers, more than 4 GiB of them; flush times of 0, above an hour, or with
+    /// fractions that ETW has no unit for: whole milliseconds below one second, whole seconds from there on.
+    pub fn new(size_kib: u32, minimum: u32, maximum: u32, flush: Duration) -> Result<Buffers, SettingError> {
+        if !SIZE_KIB.contains(&size_kib) {
+            return Err(SettingError::BufferSize(size_kib));
+        }
+        if minimum == 0 || maximum < minimum {
+            return Err(SettingError::BufferCount { minimum, maximum });
+        }
+        let memory = u64::from(size_kib) * u64::from(maximum);
+        if memory > MEMORY_KIB_MAX {
+            return Err(SettingError::BufferMemory(memory));
+        }
+        let unit = if flush < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
+        if flush.is_zero() || flush > FLUSH_MAX || !flush.as_nanos().is_multiple_of(unit) {
+            return Err(SettingError::Flush(flush.as_millis().try_into().unwrap_or(u64::MAX)));
+        }
+        Ok(Buffers { size_kib, minimum, maximum, flush, per_processor: true })
+    }
+
+    /// For many events: 64 to 128 buffers of 256 KiB, handed over every second. A burst finds room; an event can be a
+    /// second old when it arrives.
+    pub const fn throughput() -> Buffers {
+        Buffers {
+            size_kib: 256,
+            minimum: 64,
+            maximum: 128,
+            flush: Duration::from_secs(1),
+            per_processor: true,
+        }
+    }
+
+    /// For events that cannot wait: 64 to 512 buffers of 32 KiB, handed over every 5 ms.
+    pub const fn low_latency() -> Buffers {
+        Buffers {
+            size_kib: 32,
+            minimum: 64,
+            maximum: 512,
+            flush: Duration::from_millis(5),
+            per_processor: true,
+        }
+    }
+
+    /// As system-call sensors have it: 20 to 128 buffers of 64 KiB, handed over every second.
+    pub const fn syscalls() -> Buffers {
+        Buffers {
+            size_kib: 64,
+            minimum: 20,
+            maximum: 128,
+            flush: Duration::from_secs(1),
+            per_processor: true,
+        }
+    }
+
+    /// One stream for all processors. It slows writers down, and no event says on which processor it was logged.
+    pub fn shared_by_processors(self) -> Buffers {
+        Buffers { per_processor: false, ..self }
+    }
+
+    /// Size of one buffer in KiB.
+    pub fn size_kib(&self) -> u32 {
+        self.size_kib
+    }
+
+    /// Buffers there are from the start.
+    pub fn minimum(&self) -> u32 {
+        self.minimum
+    }
+
+    /// Buffers there can be.
+    pub fn maximum(&self) -> u32 {
+        self.maximum
+    }
+
+    /// Whether each processor has buffers of its own.
+    pub fn per_processor(&self) -> bool {
+        self.per_processor
+    }
+
+    /// The flush time in ETW's units.
+    pub fn flush_timer(&self) -> FlushTimer {
+        if self.flush < Duration::from_secs(1) {
+            FlushTimer::Milliseconds(self.flush.as_millis() as u32)
+        } else {
+            FlushTimer::Seconds(self.flush.as_secs() as u32)
+        }
+    }
+}
+
+impl Default for Buffers {
+    /// [`Buffers::throughput`].
+    fn default() -> Buffers {
+        Buffers::throughput()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_pass_their_own_checks() {
+        let rows = [
+            (Buffers::throughput(), 256, 64, 128, FlushTimer::Seconds(1)),
+            (Buffers::low_latency(), 32, 64, 512, FlushTimer::Milliseconds(5)),
+            (Buffers::syscalls(), 64, 20, 128, FlushTimer::Seconds(1)),
+        ];
+        for (buffers, size_kib, minimum, maximum, flush) in rows {
+            assert_eq!(Buffers::new(size_kib, minimum, maximum, buffers.flush), Ok(buffers));
+            assert_eq!(buffers.flush_timer(), flush);
+            assert!(buffers.per_processor());
+        }
+    }
+
+    #[test]
+    fn what_etw_does_not_take_is_refused() {
+        let second = Duration::from_secs(1);
+        let ms = Duration::from_millis;
+        let rows = [
+            ((3, 2, 4, second), SettingError::BufferSize(3)),
+            ((16_385, 2, 4, second), SettingError::BufferSize(16_385)),
+            ((64, 0, 4, second), SettingError::BufferCount { minimum: 0, maximum: 4 }),
+            ((64, 5, 4, second), SettingError::BufferCount { minimum: 5, maximum: 4 }),
+            ((16_384, 2, 257, second), SettingError::BufferMemory(16_384 * 257)),
+            ((64, 2, 4, ms(0)), SettingError::Flush(0)),
+            ((64, 2, 4, ms(1500)), SettingError::Flush(1500)),
+            ((64, 2, 4, Duration::from_micros(1500)), SettingError::Flush(1)),
+            ((64, 2, 4, Duration::from_secs(3601)), SettingError::Flush(3_601_000)),
+        ];
+        for ((size, minimum, maximum, flush), expected) in rows {
+            assert_eq!(Buffers::new(size, minimum, maximum, flush), Err(expected));
+        }
+    }
+
+    #[test]
+    fn the_limits_themselves_are_allowed() {
+        for (size, maximum, flush) in [
+            (4, 2, Duration::from_millis(1)),
+            (16_384, 256, Duration::from_secs(3600)),
+            (64, 2, Duration::from_millis(999)),
+        ] {
+            assert!(Buffers::new(size, 2, maximum, flush).is_ok(), "{size} {maximum} {flush:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a session or a provider cannot be asked for.
+
+/// A setting that ETW would refuse, or quietly ignore.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The size of a buffer, in KiB.
+    #[error("buffers of {0} KiB: Windows allows 4 to 16,384")]
+    BufferSize(u32),
+    /// Fewer buffers at most than at least, or none.
+    #[error("{minimum} to {maximum} buffers: neither may be 0, and the first not above the second")]
+    BufferCount {
+        /// At least so many.
+        minimum: u32,
+        /// At most so many.
+        maximum: u32,
+    },
+    /// All buffers together, in KiB.
+    #[error("buffers of {0} KiB in all are more than the 4 GiB that a session may take")]
+    BufferMemory(u64),
+    /// The time after which buffers are handed out that are not full.
+    #[error(
+        "a flush every {0} ms: it must be at least 1 ms and at most an hour, in whole seconds from one second on"
+    )]
+    Flush(u64),
+    /// The time between two samples, in 100 ns.
+    #[error("a sample every {0} × 100 ns: Windows allows 1,221 (0.1221 ms) to 10,000,000 (1 s)")]
+    SampleInterval(u64),
+    /// A session name that is empty, too long or has a zero character.
+    #[error("{0:?} is no name for a session: 1 to 1,023 characters, none of them zero")]
+    Name(String),
+    /// Kernel events with stacks.
+    #[error("stacks for {0} kinds of kernel events: Windows allows 256")]
+    TooManyStacks(usize),
+    /// Stacks, groups or samples of the kernel, asked for in a session that has no kernel events.
+    #[error("{0} belong to a kernel session")]
+    NoKernelSession(&'static str),
+    /// No kernel event has this name.
+    #[error("no kernel event is called {0:?}; names are like PerfInfo/SysCallEnter")]
+    UnknownEvent(String),
+    /// No kernel group has this name.
+    #[error("no kernel group is called {0:?}")]
+    UnknownGroup(String),
+    /// A filter without values would let everything pass, or nothing.
+    #[error("an empty list of {0} chooses nothing")]
+    EmptyFilter(&'static str),
+    /// More values than Windows takes.
+    #[error("{found} {what}: Windows allows {limit}")]
+    TooManyInFilter {
+        /// Of what.
+        what: &'static str,
+        /// How many there were.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The values are too long together, in bytes as they are passed.
+    #[error("{what} of {found} bytes: Windows allows {limit}")]
+    FilterSize {
+        /// Of what.
+        what: &'static str,
+        /// Bytes there were.
+        found: usize,
+        /// Bytes there may be.
+        limit: usize,
+    },
+    /// A name with a character that separates or ends names.
+    #[error(
+        "{0:?} cannot be filtered by: names are not empty and have no zero and, but for events, no semicolon"
+    )]
+    FilterName(String),
+    /// A second filter of a kind: Windows takes one of each.
+    #[error("a provider takes one filter of each kind; there is one of {0} already")]
+    SecondFilter(&'static str),
+}

@@ -1,0 +1,350 @@
+//! What the kernel logs: groups of events, and single events that get stacks.
+//!
+//! Flags are those of Microsoft's page "EVENT_TRACE_PROPERTIES structure" (`EVENT_TRACE_FLAG_*`); other groups can be
+//! reached by group masks only, see [`super::GROUP_MASKS`].
+
+use std::ops::{BitOr, BitOrAssign};
+
+use stackhound_etl::Guid;
+use stackhound_schema::kernel;
+
+use super::error::SettingError;
+use super::masks;
+
+/// Groups of kernel events, joined with `|`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct KernelGroups {
+    pub(super) flags: u32,
+    pub(super) groups: [u32; 8],
+}
+
+const fn flag(flags: u32) -> KernelGroups {
+    KernelGroups { flags, groups: [0; 8] }
+}
+
+impl KernelGroups {
+    /// Nothing but what a session says of itself.
+    pub const NONE: KernelGroups = flag(0);
+    /// Processes begin and end.
+    pub const PROCESS: KernelGroups = flag(0x0000_0001);
+    /// Threads begin and end.
+    pub const THREAD: KernelGroups = flag(0x0000_0002);
+    /// Images are loaded and unloaded.
+    pub const IMAGE_LOAD: KernelGroups = flag(0x0000_0004);
+    /// Counters of processes at their end.
+    pub const PROCESS_COUNTERS: KernelGroups = flag(0x0000_0008);
+    /// Threads are switched.
+    pub const CONTEXT_SWITCH: KernelGroups = flag(0x0000_0010);
+    /// Deferred procedure calls.
+    pub const DPC: KernelGroups = flag(0x0000_0020);
+    /// Interrupts.
+    pub const INTERRUPT: KernelGroups = flag(0x0000_0040);
+    /// System calls begin and end.
+    pub const SYSTEM_CALL: KernelGroups = flag(0x0000_0080);
+    /// Disk operations end.
+    pub const DISK_IO: KernelGroups = flag(0x0000_0100);
+    /// Names of the files that disk operations are about; needs [`KernelGroups::DISK_IO`].
+    pub const DISK_FILE_IO: KernelGroups = flag(0x0000_0200);
+    /// Disk operations begin.
+    pub const DISK_IO_INIT: KernelGroups = flag(0x0000_0400);
+    /// Threads become ready to run.
+    pub const DISPATCHER: KernelGroups = flag(0x0000_0800);
+    /// All page faults.
+    pub const PAGE_FAULTS: KernelGroups = flag(0x0000_1000);
+    /// Page faults that read from a disk.
+    pub const HARD_FAULTS: KernelGroups = flag(0x0000_2000);
+    /// Memory is allocated and freed.
+    pub const VIRTUAL_ALLOC: KernelGroups = flag(0x0000_4000);
+    /// Files are mapped and unmapped.
+    pub const VAMAP: KernelGroups = flag(0x0000_8000);
+    /// TCP and UDP.
+    pub const NETWORK_TCPIP: KernelGroups = flag(0x0001_0000);
+    /// The registry.
+    pub const REGISTRY: KernelGroups = flag(0x0002_0000);
+    /// What drivers print for debuggers.
+    pub const DEBUG_PRINT: KernelGroups = flag(0x0004_0000);
+    /// Jobs.
+    pub const JOB: KernelGroups = flag(0x0008_0000);
+    /// Local procedure calls.
+    pub const ALPC: KernelGroups = flag(0x0010_0000);
+    /// Disk operations of volumes that are split over disks.
+    pub const SPLIT_IO: KernelGroups = flag(0x0020_0000);
+    /// Events of debugging.
+    pub const DEBUG_EVENTS: KernelGroups = flag(0x0040_0000);
+    /// Drivers serve operations.
+    pub const DRIVER: KernelGroups = flag(0x0080_0000);
+    /// Samples of what processors do.
+    pub const PROFILE: KernelGroups = flag(0x0100_0000);
+    /// File operations end.
+    pub const FILE_IO: KernelGroups = flag(0x0200_0000);
+    /// File operations begin.
+    pub const FILE_IO_INIT: KernelGroups = flag(0x0400_0000);
+    /// Leaves the description of the machine out that a session otherwise ends with.
+    pub const NO_SYSTEM_CONFIG: KernelGroups = flag(0x1000_0000);
+    /// Handles are opened and closed.
+    pub const OBJECT_HANDLE: KernelGroups = KernelGroups::NONE.group(0x8000_0040);
+
+    /// These and a group of [`super::GROUP_MASKS`], or one whose value is known otherwise: the number of the word in the
+    /// upper three bits, bits of the word in the others.
+    pub const fn group(self, value: u32) -> KernelGroups {
+        KernelGroups { groups: masks::with_group(self.groups, value), ..self }
+    }
+
+    /// The groups of a provider of [`KernelProvider::ALL`], or a group of [`super::GROUP_MASKS`], by name.
+    pub fn named(name: &str) -> Result<KernelGroups, SettingError> {
+        let provider = KernelProvider::ALL.iter().find(|provider| provider.name.eq_ignore_ascii_case(name));
+        let bare =
+            name.get(..5).filter(|start| start.eq_ignore_ascii_case("PERF_")).map_or(name, |_| &name[5..]);
+        let by_mask = || {
+            let mask = super::GROUP_MASKS.iter().find(|mask| mask.name.eq_ignore_ascii_case(bare))?;
+            Some(KernelGroups::NONE.group(mask.value))
+        };
+        let found = provider.map(|provider| provider.groups).or_else(by_mask);
+        found.ok_or_else(|| SettingError::UnknownGroup(name.into()))
+    }
+
+    /// What `EnableFlags` of the session's properties has to be.
+    pub fn enable_flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// The eight words of the group mask, flags included; `None` where the flags say everything.
+    pub fn group_words(&self) -> Option<[u32; 8]> {
+        (self.groups != [0; 8]).then(|| masks::words(self))
+    }
+
+    /// The eight words of the group mask, flags included.
+    pub fn all_words(&self) -> [u32; 8] {
+        masks::words(self)
+    }
+
+    /// Whether all of these groups are among them.
+    pub fn contains(&self, other: KernelGroups) -> bool {
+        (*self | other) == *self
+    }
+}
+
+impl BitOr for KernelGroups {
+    type Output = KernelGroups;
+
+    fn bitor(self, other: KernelGroups) -> KernelGroups {
+        let mut groups = self.groups;
+        for (word, more) in groups.iter_mut().zip(other.groups) {
+            *word |= more;
+        }
+        KernelGroups { flags: self.flags | other.flags, groups }
+    }
+}
+
+impl BitOrAssign for KernelGroups {
+    fn bitor_assign(&mut self, other: KernelGroups) {
+        *self = *self | other;
+    }
+}
+
+/// A kernel provider as krabsetw's users know them: groups with a name, and the class that their events carry.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelProvider {
+    /// krabsetw's name of it, without `_provider`.
+    pub name: &'static str,
+    /// What it switches on.
+    pub groups: KernelGroups,
+    /// The class of its events. Other providers may have the same.
+    pub class: Guid,
+}
+
+const fn class(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
+    Guid::new(a, b, c, d)
+}
+
+const ALPC: Guid = class(0x45d8_cccd, 0x539f, 0x4b72, [0xa8, 0xb7, 0x5c, 0x68, 0x31, 0x42, 0x60, 0x9a]);
+const DEBUG: Guid = class(0x1397_6d09, 0xa327, 0x438c, [0x95, 0x0b, 0x7f, 0x03, 0x19, 0x28, 0x15, 0xc7]);
+const DISK_IO: Guid = class(0x3d6f_a8d4, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
+const FILE_IO: Guid = class(0x90cb_dc39, 0x4a3e, 0x11d1, [0x84, 0xf4, 0x00, 0x00, 0xf8, 0x04, 0x64, 0xe3]);
+const IMAGE: Guid = class(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
+const OBJECT: Guid = class(0x8949_7f50, 0xeffe, 0x4440, [0x8c, 0xf2, 0xce, 0x6b, 0x1c, 0xdc, 0xac, 0xa7]);
+const PAGE_FAULT: Guid = class(0x3d6f_a8d3, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
+const PERF_INFO: Guid = class(0xce1d_bfb4, 0x137e, 0x4da6, [0x87, 0xb0, 0x3f, 0x59, 0xaa, 0x10, 0x2c, 0xbc]);
+const PROCESS: Guid = class(0x3d6f_a8d0, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
+const REGISTRY: Guid = class(0xae53_722e, 0xc863, 0x11d2, [0x86, 0x59, 0x00, 0xc0, 0x4f, 0xa3, 0x21, 0xa1]);
+const SPLIT_IO: Guid = class(0xd837_ca92, 0x12b9, 0x44a5, [0xad, 0x6a, 0x3a, 0x65, 0xb3, 0x57, 0x8a, 0xa8]);
+const TCP_IP: Guid = class(0x9a28_0ac0, 0xc8e0, 0x11d1, [0x84, 0xe2, 0x00, 0xc0, 0x4f, 0xb9, 0x98, 0xa2]);
+const THREAD: Guid = class(0x3d6f_a8d1, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
+
+const fn provider(name: &'static str, groups: KernelGroups, class: Guid) -> KernelProvider {
+    KernelProvider { name, groups, class }
+}
+
+impl KernelProvider {
+    /// One of [`KernelProvider::ALL`] by its name, in any case.
+    pub fn named(name: &str) -> Result<KernelProvider, SettingError> {
+        let found = KernelProvider::ALL.into_iter().find(|provider| provider.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| SettingError::UnknownGroup(name.into()))
+    }
+
+    /// All of them, by name.
+    pub const ALL: [KernelProvider; 26] = [
+        provider("alpc", KernelGroups::ALPC, ALPC),
+        provider("context_switch", KernelGroups::CONTEXT_SWITCH, THREAD),
+        provider("debug_print", KernelGroups::DEBUG_PRINT, DEBUG),
+        // File names come with disk operations only.
+        provider("disk_file_io", flag(0x0000_0300), DISK_IO),
+        provider("disk_init_io", KernelGroups::DISK_IO_INIT, DISK_IO),
+        provider("disk_io", KernelGroups::DISK_IO, DISK_IO),
+        provider("dpc", KernelGroups::DPC, PERF_INFO),
+        provider("driver", KernelGroups::DRIVER, DISK_IO),
+        provider("file_init_io", KernelGroups::FILE_IO_INIT, FILE_IO),
+        provider("file_io", KernelGroups::FILE_IO, FILE_IO),
+        provider("image_load", KernelGroups::IMAGE_LOAD, IMAGE),
+        provider("interrupt", KernelGroups::INTERRUPT, PERF_INFO),
+        provider("memory_hard_fault", KernelGroups::HARD_FAULTS, PAGE_FAULT),
+        provider("memory_page_fault", KernelGroups::PAGE_FAULTS, PAGE_FAULT),
+        provider("network_tcpip", KernelGroups::NETWORK_TCPIP, TCP_IP),
+        provider("object_manager", KernelGroups::OBJECT_HANDLE, OBJECT),
+        provider("process", KernelGroups::PROCESS, PROCESS),
+        provider("process_counter", KernelGroups::PROCESS_COUNTERS, PROCESS),
+        provider("profile", KernelGroups::PROFILE, PERF_INFO),
+        provider("registry", KernelGroups::REGISTRY, REGISTRY),
+        provider("split_io", KernelGroups::SPLIT_IO, SPLIT_IO),
+        provider("system_call", KernelGroups::SYSTEM_CALL, PERF_INFO),
+        provider("thread", KernelGroups::THREAD, THREAD),
+        provider("thread_dispatch", KernelGroups::DISPATCHER, THREAD),
+        provider("vamap", KernelGroups::VAMAP, FILE_IO),
+        provider("virtual_alloc", KernelGroups::VIRTUAL_ALLOC, PAGE_FAULT),
+    ];
+}
+
+/// One kind of kernel event, as stacks are asked for it: by the class it is recorded under and its type.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClassicEvent {
+    /// Class.
+    pub class: Guid,
+    /// Type, the opcode that consumers see.
+    pub kind: u8,
+}
+
+impl ClassicEvent {
+    /// A system call begins.
+    pub const SYSTEM_CALL_ENTER: ClassicEvent = ClassicEvent { class: PERF_INFO, kind: 0x33 };
+    /// An image is loaded. It is recorded with the events of processes, and stacks are asked for it there.
+    pub const IMAGE_LOAD: ClassicEvent = ClassicEvent { class: PROCESS, kind: 10 };
+
+    /// By the hook under which recordings have it; `None` for a hook of no known class.
+    pub fn from_hook(hook: u16) -> Option<ClassicEvent> {
+        let [kind, group] = hook.to_le_bytes();
+        Some(ClassicEvent { class: kernel::class_guid(group)?, kind })
+    }
+
+    /// By the name that recordings show, such as `PerfInfo/SysCallEnter`.
+    pub fn named(name: &str) -> Result<ClassicEvent, SettingError> {
+        // Of the image load the old form stands beside the one in use; that has the lower hook.
+        let hooks = kernel::events().filter(|event| event.name == name).filter_map(|event| event.hook);
+        let found = hooks.min().and_then(ClassicEvent::from_hook);
+        found.ok_or_else(|| SettingError::UnknownEvent(name.into()))
+    }
+
+    /// The `CLASSIC_EVENT_ID` that `TraceSetInformation` takes.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.class.0);
+        bytes[16] = self.kind;
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_provider_is_found_by_its_name_and_has_a_known_class() {
+        for provider in KernelProvider::ALL {
+            let found = KernelProvider::named(&provider.name.to_uppercase()).unwrap();
+            assert_eq!((found.name, found.groups), (provider.name, provider.groups));
+            assert_eq!(KernelGroups::named(provider.name), Ok(provider.groups));
+            assert_ne!(provider.groups, KernelGroups::NONE, "{}", provider.name);
+            let known = (0..=0x1E).any(|group| kernel::class_guid(group) == Some(provider.class));
+            assert!(known, "{}", provider.name);
+        }
+        assert!(KernelProvider::ALL.is_sorted_by_key(|provider| provider.name));
+    }
+
+    /// The kernel group of each provider, against the hooks of the class tables.
+    #[test]
+    fn classes_are_those_of_the_events() {
+        let rows = [
+            ("alpc", "ALPC/SendMessage"),
+            ("context_switch", "Thread/CSwitch"),
+            ("disk_io", "DiskIo/Read"),
+            ("file_init_io", "FileIo/Create"),
+            ("memory_hard_fault", "PageFault/HardFault"),
+            ("network_tcpip", "TcpIp/SendIPV4"),
+            ("object_manager", "Object/CreateHandle"),
+            ("process", "Process/Start"),
+            ("profile", "PerfInfo/SampledProfile"),
+            ("registry", "Registry/Create"),
+            ("system_call", "PerfInfo/SysCallEnter"),
+            ("virtual_alloc", "PageFault/VirtualAlloc"),
+        ];
+        for (provider, event) in rows {
+            let provider = KernelProvider::ALL.iter().find(|found| found.name == provider).unwrap();
+            assert_eq!(ClassicEvent::named(event).map(|event| event.class), Ok(provider.class), "{event}");
+        }
+    }
+
+    #[test]
+    fn groups_are_found_by_published_names() {
+        let rows = [("OB_OBJECT", 4, 0x80), ("PERF_REFSET", 1, 0x20), ("perf_syscall", 2, 0x40)];
+        for (name, word, bits) in rows {
+            let words = KernelGroups::named(name).unwrap().group_words().unwrap();
+            let mut expected = [0; 8];
+            expected[word] = bits;
+            assert_eq!(words, expected, "{name}");
+        }
+        assert_eq!(KernelGroups::named("nothing"), Err(SettingError::UnknownGroup("nothing".into())));
+    }
+
+    #[test]
+    fn flags_stand_where_the_kernel_has_them_too() {
+        let flags = KernelGroups::PROCESS
+            | KernelGroups::CONTEXT_SWITCH
+            | KernelGroups::DPC
+            | KernelGroups::INTERRUPT
+            | KernelGroups::SYSTEM_CALL
+            | KernelGroups::DISPATCHER
+            | KernelGroups::VIRTUAL_ALLOC
+            | KernelGroups::DRIVER
+            | KernelGroups::PROFILE;
+        assert_eq!(flags.enable_flags(), 0x0180_48F1);
+        assert_eq!(flags.group_words(), None);
+        let both = flags | KernelGroups::OBJECT_HANDLE;
+        assert_eq!(both.enable_flags(), 0x0180_48F1);
+        assert_eq!(both.group_words(), Some([0x0180_48F1, 0xC296, 0x40, 0, 0x40, 0, 0, 0]));
+    }
+
+    #[test]
+    fn kinds_of_events_are_named_as_recorded() {
+        let rows = [
+            ("Image/Load", ClassicEvent::IMAGE_LOAD),
+            ("PerfInfo/SysCallEnter", ClassicEvent::SYSTEM_CALL_ENTER),
+            ("Process/Start", ClassicEvent { class: PROCESS, kind: 1 }),
+            ("PageFault/VirtualAlloc", ClassicEvent { class: PAGE_FAULT, kind: 98 }),
+            ("Registry/SetValue", ClassicEvent { class: REGISTRY, kind: 14 }),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(ClassicEvent::named(name), Ok(expected), "{name}");
+        }
+        assert_eq!(ClassicEvent::named("Process"), Err(SettingError::UnknownEvent("Process".into())));
+    }
+
+    /// Microsoft's example (page "CLASSIC_EVENT_ID structure"): reads of disks.
+    #[test]
+    fn an_event_is_passed_as_class_and_type() {
+        let read = ClassicEvent { class: DISK_IO, kind: 10 };
+        let mut expected = [0; 24];
+        expected[..8].copy_from_slice(&[0xd4, 0xa8, 0x6f, 0x3d, 0x05, 0xfe, 0xd0, 0x11]);
+        expected[8..16].copy_from_slice(&[0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
+        expected[16] = 10;
+        assert_eq!(read.to_bytes(), expected);
+    }
+}

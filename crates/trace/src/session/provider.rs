@@ -1,0 +1,270 @@
+//! What a session asks of one provider.
+
+use std::collections::HashMap;
+use std::ops::{BitAnd, BitOr};
+
+use stackhound_etl::Guid;
+
+use super::error::SettingError;
+use super::etw_filter::{EtwFilter, FilterBytes, Scope};
+use crate::event::Event;
+use crate::filter::ProviderFilter;
+
+/// What ETW adds to a provider's events, and which of them it leaves out (`EVENT_ENABLE_PROPERTY_*`; Microsoft's page
+/// "ENABLE_TRACE_PARAMETERS structure").
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EnableProperties(u32);
+
+impl EnableProperties {
+    /// The user's security identifier, as an extended item.
+    pub const SID: EnableProperties = EnableProperties(0x001);
+    /// The terminal session, as an extended item.
+    pub const TERMINAL_SESSION: EnableProperties = EnableProperties(0x002);
+    /// The call stack, as an extended item.
+    pub const STACK_TRACE: EnableProperties = EnableProperties(0x004);
+    /// The package and application, as an extended item.
+    pub const PSM_KEY: EnableProperties = EnableProperties(0x008);
+    /// Leaves out events without keywords.
+    pub const IGNORE_KEYWORD_0: EnableProperties = EnableProperties(0x010);
+    /// The GUID names a group of providers.
+    pub const PROVIDER_GROUP: EnableProperties = EnableProperties(0x020);
+    /// Lets providers log events without keywords that they would otherwise hold back.
+    pub const ENABLE_KEYWORD_0: EnableProperties = EnableProperties(0x040);
+    /// A number of the process that is not used again before the next start of the machine, as an extended item.
+    pub const PROCESS_START_KEY: EnableProperties = EnableProperties(0x080);
+    /// A number of the event, as an extended item.
+    pub const EVENT_KEY: EnableProperties = EnableProperties(0x100);
+    /// Leaves out what browsers do in private windows.
+    pub const EXCLUDE_IN_PRIVATE: EnableProperties = EnableProperties(0x200);
+    /// Events from within containers too.
+    pub const ENABLE_SILOS: EnableProperties = EnableProperties(0x400);
+    /// The container that an event is from, as an extended item.
+    pub const SOURCE_CONTAINER: EnableProperties = EnableProperties(0x800);
+
+    /// Those that take events away.
+    const RESTRICTING: u32 = 0x210;
+
+    /// Any bits, also of newer systems.
+    pub const fn from_bits(bits: u32) -> EnableProperties {
+        EnableProperties(bits)
+    }
+
+    /// What `EnableProperty` has to be.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of these are among them.
+    pub fn contains(self, other: EnableProperties) -> bool {
+        self & other == other
+    }
+
+    /// What serves both: everything that adds, and only that which takes away for both.
+    fn serving_both(self, other: EnableProperties) -> EnableProperties {
+        let adding = (self.0 | other.0) & !Self::RESTRICTING;
+        EnableProperties(adding | (self.0 & other.0 & Self::RESTRICTING))
+    }
+}
+
+impl BitOr for EnableProperties {
+    type Output = EnableProperties;
+
+    fn bitor(self, other: EnableProperties) -> EnableProperties {
+        EnableProperties(self.0 | other.0)
+    }
+}
+
+impl BitAnd for EnableProperties {
+    type Output = EnableProperties;
+
+    fn bitand(self, other: EnableProperties) -> EnableProperties {
+        EnableProperties(self.0 & other.0)
+    }
+}
+
+/// One provider and what is wanted of it. The same settings choose events of a recording, see
+/// [`wants`](ProviderSettings::wants).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProviderSettings {
+    filter: ProviderFilter,
+    properties: EnableProperties,
+    rundown: bool,
+    /// One of each kind.
+    in_etw: Vec<EtwFilter>,
+}
+
+/// The numbers that `EnableTraceEx2` takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnableParameters {
+    /// Whom it is about.
+    pub provider: Guid,
+    /// Highest level; 255 for all.
+    pub level: u8,
+    /// `MatchAnyKeyword`; 0 for all.
+    pub any: u64,
+    /// `MatchAllKeyword`.
+    pub all: u64,
+    /// `EnableProperty`.
+    pub properties: u32,
+    /// Filter descriptors.
+    pub filters: Vec<FilterBytes>,
+    /// Whether the provider shall log its state (`EVENT_CONTROL_CODE_CAPTURE_STATE`) once somebody listens.
+    pub rundown: bool,
+}
+
+impl ProviderSettings {
+    /// All events of a provider.
+    pub fn new(provider: Guid) -> ProviderSettings {
+        ProviderSettings {
+            filter: ProviderFilter::new(provider),
+            properties: EnableProperties::default(),
+            rundown: false,
+            in_etw: Vec::new(),
+        }
+    }
+
+    /// Whose events.
+    pub fn provider(&self) -> Guid {
+        self.filter.provider
+    }
+
+    /// Only events with at least one of these keywords, or with none at all. Further calls add keywords.
+    pub fn any(self, keywords: u64) -> ProviderSettings {
+        ProviderSettings { filter: self.filter.any(keywords), ..self }
+    }
+
+    /// Of these, only events with all of these keywords, or with none at all.
+    pub fn all(self, keywords: u64) -> ProviderSettings {
+        ProviderSettings { filter: self.filter.all(keywords), ..self }
+    }
+
+    /// Only events of at most this level, or of level 0. 0 means every level.
+    pub fn level(self, level: u8) -> ProviderSettings {
+        ProviderSettings { filter: self.filter.level(level), ..self }
+    }
+
+    /// What ETW adds to events. Further calls add more.
+    pub fn enable_properties(self, properties: EnableProperties) -> ProviderSettings {
+        ProviderSettings { properties: self.properties | properties, ..self }
+    }
+
+    /// Events come with their stacks.
+    pub fn stack_trace(self) -> ProviderSettings {
+        self.enable_properties(EnableProperties::STACK_TRACE)
+    }
+
+    /// The provider logs its state when the session has begun.
+    pub fn rundown(self) -> ProviderSettings {
+        ProviderSettings { rundown: true, ..self }
+    }
+
+    /// A filter for ETW to apply.
+    ///
+    /// # Errors
+    /// More values than Windows takes, or a second filter of a kind.
+    pub fn only_in_etw(mut self, filter: EtwFilter) -> Result<ProviderSettings, SettingError> {
+        let filter = filter.checked()?;
+        if self.in_etw.iter().any(|other| other.kind() == filter.kind()) {
+            return Err(SettingError::SecondFilter(filter.what()));
+        }
+        self.in_etw.push(filter);
+        self.in_etw.sort_by_key(EtwFilter::kind);
+        Ok(self)
+    }
+
+    /// The filters for ETW to apply.
+    pub fn filters(&self) -> &[EtwFilter] {
+        &self.in_etw
+    }
+
+    /// Whether these settings ask for an event: all that the header tells is tested as ETW should have, as it does not
+    /// always, and cannot where other settings of the same provider ask for more. Names of programs, packages and events are
+    /// not in headers and are not tested.
+    pub fn wants(&self, event: &Event<'_>) -> bool {
+        if !self.filter.wants(event) {
+            return false;
+        }
+        let record = event.record();
+        let descriptor = record.descriptor();
+        let id = descriptor.map(|descriptor| descriptor.id);
+        let by_keyword = !self.properties.contains(EnableProperties::IGNORE_KEYWORD_0)
+            || descriptor.is_none_or(|descriptor| descriptor.keyword != 0);
+        by_keyword
+            && self.in_etw.iter().all(|filter| match filter {
+                EtwFilter::EventIds(ids) => id.is_some_and(|id| ids.binary_search(&id).is_ok()),
+                EtwFilter::NotEventIds(ids) => id.is_none_or(|id| ids.binary_search(&id).is_err()),
+                EtwFilter::Pids(pids) => record.pid().is_none_or(|pid| pids.contains(&pid.0)),
+                _ => true,
+            })
+    }
+
+    /// As ETW takes them.
+    pub fn parameters(&self) -> EnableParameters {
+        let ProviderFilter { provider, any, all, level } = self.filter;
+        // ETW does not look at the second mask where the first is 0.
+        let any = if any == 0 && all != 0 { u64::MAX } else { any };
+        let level = if level == 0 { u8::MAX } else { level };
+        let scope = Scope { any, all, level };
+        EnableParameters {
+            provider,
+            level,
+            any,
+            all,
+            properties: self.properties.bits(),
+            filters: self.in_etw.iter().map(|filter| filter.to_bytes(scope)).collect(),
+            rundown: self.rundown,
+        }
+    }
+
+    /// Settings that ask for whatever one of the two asks for, and maybe more: a session has one set for each provider.
+    fn serving_both(&self, other: &ProviderSettings) -> ProviderSettings {
+        debug_assert_eq!(self.provider(), other.provider());
+        let (a, b) = (&self.filter, &other.filter);
+        let filter = ProviderFilter {
+            provider: a.provider,
+            any: if a.any == 0 || b.any == 0 { 0 } else { a.any | b.any },
+            all: a.all & b.all,
+            level: if a.level == 0 || b.level == 0 { 0 } else { a.level.max(b.level) },
+        };
+        let both = [self, other];
+        let mut in_etw: Vec<EtwFilter> = Vec::new();
+        for one in &self.in_etw {
+            let same = other.in_etw.iter().find(|other| other.kind() == one.kind());
+            in_etw.extend(same.and_then(|other| one.union(other)));
+        }
+        // Whoever wants no stacks has no say in which events get them.
+        for (settings, other) in both.into_iter().zip([other, self]) {
+            if settings.wants_stacks() && !other.wants_stacks() {
+                in_etw.retain(|filter| !filter.is_about_stacks());
+                in_etw.extend(settings.in_etw.iter().filter(|filter| filter.is_about_stacks()).cloned());
+            }
+        }
+        in_etw.sort_by_key(EtwFilter::kind);
+        ProviderSettings {
+            filter,
+            properties: self.properties.serving_both(other.properties),
+            rundown: self.rundown || other.rundown,
+            in_etw,
+        }
+    }
+
+    fn wants_stacks(&self) -> bool {
+        self.properties.contains(EnableProperties::STACK_TRACE)
+    }
+
+    /// One set of settings for each provider, in the order of their first mention, that serves all: any keyword of one of
+    /// them, the highest level, every property that adds something, and of the filters only those that every one has, with
+    /// the values of all. What is too much for one of them, its own [`wants`](ProviderSettings::wants) takes away.
+    pub fn merged(settings: &[ProviderSettings]) -> Vec<ProviderSettings> {
+        let mut merged: Vec<ProviderSettings> = Vec::new();
+        let mut places: HashMap<Guid, usize> = HashMap::new();
+        for settings in settings {
+            let place = *places.entry(settings.provider()).or_insert(merged.len());
+            match merged.get_mut(place) {
+                Some(before) => *before = before.serving_both(settings),
+                None => merged.push(settings.clone()),
+            }
+        }
+        merged
+    }
+}

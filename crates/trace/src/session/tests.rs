@@ -1,0 +1,264 @@
+//! Sessions and providers in numbers. Expected values are Microsoft's constants, written out.
+
+use std::time::Duration;
+
+use super::*;
+
+const PROVIDER: Guid = Guid([9; 16]);
+
+fn settings() -> ProviderSettings {
+    ProviderSettings::new(PROVIDER)
+}
+
+#[test]
+fn a_user_session_is_real_time_with_buffers_for_each_processor() {
+    let numbers = Session::user("one").numbers().unwrap();
+    let expected = SessionNumbers {
+        guid: Guid::ZERO,
+        clock: 1,
+        mode: 0x100,
+        buffer_size: 256,
+        minimum_buffers: 64,
+        maximum_buffers: 128,
+        flush_timer: 1,
+        enable_flags: 0,
+        group_masks: Vec::new(),
+        stacks: Vec::new(),
+        sample_interval: None,
+        profile_privilege: false,
+    };
+    assert_eq!(numbers, expected);
+}
+
+#[test]
+fn each_setting_changes_its_number() {
+    let one = || Session::user("one");
+    let mode = |session: Session| session.numbers().unwrap().mode;
+    assert_eq!(mode(one().buffers(Buffers::low_latency())), 0x110);
+    assert_eq!(mode(one().tee("out.etl")), 0x101);
+    assert_eq!(mode(one().buffers(Buffers::throughput().shared_by_processors())), 0x1000_0100);
+    assert_eq!(mode(Session::kernel("k", KernelGroups::PROCESS)), 0x0200_0100);
+    assert_eq!(mode(Session::nt_kernel_logger(KernelGroups::PROCESS)), 0x100);
+    assert_eq!(one().buffers(Buffers::low_latency()).numbers().unwrap().flush_timer, 5);
+    for (clock, number) in
+        [(SessionClock::Qpc, 1), (SessionClock::SystemTime, 2), (SessionClock::CpuCycle, 3)]
+    {
+        assert_eq!(one().clock(clock).numbers().unwrap().clock, number);
+    }
+    let logger = Session::nt_kernel_logger(KernelGroups::PROCESS);
+    assert_eq!(logger.name(), "NT Kernel Logger");
+    assert_eq!(logger.numbers().unwrap().guid.to_string(), "9e814aad-3204-11d2-9a82-006008a86939");
+}
+
+#[test]
+fn the_recipe_of_a_system_call_sensor() {
+    let numbers = Session::syscalls("sensor").numbers().unwrap();
+    assert_eq!((numbers.buffer_size, numbers.minimum_buffers, numbers.maximum_buffers), (64, 20, 128));
+    assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0200_0100));
+    // EVENT_TRACE_FLAG_SYSTEMCALL, IMAGE_LOAD, THREAD and PROCESS.
+    assert_eq!(numbers.enable_flags, 0x87);
+    assert!(numbers.profile_privilege && numbers.group_masks.is_empty());
+    let [stack] = numbers.stacks[..] else { panic!("{:?}", numbers.stacks) };
+    // The class PerfInfo, type 51.
+    assert_eq!(Guid(stack[..16].try_into().unwrap()).to_string(), "ce1dbfb4-137e-4da6-87b0-3f59aa102cbc");
+    assert_eq!(stack[16..], [51, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn the_enrichment_preset_takes_what_is_enriched() {
+    let numbers = Session::enrichment("").numbers().unwrap();
+    // PROCESS 1, THREAD 2, IMAGE_LOAD 4, VIRTUAL_ALLOC 0x4000, REGISTRY 0x20000, FILE_IO, FILE_IO_INIT.
+    assert_eq!(numbers.enable_flags, 0x0602_4007);
+    // First nothing, then the same again; memory allocation is a bit of the second word, too.
+    assert_eq!(numbers.group_masks, [[0; 8], [0x0602_4007, 0x8000, 0, 0, 0, 0, 0, 0]]);
+    let kinds = |class: &str| -> Vec<u8> {
+        let class: Guid = class.parse().unwrap();
+        let of_class = numbers.stacks.iter().filter(|stack| stack[..16] == class.0);
+        of_class.map(|stack| stack[16]).collect()
+    };
+    // Start of a process, and load of an image, which is an event of this class.
+    assert_eq!(kinds("3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c"), [1, 10]);
+    assert_eq!(kinds("3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c"), [1, 2]);
+    assert_eq!(kinds("ae53722e-c863-11d2-8659-00c04fa321a1"), [10, 12, 14, 15]);
+    assert_eq!(kinds("90cbdc39-4a3e-11d1-84f4-0000f80464e3"), [64, 78, 70, 79, 71, 80]);
+    assert_eq!(kinds("3d6fa8d3-fe05-11d0-9dda-00c04fd7ba7c"), [98]);
+    assert_eq!(numbers.stacks.len(), 15);
+}
+
+#[test]
+fn generated_names_differ() {
+    let (one, other) = (Session::user(""), Session::user(""));
+    assert!(one.numbers().is_ok());
+    assert_ne!(one.name(), other.name());
+    assert_eq!(one.clone().name(), one.name());
+}
+
+#[test]
+fn generated_guids_differ_and_say_how_they_were_made() {
+    let (one, other) = (fresh_guid(), fresh_guid());
+    assert_ne!(one, other);
+    for guid in [one, other] {
+        let text = guid.to_string();
+        assert_eq!(&text[14..15], "4", "{text}");
+        assert!(["8", "9", "a", "b"].contains(&&text[19..20]), "{text}");
+    }
+}
+
+#[test]
+fn the_privilege_is_taken_where_it_is_needed() {
+    let needs = |session: Session| session.numbers().unwrap().profile_privilege;
+    assert!(!needs(Session::kernel("k", KernelGroups::PROCESS)));
+    assert!(needs(Session::kernel("k", KernelGroups::PROFILE)));
+    assert!(needs(Session::kernel("k", KernelGroups::PROCESS).kernel_stacks([ClassicEvent::IMAGE_LOAD])));
+    assert!(needs(Session::kernel("k", KernelGroups::PROCESS).sample_every(Duration::from_millis(1))));
+}
+
+#[test]
+fn what_windows_would_refuse_is_refused_here() {
+    let long = "x".repeat(1024);
+    let kernel = || Session::kernel("k", KernelGroups::PROFILE);
+    let many = (0..257).map(|kind| ClassicEvent { class: Guid([(kind >> 8) as u8; 16]), kind: kind as u8 });
+    let rows = [
+        (Session::user(long.clone()), SettingError::Name(long)),
+        (Session::user("a\0b"), SettingError::Name("a\0b".into())),
+        (kernel().kernel_stacks(many), SettingError::TooManyStacks(257)),
+        (kernel().sample_every(Duration::from_micros(122)), SettingError::SampleInterval(1220)),
+        (kernel().sample_every(Duration::from_millis(1001)), SettingError::SampleInterval(10_010_000)),
+        (
+            Session::user("u").kernel_stacks([ClassicEvent::IMAGE_LOAD]),
+            SettingError::NoKernelSession("stacks of kernel events"),
+        ),
+        (
+            Session::user("u").kernel_groups(KernelGroups::PROCESS),
+            SettingError::NoKernelSession("kernel groups"),
+        ),
+        (Session::user("u").sample_every(Duration::from_millis(1)), SettingError::NoKernelSession("samples")),
+    ];
+    for (session, expected) in rows {
+        assert_eq!(session.numbers(), Err(expected));
+    }
+    let interval = kernel().sample_every(Duration::from_millis(1)).numbers().unwrap().sample_interval;
+    assert_eq!(interval, Some(10_000));
+    assert_eq!(Session::user("x".repeat(1023)).numbers().map(|_| ()), Ok(()));
+}
+
+#[test]
+fn the_same_stack_is_asked_for_once() {
+    let session = Session::syscalls("s").kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER]);
+    assert_eq!(session.numbers().unwrap().stacks.len(), 1);
+}
+
+#[test]
+fn group_masks_come_with_the_flags() {
+    let session = Session::kernel("k", KernelGroups::PROCESS | KernelGroups::OBJECT_HANDLE);
+    let numbers = session.numbers().unwrap();
+    assert_eq!(numbers.enable_flags, 1);
+    assert_eq!(numbers.group_masks, [[1, 0, 0, 0, 0x40, 0, 0, 0]]);
+}
+
+#[test]
+fn a_provider_in_numbers() {
+    let parameters = settings().parameters();
+    assert_eq!((parameters.level, parameters.any, parameters.all), (255, 0, 0));
+    // The second mask counts only beside the first.
+    let parameters = settings().all(0x10).level(4).parameters();
+    assert_eq!((parameters.level, parameters.any, parameters.all), (4, u64::MAX, 0x10));
+    let parameters = settings()
+        .any(0x10)
+        .any(0x20)
+        .stack_trace()
+        .enable_properties(EnableProperties::SID | EnableProperties::PROCESS_START_KEY)
+        .rundown()
+        .only_in_etw(EtwFilter::EventIds(vec![3]))
+        .and_then(|settings| settings.only_in_etw(EtwFilter::Pids(vec![8])))
+        .unwrap()
+        .parameters();
+    assert_eq!((parameters.any, parameters.properties, parameters.rundown), (0x30, 0x85, true));
+    let kinds: Vec<u32> = parameters.filters.iter().map(|filter| filter.kind).collect();
+    assert_eq!(kinds, [0x8000_0004, 0x8000_0200]);
+}
+
+#[test]
+fn all_properties_have_their_bits() {
+    let all = [
+        EnableProperties::SID,
+        EnableProperties::TERMINAL_SESSION,
+        EnableProperties::STACK_TRACE,
+        EnableProperties::PSM_KEY,
+        EnableProperties::IGNORE_KEYWORD_0,
+        EnableProperties::PROVIDER_GROUP,
+        EnableProperties::ENABLE_KEYWORD_0,
+        EnableProperties::PROCESS_START_KEY,
+        EnableProperties::EVENT_KEY,
+        EnableProperties::EXCLUDE_IN_PRIVATE,
+        EnableProperties::ENABLE_SILOS,
+        EnableProperties::SOURCE_CONTAINER,
+    ];
+    for (bit, property) in all.into_iter().enumerate() {
+        assert_eq!(settings().enable_properties(property).parameters().properties, 1 << bit);
+    }
+    for bit in 0..32 {
+        let property = EnableProperties::from_bits(1 << bit);
+        assert_eq!(settings().enable_properties(property).parameters().properties, 1 << bit);
+    }
+}
+
+#[test]
+fn one_filter_of_a_kind() {
+    let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
+    let twice = settings().only_in_etw(ids(&[1])).unwrap().only_in_etw(EtwFilter::NotEventIds(vec![2]));
+    assert_eq!(twice, Err(SettingError::SecondFilter("event ids")));
+}
+
+#[track_caller]
+fn check_merge(of: &[ProviderSettings], expected: ProviderSettings) {
+    assert_eq!(ProviderSettings::merged(of), [expected]);
+    let mut turned = of.to_vec();
+    turned.reverse();
+    assert_eq!(ProviderSettings::merged(&turned), ProviderSettings::merged(of));
+}
+
+#[test]
+fn settings_of_one_provider_are_merged_so_that_each_gets_its_events() {
+    let with = |settings: ProviderSettings, filter| settings.only_in_etw(filter).unwrap();
+    let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
+    // Levels are ordered, not bits: 2 and 4 are 4.
+    check_merge(&[settings().level(2), settings().level(4)], settings().level(4));
+    check_merge(&[settings().level(2), settings()], settings());
+    check_merge(&[settings().any(1), settings().any(4)], settings().any(5));
+    // One of them wants every keyword.
+    check_merge(&[settings().any(1), settings()], settings());
+    check_merge(&[settings().all(3), settings().all(6)], settings().all(2));
+    check_merge(&[settings().stack_trace(), settings().rundown()], settings().stack_trace().rundown());
+    // What takes events away holds only if all say so.
+    let ignore = || settings().enable_properties(EnableProperties::IGNORE_KEYWORD_0);
+    check_merge(&[ignore(), settings().enable_properties(EnableProperties::SID)], {
+        settings().enable_properties(EnableProperties::SID)
+    });
+    check_merge(&[ignore(), ignore()], ignore());
+    // Ids of all, if all have some.
+    check_merge(
+        &[with(settings(), ids(&[1])), with(settings(), ids(&[2, 1]))],
+        with(settings(), ids(&[1, 2])),
+    );
+    check_merge(&[with(settings(), ids(&[1])), settings()], settings());
+    check_merge(&[with(settings(), ids(&[1])), with(settings(), EtwFilter::Pids(vec![4]))], settings());
+    let many: Vec<u16> = (0..64).collect();
+    check_merge(&[with(settings(), ids(&many)), with(settings(), ids(&[64]))], settings());
+}
+
+#[test]
+fn only_those_who_want_stacks_choose_which_events_get_them() {
+    let stacks =
+        |ids: &[u16]| settings().stack_trace().only_in_etw(EtwFilter::StackIds(ids.to_vec())).unwrap();
+    check_merge(&[stacks(&[1]), stacks(&[2])], stacks(&[1, 2]));
+    check_merge(&[stacks(&[1]), settings()], stacks(&[1]));
+    check_merge(&[stacks(&[1]), settings().stack_trace()], settings().stack_trace());
+}
+
+#[test]
+fn other_providers_stay_apart_in_their_order() {
+    let other = ProviderSettings::new(Guid([1; 16])).level(3);
+    let merged = ProviderSettings::merged(&[settings().level(2), other.clone(), settings().level(5)]);
+    assert_eq!(merged, [settings().level(5), other]);
+}

@@ -1,0 +1,156 @@
+//! What a session hands out, and when: generation at a rate, a limited number of buffers, losses.
+//!
+//! Time is told by the caller, so that the rules can be tested without waiting. Between two calls the session is taken
+//! to run on: what was generated meanwhile takes up free buffers, and is lost where there are none.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::replay::{Replay, Slice};
+
+/// What happens to a session's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Events a second; 0 for as fast as the consumer takes them, which never loses any.
+    pub rate: u64,
+    /// Buffers that the session has. Those that nobody has taken yet, beyond this number, are lost.
+    pub buffers: usize,
+    /// Every so many buffers one is lost; 0 for none.
+    pub lose_every: u64,
+    /// The session is stopped behind so many events; 0 for never.
+    pub stop_after: u64,
+    /// Whether whole buffers are handed out instead of events.
+    pub raw: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events that providers wrote.
+    pub generated: u64,
+    /// Events that were lost with their buffers.
+    pub events_lost: u64,
+    /// Buffers that were lost.
+    pub buffers_lost: u64,
+    /// Buffers that were handed out.
+    pub buffers: u64,
+    /// Events that were handed out.
+    pub delivered: u64,
+    /// Buffers handed out with word of a loss just before them.
+    pub notices: u64,
+}
+
+/// The source of a session's buffers.
+#[derive(Debug)]
+pub struct Feed {
+    replay: Replay,
+    limits: Limits,
+    /// The next one to be generated, with its events.
+    coming: Option<(Slice, u64)>,
+    ready: VecDeque<(Slice, u64)>,
+    /// Streams that lost a buffer and have not said so yet.
+    losing: BTreeSet<usize>,
+    made: u64,
+    counters: Counters,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+pub enum Next {
+    /// A buffer, and how many events it has.
+    Slice(Slice, u64),
+    /// Nothing before this time since the start.
+    Wait(Duration),
+    /// Nothing any more.
+    End,
+}
+
+impl Feed {
+    /// A session that starts now.
+    pub fn new(replay: Replay, limits: Limits) -> Feed {
+        let mut feed = Feed {
+            replay,
+            limits,
+            coming: None,
+            ready: VecDeque::new(),
+            losing: BTreeSet::new(),
+            made: 0,
+            counters: Counters::default(),
+        };
+        feed.fetch();
+        feed
+    }
+
+    /// What was counted up to here.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Reads the next buffer of the recording, up to where the session is stopped.
+    fn fetch(&mut self) {
+        let left = match self.limits.stop_after {
+            0 => u64::MAX,
+            stop_after => stop_after.saturating_sub(self.counters.generated),
+        };
+        self.coming = None;
+        if left == 0 {
+            return;
+        }
+        let Some(mut slice) = self.replay.next() else { return };
+        let mut events = slice.events(self.limits.raw);
+        while events > left {
+            slice.entries.end -= 1;
+            events = slice.events(self.limits.raw);
+        }
+        self.coming = Some((slice, events));
+    }
+
+    /// When the coming buffer is complete.
+    fn due(&self) -> Option<Duration> {
+        let (_, events) = self.coming.as_ref()?;
+        let nanoseconds = match self.limits.rate {
+            0 => 0,
+            rate => u128::from(self.counters.generated + events) * 1_000_000_000 / u128::from(rate),
+        };
+        Some(Duration::from_nanos(nanoseconds as u64))
+    }
+
+    /// Generates the coming buffer.
+    fn generate(&mut self) {
+        let Some((mut slice, events)) = self.coming.take() else { return };
+        self.counters.generated += events;
+        self.made += 1;
+        let full = self.limits.rate != 0 && self.ready.len() >= self.limits.buffers;
+        let chosen = self.limits.lose_every != 0 && self.made.is_multiple_of(self.limits.lose_every);
+        if full || chosen {
+            self.counters.buffers_lost += 1;
+            self.counters.events_lost += events;
+            self.losing.insert(slice.stream);
+        } else {
+            slice.after_loss |= self.losing.remove(&slice.stream);
+            self.ready.push_back((slice, events));
+        }
+        self.fetch();
+    }
+
+    /// What there is at `now`, since the start of the session. A stopped session generates nothing more.
+    pub fn next(&mut self, now: Duration, stopped: bool) -> Next {
+        while !stopped && self.due().is_some_and(|due| due <= now) {
+            // Without a rate, events are made when they are wanted.
+            if self.limits.rate == 0 && !self.ready.is_empty() {
+                break;
+            }
+            self.generate();
+        }
+        if let Some((slice, events)) = self.ready.pop_front() {
+            self.counters.buffers += 1;
+            self.counters.delivered += events;
+            self.counters.notices += u64::from(slice.after_loss);
+            return Next::Slice(slice, events);
+        }
+        match self.due() {
+            Some(due) if !stopped => Next::Wait(due),
+            _ => Next::End,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Opening a session, and handing its events out.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use stackhound_etl::Recording;
+use stackhound_trace::Recordings;
+use windows_sys::Win32::System::Diagnostics::Etw::{
+    ETW_BUFFER_CALLBACK_INFORMATION, ETW_BUFFER_HEADER, ETW_OPEN_TRACE_OPTIONS, EVENT_TRACE_LOGFILEW,
+    PROCESS_TRACE_MODE_EVENT_RECORD, PROCESS_TRACE_MODE_RAW_TIMESTAMP, PROCESS_TRACE_MODE_REAL_TIME,
+    TRACE_LOGFILE_HEADER,
+};
+
+use crate::feed::{Counters, Feed, Limits, Next};
+use crate::raw;
+use crate::replay::{Order, Replay, Slice};
+use crate::settings::{SessionSettings, Settings};
+
+use super::log::log;
+use super::sessions::{self, Running, changed, lock};
+use super::{buffers, code, pointers};
+
+mod events;
+mod header;
+mod memory;
+
+use events::Events;
+
+/// What a consumer asked to be called with.
+#[derive(Clone)]
+enum Callbacks {
+    /// Events, and a call behind each buffer, with its own copy of what it opened.
+    Events(Box<EVENT_TRACE_LOGFILEW>),
+    /// Whole buffers.
+    Raw(ETW_OPEN_TRACE_OPTIONS, Box<TRACE_LOGFILE_HEADER>),
+}
+
+/// An opened session.
+struct Trace {
+    running: Arc<Running>,
+    settings: SessionSettings,
+    recording: Option<Recording>,
+    callbacks: Callbacks,
+    /// The consumer wants no more.
+    closing: AtomicBool,
+    processing: AtomicBool,
+}
+
+// SAFETY: the pointers inside are the consumer's own, and only handed back to its callbacks.
+unsafe impl Send for Trace {}
+// SAFETY: see above; what changes is atomic.
+unsafe impl Sync for Trace {}
+
+#[derive(Default)]
+struct Traces {
+    open: HashMap<u64, Arc<Trace>>,
+    last_handle: u64,
+}
+
+/// How often the log tells how much memory the process has.
+const MEMORY_EVERY: Duration = Duration::from_millis(500);
+
+fn log_memory(begin: Instant) {
+    let (now, peak) = memory::of_process();
+    let milliseconds = begin.elapsed().as_millis();
+    log(format_args!("memory ms={milliseconds} resident_kib={} peak_kib={}", now / 1024, peak / 1024));
+}
+
+static TRACES: Mutex<Option<Traces>> = Mutex::new(None);
+
+fn with<T>(use_them: impl FnOnce(&mut Traces) -> T) -> T {
+    use_them(lock(&TRACES).get_or_insert_default())
+}
+
+impl Traces {
+    fn add(&mut self, trace: Trace) -> u64 {
+        self.last_handle += 1;
+        let handle = 0x7ace_0000 + self.last_handle;
+        self.open.insert(handle, Arc::new(trace));
+        handle
+    }
+}
+
+/// The recording that a session hands out.
+fn recording_of(settings: &SessionSettings) -> Option<Recording> {
+    let path = settings.recording.as_ref()?;
+    let opened = Recordings::file(path).open();
+    let opened = opened.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Some(opened.sources()[0].recording.clone())
+}
+
+/// The session, unless the settings say that it cannot be opened.
+fn session(function: &str, name: &str) -> Result<(Arc<Running>, SessionSettings, Option<Recording>), u32> {
+    let settings = Settings::of_environment();
+    if let Some(code) = settings.error(function, name) {
+        return Err(code);
+    }
+    let running = sessions::find(0, name).ok_or(code::WMI_INSTANCE_NOT_FOUND)?;
+    let settings = settings.session(name);
+    let recording = recording_of(&settings);
+    Ok((running, settings, recording))
+}
+
+/// OpenTraceW.
+///
+/// # Safety
+/// `logfile` is null or points to a valid block.
+pub(super) unsafe fn open(logfile: *mut EVENT_TRACE_LOGFILEW) -> Result<u64, u32> {
+    // SAFETY: the caller's promise.
+    let Some(mut opened) = (unsafe { pointers::copy(logfile) }) else { return Err(code::INVALID_PARAMETER) };
+    // SAFETY: the caller's promise.
+    let name = unsafe { pointers::text(opened.LoggerName) };
+    // SAFETY: both members are plain numbers.
+    let mode = unsafe { opened.Anonymous1.ProcessTraceMode };
+    let answer = (|| {
+        if name.is_empty() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        // Files and the older kind of callback are not for this double.
+        let wanted = PROCESS_TRACE_MODE_EVENT_RECORD | PROCESS_TRACE_MODE_REAL_TIME;
+        if mode & wanted != wanted {
+            return Err(code::NOT_SUPPORTED);
+        }
+        let (running, settings, recording) = session("OpenTraceW", &name)?;
+        opened.LogfileHeader = header::of(&running, recording.as_ref());
+        opened.IsKernelTrace = u32::from(lock(&running.session).flags != 0);
+        let trace = Trace {
+            running,
+            settings,
+            recording,
+            callbacks: Callbacks::Events(Box::new(opened)),
+            closing: AtomicBool::new(false),
+            processing: AtomicBool::new(false),
+        };
+        Ok(with(|traces| traces.add(trace)))
+    })();
+    if answer.is_ok() {
+        // SAFETY: the caller's promise; not null, as it was read before.
+        unsafe { logfile.write_unaligned(opened) };
+    }
+    log(format_args!("OpenTraceW {name:?} mode={mode:#x} -> {}", answer.err().unwrap_or(code::SUCCESS)));
+    answer
+}
+
+/// OpenTraceFromRealTimeLogger, for whole buffers only.
+pub(super) fn open_real_time(
+    name: &str,
+    options: Option<ETW_OPEN_TRACE_OPTIONS>,
+) -> Result<(u64, TRACE_LOGFILE_HEADER), u32> {
+    let answer = (|| {
+        let options = options.ok_or(code::INVALID_PARAMETER)?;
+        if name.is_empty() || options.BufferCallback.is_none() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        if options.EventCallback.is_some() {
+            return Err(code::NOT_SUPPORTED);
+        }
+        let (running, settings, recording) = session("OpenTraceFromRealTimeLogger", name)?;
+        let header = header::of(&running, recording.as_ref());
+        let trace = Trace {
+            running,
+            settings,
+            recording,
+            callbacks: Callbacks::Raw(options, Box::new(header)),
+            closing: AtomicBool::new(false),
+            processing: AtomicBool::new(false),
+        };
+        Ok((with(|traces| traces.add(trace)), header))
+    })();
+    let code = answer.as_ref().err().copied().unwrap_or(code::SUCCESS);
+    let modes = options.map(|options| options.ProcessTraceModes);
+    log(format_args!("OpenTraceFromRealTimeLogger {name:?} modes={modes:?} -> {code}"));
+    answer
+}
+
+/// CloseTrace.
+pub(super) fn close(handle: u64) -> u32 {
+    let answer = with(|traces| {
+        let Some(trace) = traces.open.get(&handle) else { return code::INVALID_HANDLE };
+        if trace.processing.load(Ordering::SeqCst) {
+            trace.closing.store(true, Ordering::SeqCst);
+            return code::CTX_CLOSE_PENDING;
+        }
+        traces.open.remove(&handle);
+        code::SUCCESS
+    });
+    changed();
+    log(format_args!("CloseTrace handle={handle:#x} -> {answer}"));
+    answer
+}
+
+/// ProcessTrace.
+///
+/// # Safety
+/// The callbacks of the trace and their context are valid until this returns.
+pub(super) unsafe fn process(handle: u64) -> u32 {
+    let found = with(|traces| {
+        let trace = traces.open.get(&handle)?.clone();
+        (!trace.processing.swap(true, Ordering::SeqCst)).then_some(trace)
+    });
+    let Some(trace) = found else { return code::INVALID_HANDLE };
+    let name = lock(&trace.running.session).name.clone();
+    log(format_args!("ProcessTrace {name:?} begins"));
+    // SAFETY: the caller's promise.
+    let answer = unsafe { trace.run(handle) };
+    with(|traces| {
+        trace.processing.store(false, Ordering::SeqCst);
+        if trace.closing.load(Ordering::SeqCst) {
+            traces.open.remove(&handle);
+        }
+    });
+    let Counters { generated, delivered, events_lost, buffers_lost, buffers, notices } =
+        *lock(&trace.running.counters);
+    log(format_args!(
+        "ProcessTrace {name:?} generated={generated} delivered={delivered} events_lost={events_lost} \
+         buffers_lost={buffers_lost} buffers={buffers} notices={notices} -> {answer}"
+    ));
+    answer
+}
+
+impl Trace {
+    fn feed(&self) -> Option<Feed> {
+        let recording = self.recording.clone()?;
+        let disorder_ms = self.settings.disorder_ms.unwrap_or(500);
+        let disorder = recording.clock().span_to_raw(disorder_ms as i64 * 10_000);
+        let rounds = match self.settings.rounds {
+            Some(0) => None,
+            rounds => rounds.or(Some(1)),
+        };
+        let replay = Replay::new(recording, Order { seed: self.settings.seed, disorder, rounds });
+        let asked_for = lock(&self.running.session).maximum_buffers as usize;
+        let limits = Limits {
+            rate: self.settings.rate,
+            buffers: if self.settings.buffers == 0 { asked_for } else { self.settings.buffers },
+            lose_every: self.settings.lose_every,
+            stop_after: self.settings.stop_after,
+            raw: matches!(self.callbacks, Callbacks::Raw(..)),
+        };
+        Some(Feed::new(replay, limits))
+    }
+
+    /// Hands everything out until the session is stopped or the consumer wants no more.
+    ///
+    /// # Safety
+    /// As [`process`].
+    unsafe fn run(&self, handle: u64) -> u32 {
+        let begin = Instant::now();
+        let mut feed = self.feed();
+        let mut out = Out::new(self, handle);
+        let mut told = begin;
+        loop {
+            if told.elapsed() >= MEMORY_EVERY {
+                told = Instant::now();
+                log_memory(begin);
+            }
+            let ends = self.running.is_stopped() || self.closing.load(Ordering::SeqCst);
+            let next = match &mut feed {
+                Some(feed) => feed.next(begin.elapsed(), ends),
+                None => Next::End,
+            };
+            if let Some(feed) = &feed {
+                *lock(&self.running.counters) = feed.counters();
+            }
+            match next {
+                Next::Slice(slice, _) => {
+                    self.delay(out.buffers_read);
+                    // SAFETY: the caller's promise.
+                    if !unsafe { out.slice(&slice) } {
+                        self.settle(handle);
+                        return code::CANCELLED;
+                    }
+                }
+                Next::Wait(due) => sessions::wait(due.saturating_sub(begin.elapsed())),
+                Next::End if ends => break,
+                Next::End if feed.is_none() || self.settings.waits_at_end => {
+                    sessions::wait(Duration::MAX);
+                }
+                Next::End => {
+                    self.running.stop();
+                }
+            }
+        }
+        self.settle(handle);
+        code::SUCCESS
+    }
+
+    fn delay(&self, buffers_read: u32) {
+        let every = self.settings.delay_every.max(1);
+        if self.settings.delay_ms != 0 && u64::from(buffers_read).is_multiple_of(every) {
+            std::thread::sleep(Duration::from_millis(self.settings.delay_ms));
+        }
+    }
+
+    /// Waits until all buffers are given back, as ProcessTrace does before it returns.
+    fn settle(&self, handle: u64) {
+        while buffers::outstanding(handle) > 0 {
+            sessions::wait(Duration::MAX);
+        }
+    }
+}
+
+/// The way to the consumer.
+struct Out<'a> {
+    trace: &'a Trace,
+    handle: u64,
+    buffers_read: u32,
+    events: Events,
+}
+
+impl<'a> Out<'a> {
+    fn new(trace: &'a Trace, handle: u64) -> Out<'a> {
+        let raw_times = match &trace.callbacks {
+            // SAFETY: both members are plain numbers.
+            Callbacks::Events(logfile) => unsafe { logfile.Anonymous1.ProcessTraceMode },
+            Callbacks::Raw(..) => PROCESS_TRACE_MODE_RAW_TIMESTAMP,
+        } & PROCESS_TRACE_MODE_RAW_TIMESTAMP
+            != 0;
+        let clock = trace.recording.as_ref().map(Recording::clock).filter(|_| !raw_times);
+        Out { trace, handle, buffers_read: 0, events: Events::new(clock) }
+    }
+
+    /// Hands one buffer out; `false` if the consumer wants no more.
+    ///
+    /// # Safety
+    /// As [`process`].
+    unsafe fn slice(&mut self, slice: &Slice) -> bool {
+        self.buffers_read += 1;
+        match &self.trace.callbacks {
+            Callbacks::Events(logfile) => {
+                let mut logfile = logfile.clone();
+                logfile.BuffersRead = self.buffers_read;
+                // SAFETY: the caller's promise.
+                unsafe { self.events.buffer(slice, &mut logfile) }
+            }
+            Callbacks::Raw(options, header) => {
+                let bytes = raw::buffer(slice, self.buffers_read.into());
+                let buffer = buffers::lend(self.handle, &bytes);
+                let information = ETW_BUFFER_CALLBACK_INFORMATION {
+                    TraceHandle: self.handle,
+                    LogfileHeader: &**header,
+                    BuffersRead: self.buffers_read,
+                };
+                let callback = options.BufferCallback.expect("checked when it was opened");
+                let context = options.BufferCallbackContext as *const c_void;
+                let buffer_header = buffer as *const ETW_BUFFER_HEADER;
+                // SAFETY: the caller's promise; the buffer stays until it is given back.
+                let goes_on = unsafe { callback(buffer_header, bytes.len() as u32, &information, context) };
+                buffers::give_back(buffer);
+                goes_on != 0
+            }
+        }
+    }
+}

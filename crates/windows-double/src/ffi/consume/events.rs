@@ -1,0 +1,118 @@
+//! A buffer as events: one call of the consumer each, and one behind the buffer.
+
+use std::mem::offset_of;
+
+use stackhound_etl::{BUFFER_HEADER_SIZE, Clock, RawTime};
+use windows_sys::Win32::System::Diagnostics::Etw::{
+    ETW_BUFFER_CONTEXT, ETW_BUFFER_CONTEXT_0, EVENT_HEADER, EVENT_HEADER_EXTENDED_DATA_ITEM, EVENT_RECORD,
+    EVENT_TRACE_LOGFILEW,
+};
+
+use crate::deliver::{self, Delivered, HEADER_SIZE, deliver};
+use crate::raw::{shift_time, stack_time_offset};
+use crate::replay::Slice;
+
+const _: () = assert!(size_of::<EVENT_HEADER>() == HEADER_SIZE && size_of::<EVENT_RECORD>() == 0x70);
+
+/// Makes EVENT_RECORDs.
+pub(super) struct Events {
+    /// Converts times, where the consumer did not ask for raw ones.
+    clock: Option<Clock>,
+    items: Vec<EVENT_HEADER_EXTENDED_DATA_ITEM>,
+    /// A payload with a time in it that was moved.
+    moved: Vec<u8>,
+}
+
+impl Events {
+    pub fn new(clock: Option<Clock>) -> Events {
+        Events { clock, items: Vec::new(), moved: Vec::new() }
+    }
+
+    /// Hands out all events of a buffer; `false` if the consumer wants no more.
+    ///
+    /// # Safety
+    /// The callbacks and the context in `logfile` are valid.
+    pub unsafe fn buffer(&mut self, slice: &Slice, logfile: &mut EVENT_TRACE_LOGFILEW) -> bool {
+        let flags = slice.buffer_flags();
+        if slice.after_loss
+            && let Some(first) = slice.entries().next()
+        {
+            let header = deliver::lost_buffer(first.time.0, flags);
+            let lost = Delivered { header, items: Vec::new(), payload: &[] };
+            // SAFETY: the caller's promise.
+            unsafe { self.event(slice, lost, None, logfile) };
+        }
+        let mut filled = BUFFER_HEADER_SIZE;
+        for entry in slice.entries() {
+            let record = slice.block.record(entry);
+            filled += record.bytes().len().next_multiple_of(8);
+            let Some(event) = deliver(&record, flags) else { continue };
+            let moved = stack_time_offset(&record).filter(|_| slice.shift != 0).map(|_| slice.shift);
+            // SAFETY: the caller's promise.
+            unsafe { self.event(slice, event, moved, logfile) };
+        }
+        let Some(callback) = logfile.BufferCallback else { return true };
+        logfile.BufferSize = slice.block.session().buffer_size;
+        logfile.Filled = filled as u32;
+        // SAFETY: the caller's promise.
+        unsafe { callback(logfile) != 0 }
+    }
+
+    /// # Safety
+    /// As [`buffer`](Events::buffer).
+    unsafe fn event(
+        &mut self,
+        slice: &Slice,
+        mut event: Delivered<'_>,
+        moved: Option<i64>,
+        logfile: &EVENT_TRACE_LOGFILEW,
+    ) {
+        let Some(callback) = (
+            // SAFETY: both members are pointers to functions, and the mode says which it is.
+            unsafe { logfile.Anonymous2.EventRecordCallback }
+        ) else {
+            return;
+        };
+        const TIME: usize = offset_of!(EVENT_HEADER, TimeStamp);
+        shift_time(&mut event.header, TIME, slice.shift);
+        if let Some(clock) = &self.clock {
+            let time = &mut event.header[TIME..TIME + 8];
+            let raw = RawTime(i64::from_le_bytes((&*time).try_into().expect("eight bytes")));
+            time.copy_from_slice(&clock.to_file_time(raw).0.to_le_bytes());
+        }
+        let mut payload = event.payload;
+        if let Some(shift) = moved {
+            self.moved.clear();
+            self.moved.extend_from_slice(payload);
+            shift_time(&mut self.moved, 0, shift);
+            payload = &self.moved;
+        }
+        self.items.clear();
+        for (number, (item_type, data)) in event.items.iter().enumerate() {
+            let mut item = EVENT_HEADER_EXTENDED_DATA_ITEM {
+                ExtType: *item_type,
+                DataSize: data.bytes().len() as u16,
+                DataPtr: data.bytes().as_ptr() as u64,
+                ..EVENT_HEADER_EXTENDED_DATA_ITEM::default()
+            };
+            // Linkage: another item follows.
+            item.Anonymous._bitfield = u16::from(number + 1 < event.items.len());
+            self.items.push(item);
+        }
+        let processor = slice.processor.to_le_bytes();
+        let mut context = ETW_BUFFER_CONTEXT { LoggerId: slice.logger, ..ETW_BUFFER_CONTEXT::default() };
+        context.Anonymous = ETW_BUFFER_CONTEXT_0 { ProcessorIndex: u16::from_le_bytes(processor) };
+        let mut record = EVENT_RECORD {
+            // SAFETY: as large, and any bytes make one.
+            EventHeader: unsafe { std::mem::transmute::<[u8; HEADER_SIZE], EVENT_HEADER>(event.header) },
+            BufferContext: context,
+            ExtendedDataCount: self.items.len() as u16,
+            UserDataLength: payload.len() as u16,
+            ExtendedData: if self.items.is_empty() { std::ptr::null_mut() } else { self.items.as_mut_ptr() },
+            UserData: if payload.is_empty() { std::ptr::null_mut() } else { payload.as_ptr() as *mut _ },
+            UserContext: logfile.Context,
+        };
+        // SAFETY: the caller's promise; everything the record points to lives until the callback returns.
+        unsafe { callback(&mut record) };
+    }
+}

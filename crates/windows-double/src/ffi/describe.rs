@@ -1,0 +1,79 @@
+//! Arguments as text, for the log.
+
+use stackhound_etl::Guid;
+use windows_sys::Win32::System::Diagnostics::Etw::{
+    ENABLE_TRACE_PARAMETERS, EVENT_FILTER_DESCRIPTOR, EVENT_FILTER_TYPE_EVENT_ID,
+    EVENT_FILTER_TYPE_EXECUTABLE_NAME, EVENT_FILTER_TYPE_PACKAGE_APP_ID, EVENT_FILTER_TYPE_PACKAGE_ID,
+    EVENT_FILTER_TYPE_PID, EVENT_FILTER_TYPE_STACKWALK, TraceStackTracingInfo,
+};
+
+use super::pointers;
+
+/// The parameters of EnableTraceEx2; `None` for null.
+///
+/// # Safety
+/// `parameters` is null or points to such a block, and that to its filters.
+pub(super) unsafe fn parameters(parameters: *const ENABLE_TRACE_PARAMETERS) -> Option<String> {
+    // SAFETY: the caller's promise.
+    let parameters = unsafe { pointers::copy(parameters) }?;
+    let mut text = format!("version={} property={:#x}", parameters.Version, parameters.EnableProperty);
+    let count = if parameters.EnableFilterDesc.is_null() { 0 } else { parameters.FilterDescCount as usize };
+    for at in 0..count {
+        let filter = parameters.EnableFilterDesc.wrapping_add(at);
+        // SAFETY: the caller's promise: so many filters stand there.
+        let filter = unsafe { filter.read_unaligned() };
+        // SAFETY: the caller's promise: a filter points to its bytes.
+        let bytes = unsafe { pointers::bytes(filter.Ptr as *const u8, filter.Size as usize) };
+        text += &describe_filter(&filter, bytes);
+    }
+    Some(text)
+}
+
+fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
+    let numbers = |size: usize, from: usize| -> Vec<u64> {
+        let number = |part: &[u8]| part.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
+        bytes.get(from..).unwrap_or_default().chunks_exact(size).map(number).collect()
+    };
+    match filter.Type {
+        EVENT_FILTER_TYPE_EVENT_ID | EVENT_FILTER_TYPE_STACKWALK => {
+            let what = if filter.Type == EVENT_FILTER_TYPE_EVENT_ID { "ids" } else { "stackwalk_ids" };
+            let way = if bytes.first() == Some(&0) { "out" } else { "in" };
+            let (count, ids) = (numbers(2, 2).first().copied().unwrap_or(0), numbers(2, 4));
+            format!(" filter({what} {way} count={count} {ids:?})")
+        }
+        EVENT_FILTER_TYPE_PID => format!(" filter(pids {:?})", numbers(4, 0)),
+        EVENT_FILTER_TYPE_EXECUTABLE_NAME
+        | EVENT_FILTER_TYPE_PACKAGE_ID
+        | EVENT_FILTER_TYPE_PACKAGE_APP_ID => {
+            let units: Vec<u16> = numbers(2, 0).into_iter().map(|unit| unit as u16).collect();
+            let text = String::from_utf16_lossy(&units);
+            format!(" filter({:#x} {:?})", filter.Type, text.trim_end_matches('\0'))
+        }
+        _ => format!(" filter({:#x} {})", filter.Type, hex(bytes)),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A CLASSIC_EVENT_ID: GUID, type, seven reserved bytes.
+const CLASSIC_EVENT_ID: usize = 24;
+
+/// Whether the information has a size that its class can have.
+pub(super) fn information_fits(class: i32, information: &[u8]) -> bool {
+    class != TraceStackTracingInfo || information.len().is_multiple_of(CLASSIC_EVENT_ID)
+}
+
+/// What TraceSetInformation is given: stack ids as GUID and type, everything else as bytes.
+pub(super) fn information(class: i32, information: &[u8]) -> String {
+    if class != TraceStackTracingInfo || !information_fits(class, information) {
+        return format!("class={class} {}", hex(information));
+    }
+    let id = |id: &[u8]| {
+        let guid: [u8; 16] = id[..16].try_into().expect("sixteen bytes");
+        format!("{{{}}}/{}", Guid(guid), id[16])
+    };
+    let ids: Vec<String> = information.chunks_exact(CLASSIC_EVENT_ID).map(id).collect();
+    format!("stacks {}", ids.join(" "))
+}

@@ -1,0 +1,167 @@
+//! The sessions that run in this process, and those that the settings say run elsewhere.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::feed::Counters;
+use crate::properties::{REAL_TIME, Session, State};
+use crate::settings::Settings;
+
+use super::code;
+
+/// Windows has 64 of them by default.
+pub(super) const SESSIONS_MAX: usize = 64;
+
+/// A session that runs or was stopped.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub handle: u64,
+    pub session: Mutex<Session>,
+    pub counters: Mutex<Counters>,
+    stopped: Mutex<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Sessions {
+    running: Vec<Arc<Running>>,
+    last_handle: u64,
+    /// Names that the settings brought in, so that each comes once.
+    brought: Vec<String>,
+}
+
+static SESSIONS: Mutex<Option<Sessions>> = Mutex::new(None);
+
+/// Something changed that a waiting consumer should look at.
+static CHANGED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+/// A panic elsewhere leaves no state here half changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells waiting consumers to look.
+pub(super) fn changed() {
+    let _waiting = lock(&CHANGED.0);
+    CHANGED.1.notify_all();
+}
+
+/// Waits for a change, or as long.
+pub(super) fn wait(time: Duration) {
+    let waiting = lock(&CHANGED.0);
+    // A change just before this is seen when the time is over.
+    drop(CHANGED.1.wait_timeout(waiting, time.min(Duration::from_millis(20))));
+}
+
+impl Running {
+    pub fn is_stopped(&self) -> bool {
+        *lock(&self.stopped)
+    }
+
+    /// Ends the session; `false` if it has ended before.
+    pub fn stop(&self) -> bool {
+        let first = !std::mem::replace(&mut *lock(&self.stopped), true);
+        with(|sessions| sessions.running.retain(|running| running.handle != self.handle));
+        changed();
+        first
+    }
+
+    pub fn state(&self) -> State {
+        let counters = *lock(&self.counters);
+        let buffers = lock(&self.session).minimum_buffers;
+        State {
+            handle: self.handle,
+            buffers,
+            free: buffers,
+            events_lost: counters.events_lost as u32,
+            buffers_written: counters.buffers as u32,
+            real_time_buffers_lost: counters.buffers_lost as u32,
+        }
+    }
+}
+
+fn with<T>(use_them: impl FnOnce(&mut Sessions) -> T) -> T {
+    use_them(lock(&SESSIONS).get_or_insert_default())
+}
+
+impl Sessions {
+    fn add(&mut self, session: Session) -> Arc<Running> {
+        self.last_handle += 1;
+        let running = Arc::new(Running {
+            // Handles of sessions and of opened traces are told apart at once.
+            handle: 0x5e55_0000 + self.last_handle,
+            session: Mutex::new(session),
+            counters: Mutex::new(Counters::default()),
+            stopped: Mutex::new(false),
+        });
+        self.running.push(running.clone());
+        running
+    }
+
+    fn bring(&mut self, names: &[String]) {
+        for name in names {
+            if self.brought.iter().any(|known| known == name) {
+                continue;
+            }
+            self.brought.push(name.clone());
+            self.add(Session {
+                name: name.clone(),
+                clock: 1,
+                buffer_size: 64,
+                minimum_buffers: 4,
+                maximum_buffers: 26,
+                mode: REAL_TIME,
+                flush_timer: 1,
+                ..Session::default()
+            });
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<Arc<Running>> {
+        self.running.iter().find(|running| lock(&running.session).name.eq_ignore_ascii_case(name)).cloned()
+    }
+}
+
+/// Starts a session, unless there is one of that name, or too many.
+pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
+    let settings = Settings::of_environment();
+    with(|sessions| {
+        sessions.bring(&settings.exists);
+        if sessions.named(&session.name).is_some() {
+            return Err(code::ALREADY_EXISTS);
+        }
+        if sessions.running.len() >= SESSIONS_MAX {
+            return Err(code::NO_SYSTEM_RESOURCES);
+        }
+        // Windows chooses where nothing is asked for, and has two buffers a processor at least.
+        let or = |value: &mut u32, least: u32| *value = (*value).max(least);
+        if session.buffer_size == 0 {
+            session.buffer_size = 64;
+        }
+        or(&mut session.minimum_buffers, 4);
+        let least = session.minimum_buffers + if session.maximum_buffers == 0 { 22 } else { 0 };
+        or(&mut session.maximum_buffers, least);
+        session.clock = session.clock.max(1);
+        Ok(sessions.add(session))
+    })
+}
+
+/// The session with a handle, or with a name where the handle is zero.
+pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
+    let settings = Settings::of_environment();
+    with(|sessions| {
+        sessions.bring(&settings.exists);
+        match handle {
+            0 => sessions.named(name),
+            _ => sessions.running.iter().find(|running| running.handle == handle).cloned(),
+        }
+    })
+}
+
+/// All that run.
+pub(super) fn all() -> Vec<Arc<Running>> {
+    let settings = Settings::of_environment();
+    with(|sessions| {
+        sessions.bring(&settings.exists);
+        sessions.running.clone()
+    })
+}

@@ -1,0 +1,98 @@
+//! For tests of consumers: each runs in a process of its own, with its own settings, and reads the double's log.
+//!
+//! The test program starts itself again for each test, since the settings are one environment variable of a process, and
+//! sessions of one test must not meet those of another.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use crate::settings::VARIABLE;
+
+/// Where the process that runs a test finds its folder.
+const FOLDER: &str = "STACKHOUND_TEST_FOLDER";
+
+/// Set by `scripts/with-double`.
+const BUILT: &str = "STACKHOUND_DOUBLE_BUILT";
+
+/// One such process at a time: many at once would disturb each other's times.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// What a test has while it runs in its process.
+#[derive(Debug)]
+pub struct Harness {
+    folder: PathBuf,
+}
+
+impl Harness {
+    /// In the first process: starts the test of this name again in a process of its own, and gives nothing. In that
+    /// process: what the test goes on with.
+    ///
+    /// `RECORDING` in the settings stands for a file with the bytes that `recording` makes. What the second process writes
+    /// is printed. Without the double the test is skipped and says so; with `CI=true` it fails.
+    ///
+    /// # Panics
+    /// If the second process fails: with what it wrote and the double's log.
+    pub fn run(test: &str, settings: &str, recording: impl FnOnce() -> Vec<u8>) -> Option<Harness> {
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            return Some(Harness { folder: folder.into() });
+        }
+        if std::env::var_os(BUILT).is_none() {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "these tests are for scripts/with-double");
+            eprintln!("skipped: not started by scripts/with-double");
+            return None;
+        }
+        let _one = ONE.lock();
+        let name = format!("stackhound-{}-{}", std::process::id(), test.replace(':', "_"));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = |name: &str| folder.join(name);
+        let recorded = path("recording.etl");
+        if settings.contains("RECORDING") {
+            std::fs::write(&recorded, recording()).expect("written");
+        }
+        let settings = settings.replace("RECORDING", &recorded.display().to_string());
+        let settings = format!("log = {}\n{settings}", path("log.txt").display());
+        std::fs::write(path("settings.txt"), settings).expect("written");
+        let output = Command::new(std::env::current_exe().expect("a path"))
+            .args(["--exact", test, "--nocapture"])
+            .env(VARIABLE, path("settings.txt"))
+            .env(FOLDER, &folder)
+            .output()
+            .expect("started");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        let log = std::fs::read_to_string(path("log.txt")).unwrap_or_default();
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert!(output.status.success(), "{text}\nthe log of the double:\n{log}");
+        assert!(text.contains("1 passed"), "no test is called {test}");
+        print!("{text}");
+        None
+    }
+
+    /// The lines that the double has logged and that begin so.
+    pub fn log(&self, start: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("log.txt")).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+    }
+
+    /// The number behind `key=` in the last line that has one.
+    ///
+    /// # Panics
+    /// If no line has.
+    pub fn number(&self, key: &str) -> u64 {
+        let lines = self.log("");
+        let found = lines.iter().rev().find_map(|line| number(line, key));
+        found.unwrap_or_else(|| panic!("no {key} in {lines:#?}"))
+    }
+
+    /// A file of the test's own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.folder).join(name)
+    }
+}
+
+/// The number behind `key=` in a line of the log.
+pub fn number(line: &str, key: &str) -> Option<u64> {
+    let (_, value) = line.split_once(&format!(" {key}="))?;
+    value.split(' ').next()?.parse().ok()
+}

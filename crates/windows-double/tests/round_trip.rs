@@ -1,0 +1,141 @@
+//! What a consumer is handed, turned back into a record, is the record: over all recordings of the corpus and of the
+//! demonstration.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use stackhound_etl::record::{HeaderKind, Record};
+use stackhound_etl::{Block, BlockBuilder, Recording};
+use stackhound_etw_double::deliver::{Delivered, deliver, flags};
+use stackhound_scenario::{Mix, Scenario};
+use stackhound_trace::live::{Handed, HandedItem};
+
+/// Why a record does not come back as it was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reason {
+    /// A consumer is told of the session in another way.
+    LogfileHeader,
+    /// The group's class is unknown, so that Windows would show something that is not known here.
+    UnknownGroup,
+    /// A classic record of a kernel class: consumers cannot tell it from the kernel's own.
+    KernelClass,
+}
+
+fn reason(record: &Record<'_>) -> Option<Reason> {
+    match record.hook() {
+        Some(0) => Some(Reason::LogfileHeader),
+        Some(hook) if stackhound_schema::kernel::class_guid((hook >> 8) as u8).is_none() => {
+            Some(Reason::UnknownGroup)
+        }
+        Some(_) => None,
+        None if record.kind().is_classic() => {
+            let class = record.guid().expect("classic records have a class");
+            stackhound_schema::kernel::hook_of(class, record.opcode()).map(|_| Reason::KernelClass)
+        }
+        None => None,
+    }
+}
+
+/// The record as the way back writes it.
+fn back(block: &Block, event: &Delivered<'_>) -> Vec<u8> {
+    let items: Vec<HandedItem<'_>> = event.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
+    let handed = Handed { header: &event.header, processor: 0, items: &items, payload: event.payload };
+    let mut builder = BlockBuilder::new(block.session().clone(), 0, Some(0), 1 << 10);
+    handed.write(&mut builder).expect("no larger than it was");
+    let (block, error) = builder.take().expect("an event was written");
+    assert_eq!(error, None);
+    assert_eq!(block.entries().len(), 1, "one record each");
+    block.record(&block.entries()[0]).bytes().to_vec()
+}
+
+/// Records of a recording that came back as they were, and the others by reason.
+fn check(name: &str, recording: &Recording) -> (u64, BTreeMap<Reason, u64>) {
+    let (mut same, mut others) = (0, BTreeMap::new());
+    for buffer in &recording.index().buffers {
+        let Ok((block, _)) = recording.block(buffer, None) else { continue };
+        for entry in block.entries() {
+            let record = block.record(entry);
+            let event = deliver(&record, flags::PROCESSOR_INDEX);
+            if let Some(reason) = reason(&record) {
+                assert_eq!(event.is_some(), reason == Reason::KernelClass, "{name} {record:?}");
+                *others.entry(reason).or_default() += 1;
+                continue;
+            }
+            let event = event.unwrap_or_else(|| panic!("{name}: {record:?} is not delivered"));
+            let returned = back(&block, &event);
+            assert!(
+                returned == record.bytes(),
+                "{name}: {:?} {:?}\n{:02x?}\n{returned:02x?}",
+                record.kind(),
+                record.hook(),
+                record.bytes()
+            );
+            same += 1;
+        }
+    }
+    (same, others)
+}
+
+#[test]
+fn records_of_windows_come_back_byte_for_byte() {
+    let mut total = 0;
+    let mut others = BTreeMap::new();
+    for (name, _) in stackhound_corpus::recordings() {
+        let bytes = stackhound_corpus::recording(&name).expect("it was listed");
+        let Ok(recording) = Recording::open(bytes.into()) else { continue };
+        let (same, not) = check(&name, &recording);
+        total += same;
+        for (reason, count) in not {
+            *others.entry(reason).or_insert(0) += count;
+        }
+    }
+    println!("{total} records are the same; others: {others:?}");
+    assert!(total > 0 || stackhound_corpus::folder().is_none());
+}
+
+#[test]
+fn records_of_the_demonstration_come_back_byte_for_byte() {
+    for mix in [Mix::Default, Mix::Profile] {
+        let mut file = Cursor::new(Vec::new());
+        Scenario { events: 50_000, seed: 7, mix }.write(&mut file).expect("a recording");
+        let recording = Recording::open(file.into_inner().into()).expect("a recording");
+        let (same, others) = check("demo", &recording);
+        println!("{same} records are the same; others: {others:?}");
+        assert!(same > 10_000);
+    }
+}
+
+#[test]
+fn kinds_that_the_recordings_lack_are_told_apart_by_their_flags() {
+    // Written by hand after the layouts in docs/format/records.md: COMPACT64, INSTANCE64, PERFINFO64 with counters.
+    let compact =
+        [&[2, 0, 4, 0xc0, 0x1c, 0, 1, 3, 9, 0, 0, 0, 8, 0, 0, 0][..], &7i64.to_le_bytes(), b"rest"].concat();
+    let counted = [
+        &[1, 0x82, 0x11, 0xc0, 0x2c, 0, 0x24, 5][..],
+        &7i64.to_le_bytes(),
+        &[1; 8],
+        &[2; 8],
+        &[3; 8],
+        b"rest",
+    ]
+    .concat();
+    let mut instance = vec![0; 0x48];
+    instance[..8].copy_from_slice(&[0x4c, 0, 21, 0xc0, 3, 4, 2, 0]);
+    instance[0x18..0x28].copy_from_slice(&[0xab; 16]);
+    instance[0x30] = 5;
+    instance.extend(b"rest");
+    let common = flags::CLASSIC_HEADER | flags::HEADER_64;
+    for (kind, bytes, expected, n_items) in [
+        (HeaderKind::Compact64, compact, common | flags::NO_CPUTIME, 0),
+        (HeaderKind::PerfInfo64, counted, common | flags::NO_CPUTIME | flags::EXTENDED_INFO, 2),
+        (HeaderKind::Instance64, instance, common | flags::EXTENDED_INFO, 1),
+    ] {
+        let record = stackhound_etl::record::Records::new(&bytes, 0).next().expect("a record");
+        assert_eq!(record.kind(), kind);
+        let event = deliver(&record, 0).expect("delivered");
+        assert_eq!(u16::from_le_bytes([event.header[4], event.header[5]]), expected, "{kind:?}");
+        assert_eq!((event.items.len(), event.payload), (n_items, &b"rest"[..]), "{kind:?}");
+        let unknown = event.header[8..16] == [0xff; 8];
+        assert_eq!(unknown, kind == HeaderKind::PerfInfo64, "{kind:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The clocks that sessions stamp events with, beside the system's time.
+
+use windows_sys::Win32::Foundation::FILETIME;
+use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
+use windows_sys::Win32::System::SystemInformation::GetSystemTimePreciseAsFileTime;
+
+use crate::Error;
+
+/// A clock of sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// The performance counter.
+    PerformanceCounter,
+    /// System time: 100 ns since 1601.
+    SystemTime,
+    /// The processor's cycle counter.
+    CpuCycles,
+}
+
+/// One moment by two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Ticks of the session's clock.
+    pub raw: i64,
+    /// 100 ns since 1601, UTC.
+    pub system_time: i64,
+}
+
+/// Of several readings the one counts that took the least time: the thread may be interrupted between two clocks.
+const READINGS: usize = 8;
+
+impl Clock {
+    /// Reads this clock and the system's time together. `None` where a program cannot read the clock.
+    pub fn now(self) -> Option<Moment> {
+        let reading = || {
+            let before = self.read()?;
+            let system_time = system_time();
+            Some((self.read()? - before, Moment { raw: before, system_time }))
+        };
+        let readings: Option<Vec<_>> = (0..READINGS).map(|_| reading()).collect();
+        let (took, moment) = readings?.into_iter().min_by_key(|(took, _)| *took)?;
+        Some(Moment { raw: moment.raw + took / 2, ..moment })
+    }
+
+    fn read(self) -> Option<i64> {
+        match self {
+            Clock::SystemTime => Some(system_time()),
+            Clock::PerformanceCounter => {
+                let mut ticks = 0;
+                // SAFETY: writes one number, and cannot fail since Windows XP.
+                unsafe { QueryPerformanceCounter(&mut ticks) };
+                Some(ticks)
+            }
+            Clock::CpuCycles => cycles(),
+        }
+    }
+
+    /// Ticks of the performance counter in a second.
+    pub fn performance_frequency() -> Result<u64, Error> {
+        let mut frequency = 0;
+        // SAFETY: writes one number.
+        let done = unsafe { QueryPerformanceFrequency(&mut frequency) };
+        if done == 0 { Err(Error::last("QueryPerformanceFrequency")) } else { Ok(frequency as u64) }
+    }
+}
+
+fn system_time() -> i64 {
+    let mut time = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
+    // SAFETY: writes one structure.
+    unsafe { GetSystemTimePreciseAsFileTime(&mut time) };
+    i64::from(time.dwHighDateTime) << 32 | i64::from(time.dwLowDateTime)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cycles() -> Option<i64> {
+    // SAFETY: every processor that runs 64-bit Windows has the instruction, and Windows allows it.
+    Some(unsafe { std::arch::x86_64::_rdtsc() } as i64)
+}
+
+/// The counter that ETW reads on other processors is not for programs.
+#[cfg(not(target_arch = "x86_64"))]
+fn cycles() -> Option<i64> {
+    None
+}

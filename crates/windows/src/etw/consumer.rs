@@ -1,0 +1,444 @@
+//! Taking the events of a live session.
+//!
+//! Opened, described, then run: what is opened knows the session's clock and sizes before the first event comes, so that a
+//! [`Sink`] can be made for it. Windows calls back on the thread that processes, which is ours, and on no other. The
+//! sink belongs to that thread and is dropped by it when no call can come any more.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::mem;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use windows_sys::Win32::Foundation::ERROR_CANCELLED;
+use windows_sys::Win32::System::Diagnostics::Etw::{
+    CloseTrace, ETW_BUFFER_CALLBACK_INFORMATION, ETW_BUFFER_HEADER, ETW_OPEN_TRACE_OPTIONS,
+    ETW_PROCESS_TRACE_MODE_RAW_TIMESTAMP, EVENT_RECORD, EVENT_TRACE_LOGFILEW, OpenTraceW,
+    PROCESS_TRACE_MODE_EVENT_RECORD, PROCESS_TRACE_MODE_RAW_TIMESTAMP, PROCESS_TRACE_MODE_REAL_TIME,
+    PROCESSTRACE_HANDLE, ProcessTrace, TRACE_LOGFILE_HEADER,
+};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
+use windows_sys::core::{BOOL, PCWSTR, s, w};
+
+use super::view::{self, Sink};
+use crate::Error;
+use crate::error::check;
+use crate::text::to_wide;
+
+/// `INVALID_PROCESSTRACE_HANDLE`.
+const INVALID: u64 = u64::MAX;
+
+/// How long a stopped session has for its last buffers. Beyond, the trace is closed, which ends it in any case.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+type OpenRealTime =
+    unsafe extern "system" fn(PCWSTR, *const ETW_OPEN_TRACE_OPTIONS, *mut TRACE_LOGFILE_HEADER) -> u64;
+
+/// How events are handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Delivery {
+    /// Whole buffers where the system can (Windows 11, 2022), else events.
+    #[default]
+    Best,
+    /// Event by event.
+    Events,
+}
+
+/// What the session says of itself when it is opened (`TRACE_LOGFILE_HEADER`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogfileFacts {
+    /// Session buffer size in bytes.
+    pub buffer_size: u32,
+    /// Windows version, major and minor; log layout version, major and minor.
+    pub version: [u8; 4],
+    /// Windows build.
+    pub build: u32,
+    /// Number of processors.
+    pub processors: u32,
+    /// Clock interrupt period in 100 ns.
+    pub timer_resolution: u32,
+    /// Logging mode.
+    pub mode: u32,
+    /// Buffers written up to now.
+    pub buffers_written: u32,
+    /// Bytes of a pointer.
+    pub pointer_size: u32,
+    /// Events lost up to now.
+    pub events_lost: u32,
+    /// Processor speed.
+    pub cpu_mhz: u32,
+    /// When the machine was started: 100 ns since 1601.
+    pub boot_time: i64,
+    /// Ticks of the performance counter in a second.
+    pub perf_freq: i64,
+    /// When the session was started: 100 ns since 1601.
+    pub start_time: i64,
+    /// Which clock stamps events: 1 performance counter, 2 system time, 3 processor cycles.
+    pub clock_type: u32,
+    /// Buffers lost up to now.
+    pub buffers_lost: u32,
+    /// Minutes to add to local time to get UTC.
+    pub utc_bias: i32,
+}
+
+impl LogfileFacts {
+    fn of(header: &TRACE_LOGFILE_HEADER) -> LogfileFacts {
+        // SAFETY: all forms of the union are numbers.
+        let version = unsafe { header.Anonymous1.Version };
+        // SAFETY: all forms of the union are numbers, or a GUID.
+        let of_file = unsafe { header.Anonymous2.Anonymous };
+        LogfileFacts {
+            buffer_size: header.BufferSize,
+            version: version.to_le_bytes(),
+            build: header.ProviderVersion,
+            processors: header.NumberOfProcessors,
+            timer_resolution: header.TimerResolution,
+            mode: header.LogFileMode,
+            buffers_written: header.BuffersWritten,
+            pointer_size: of_file.PointerSize,
+            events_lost: of_file.EventsLost,
+            cpu_mhz: of_file.CpuSpeedInMHz,
+            boot_time: header.BootTime,
+            perf_freq: header.PerfFreq,
+            start_time: header.StartTime,
+            clock_type: header.ReservedFlags,
+            buffers_lost: header.BuffersLost,
+            utc_bias: header.TimeZone.Bias,
+        }
+    }
+}
+
+/// What callbacks work with. Made when a trace is opened; only the thread that processes touches it then.
+struct Context<S> {
+    sink: Option<S>,
+    /// No more events are wanted.
+    stopped: bool,
+    panicked: Option<Box<dyn Any + Send>>,
+    shared: Arc<Shared>,
+}
+
+/// What both threads look at.
+#[derive(Debug, Default)]
+struct Shared {
+    events: AtomicU64,
+    buffers: AtomicU64,
+    /// The reader said that it wants no more.
+    broke: AtomicBool,
+}
+
+/// A context, where Windows finds it: known by its address only, as long as callbacks can come.
+struct Owned<S>(*mut Context<S>);
+
+// SAFETY: it owns the context, whose parts can be sent; nobody else uses it but callbacks, on the thread that has it.
+unsafe impl<S: Sink> Send for Owned<S> {}
+
+impl<S> Owned<S> {
+    fn new() -> Owned<S> {
+        let context =
+            Context { sink: None, stopped: false, panicked: None, shared: Arc::new(Shared::default()) };
+        Owned(Box::into_raw(Box::new(context)))
+    }
+
+    /// Not while callbacks can come: the value would be used from two places.
+    fn get(&mut self) -> &mut Context<S> {
+        // SAFETY: made by a box, freed when `self` is dropped, and borrowed as long as `self` is.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl<S> Drop for Owned<S> {
+    fn drop(&mut self) {
+        // SAFETY: made by a box, and freed here only.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+impl<S: Sink> Context<S> {
+    /// Lets the sink have something, keeps panics, and says whether to go on.
+    fn give(&mut self, take: impl FnOnce(&mut S) -> ControlFlow<()>) -> bool {
+        if self.stopped {
+            return false;
+        }
+        let Some(sink) = &mut self.sink else { return false };
+        // After a panic the sink is only dropped.
+        match catch_unwind(AssertUnwindSafe(|| take(sink))) {
+            Ok(ControlFlow::Continue(())) => return true,
+            Ok(ControlFlow::Break(())) => {}
+            Err(panic) => self.panicked = Some(panic),
+        }
+        self.stopped = true;
+        self.shared.broke.store(true, Ordering::Release);
+        false
+    }
+}
+
+unsafe extern "system" fn on_event<S: Sink>(record: *mut EVENT_RECORD) {
+    // SAFETY: ETW passes a record that nobody else uses until this function returns.
+    let record = unsafe { &*record };
+    // SAFETY: the context that was passed when the trace was opened. It lives until processing has ended, and callbacks
+    // come one after the other on one thread.
+    let context = unsafe { &mut *record.UserContext.cast::<Context<S>>() };
+    context.shared.events.fetch_add(1, Ordering::Relaxed);
+    context.give(|sink| {
+        // SAFETY: the record comes from ETW, see above.
+        unsafe { view::with_view(record, |event| sink.event(event)) }
+    });
+}
+
+unsafe extern "system" fn on_buffer_done<S: Sink>(logfile: *mut EVENT_TRACE_LOGFILEW) -> u32 {
+    // SAFETY: ETW passes a structure that nobody else uses until this function returns.
+    let context = unsafe { (*logfile).Context };
+    // SAFETY: as in `on_event`.
+    let context = unsafe { &mut *context.cast::<Context<S>>() };
+    context.shared.buffers.fetch_add(1, Ordering::Relaxed);
+    context.give(Sink::buffer_done).into()
+}
+
+unsafe extern "system" fn on_raw_buffer<S: Sink>(
+    buffer: *const ETW_BUFFER_HEADER,
+    size: u32,
+    _: *const ETW_BUFFER_CALLBACK_INFORMATION,
+    context: *const c_void,
+) -> BOOL {
+    // SAFETY: as in `on_event`.
+    let context = unsafe { &mut *context.cast_mut().cast::<Context<S>>() };
+    context.shared.buffers.fetch_add(1, Ordering::Relaxed);
+    // The sink copies: a reference to ETW's buffer (`ProcessTraceBufferIncrementReference`) would have to be given back
+    // before the trace is closed, while readers keep blocks as long as they like.
+    // SAFETY: ETW passes a buffer of this size that stays as it is until this function returns.
+    let bytes = unsafe { view::slice_of(buffer.cast::<u8>(), size as usize) };
+    context.give(|sink| sink.raw_buffer(bytes)).into()
+}
+
+/// A trace that is open and does not process yet. Closed if it is dropped.
+pub struct Opened<S: Sink> {
+    // Closed before the context goes.
+    trace: Trace,
+    context: Owned<S>,
+    facts: LogfileFacts,
+    raw: bool,
+}
+
+impl<S: Sink> std::fmt::Debug for Opened<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("facts", &self.facts).field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+/// A handle, closed once.
+#[derive(Debug)]
+struct Trace {
+    handle: u64,
+    open: bool,
+}
+
+impl Trace {
+    fn close(&mut self) {
+        if mem::take(&mut self.open) {
+            // A pending close, and a session that ended before, are as good as a close.
+            // SAFETY: opened, and closed here only.
+            unsafe { CloseTrace(PROCESSTRACE_HANDLE { Value: self.handle }) };
+        }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Opens the running session of this name, with raw timestamps.
+///
+/// # Errors
+/// That of `OpenTraceW`: 5 access denied, 4201 there is none of this name.
+pub fn open<S: Sink>(name: &str, delivery: Delivery) -> Result<Opened<S>, Error> {
+    let name = to_wide(name.as_ref())?;
+    let context = Owned::<S>::new();
+    if delivery == Delivery::Best
+        && let Some((handle, facts)) = open_for_buffers(&name, &context)
+    {
+        return Ok(Opened { trace: Trace { handle, open: true }, context, facts, raw: true });
+    }
+    let (handle, facts) = open_for_events(name, &context)?;
+    Ok(Opened { trace: Trace { handle, open: true }, context, facts, raw: false })
+}
+
+/// Nothing where the system does not have it, or refuses: then the other way tells why.
+fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<(u64, LogfileFacts)> {
+    // SAFETY: the name ends with a zero. The library stays loaded, because this program imports from it.
+    let library = unsafe { GetModuleHandleW(w!("advapi32.dll")) };
+    if library.is_null() {
+        return None;
+    }
+    // SAFETY: the name ends with a zero, the library is loaded.
+    let found = unsafe { GetProcAddress(library, s!("OpenTraceFromRealTimeLogger")) }?;
+    // SAFETY: the function of this name has this signature (evntrace.h).
+    let open = unsafe { mem::transmute::<*const c_void, OpenRealTime>(found as *const c_void) };
+    let options = ETW_OPEN_TRACE_OPTIONS {
+        ProcessTraceModes: ETW_PROCESS_TRACE_MODE_RAW_TIMESTAMP,
+        EventCallback: None,
+        EventCallbackContext: ptr::null_mut(),
+        BufferCallback: Some(on_raw_buffer::<S>),
+        BufferCallbackContext: context.0.cast(),
+    };
+    let mut header = TRACE_LOGFILE_HEADER::default();
+    // SAFETY: the name ends with a zero; the options are only read, the header is written. The context outlives the
+    // processing, and nothing is called back before that begins.
+    let handle = unsafe { open(name.as_ptr(), &options, &mut header) };
+    (handle != INVALID).then(|| (handle, LogfileFacts::of(&header)))
+}
+
+fn open_for_events<S: Sink>(mut name: Vec<u16>, context: &Owned<S>) -> Result<(u64, LogfileFacts), Error> {
+    let mut logfile = EVENT_TRACE_LOGFILEW {
+        LoggerName: name.as_mut_ptr(),
+        BufferCallback: Some(on_buffer_done::<S>),
+        Context: context.0.cast(),
+        ..EVENT_TRACE_LOGFILEW::default()
+    };
+    logfile.Anonymous1.ProcessTraceMode =
+        PROCESS_TRACE_MODE_REAL_TIME | PROCESS_TRACE_MODE_EVENT_RECORD | PROCESS_TRACE_MODE_RAW_TIMESTAMP;
+    logfile.Anonymous2.EventRecordCallback = Some(on_event::<S>);
+    // SAFETY: the name ends with a zero and outlives the call. The context outlives the processing, and nothing is called
+    // back before that begins.
+    let handle = unsafe { OpenTraceW(&mut logfile) };
+    if handle.Value == INVALID {
+        return Err(Error::last("OpenTraceW"));
+    }
+    Ok((handle.Value, LogfileFacts::of(&logfile.LogfileHeader)))
+}
+
+impl<S: Sink> Opened<S> {
+    /// What the session says of itself.
+    pub fn facts(&self) -> &LogfileFacts {
+        &self.facts
+    }
+
+    /// Whether whole buffers come instead of events.
+    pub fn by_buffers(&self) -> bool {
+        self.raw
+    }
+
+    /// Starts the thread that takes events.
+    pub fn run(self, sink: S) -> Result<Consumer, Error> {
+        let Opened { trace, mut context, raw, .. } = self;
+        context.get().sink = Some(sink);
+        let shared = context.get().shared.clone();
+        let handle = trace.handle;
+        let thread = thread::Builder::new()
+            .name("etw".into())
+            .spawn(move || process(handle, context))
+            .map_err(Error::Thread)?;
+        Ok(Consumer { trace, thread: Some(thread), shared, raw })
+    }
+}
+
+/// Runs until the session has ended, the trace is closed, or the sink breaks.
+fn process<S: Sink>(handle: u64, mut context: Owned<S>) -> Result<(), Error> {
+    let handle = PROCESSTRACE_HANDLE { Value: handle };
+    // SAFETY: one open handle; no times are given. The context lives until the end of this function, and no call comes
+    // after this one has returned.
+    let status = unsafe { ProcessTrace(&handle, 1, ptr::null(), ptr::null()) };
+    let context = context.get();
+    context.give(Sink::buffer_done);
+    let panicked = context.panicked.take();
+    // The sink goes here, on its thread; what it does then may fail as well.
+    let sink = context.sink.take();
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(sink)));
+    match panicked.or(dropped.err()) {
+        Some(panic) => Err(Error::Panicked(message(panic.as_ref()))),
+        // Broken off by us, which Windows calls cancelled.
+        None if context.stopped && status == ERROR_CANCELLED => Ok(()),
+        None => check("ProcessTrace", status),
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// How a session is to end for its consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// It was stopped: processing ends by itself behind the last event.
+    Stopped,
+    /// It goes on, and is no longer listened to. What was handed over before still comes.
+    GoesOn,
+}
+
+/// A thread that takes events. Dropped, it stops listening, waits for the last event and ends.
+#[derive(Debug)]
+pub struct Consumer {
+    trace: Trace,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+    shared: Arc<Shared>,
+    raw: bool,
+}
+
+impl Consumer {
+    /// Events that were handed over one by one.
+    pub fn events(&self) -> u64 {
+        self.shared.events.load(Ordering::Relaxed)
+    }
+
+    /// Buffers that were handed over.
+    pub fn buffers(&self) -> u64 {
+        self.shared.buffers.load(Ordering::Relaxed)
+    }
+
+    /// Whether whole buffers come instead of events.
+    pub fn by_buffers(&self) -> bool {
+        self.raw
+    }
+
+    /// Whether the sink broke off, or nothing comes any more for another reason.
+    pub fn has_ended(&self) -> bool {
+        self.shared.broke.load(Ordering::Acquire) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops listening, without waiting: what was handed over before still comes.
+    pub fn close(&mut self) {
+        self.trace.close();
+    }
+
+    /// Waits until the last event was taken. No call comes afterwards, and the sink is gone.
+    ///
+    /// # Errors
+    /// What processing ended with; [`Error::Panicked`] if the sink panicked.
+    pub fn finish(mut self, ended: Ended) -> Result<(), Error> {
+        self.end(ended)
+    }
+
+    fn end(&mut self, ended: Ended) -> Result<(), Error> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        if ended == Ended::Stopped && !self.shared.broke.load(Ordering::Acquire) {
+            let begin = Instant::now();
+            while !thread.is_finished() && begin.elapsed() < DRAIN_MAX {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.trace.close();
+        let outcome = thread.join().unwrap_or_else(|panic| Err(Error::Panicked(message(panic.as_ref()))));
+        match outcome {
+            // The session went away before its consumer.
+            Err(Error::Call { source, .. }) if source.raw_os_error() == Some(NO_SUCH_SESSION) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// `ERROR_WMI_INSTANCE_NOT_FOUND`.
+const NO_SUCH_SESSION: i32 = 4201;
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        // What went wrong nobody wants to know any more.
+        let _ = self.end(Ended::GoesOn);
+    }
+}

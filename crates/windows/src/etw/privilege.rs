@@ -1,0 +1,54 @@
+//! Privileges that this process has but does not use until it says so.
+
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{ERROR_NOT_ALL_ASSIGNED, GetLastError, LUID};
+use windows_sys::Win32::Security::{
+    AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_PRIVILEGE_ENABLED,
+    TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY,
+};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+use windows_sys::core::w;
+
+use crate::Error;
+
+/// Enables `SeSystemProfilePrivilege` for this process: stacks of kernel events, samples and their interval need it.
+/// Administrators have it.
+///
+/// # Errors
+/// [`Error::NoPrivilege`] if the process does not have it.
+pub fn take_system_profile_privilege() -> Result<(), Error> {
+    let mut token = ptr::null_mut();
+    // SAFETY: takes no arguments and cannot fail.
+    let process = unsafe { GetCurrentProcess() };
+    // SAFETY: the process handle is always valid; writes one handle.
+    let opened = unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES | TOKEN_QUERY, &mut token) };
+    if opened == 0 {
+        return Err(Error::last("OpenProcessToken"));
+    }
+    // SAFETY: just opened, and nobody else has it.
+    let token = unsafe { OwnedHandle::from_raw_handle(token) };
+    let mut id = LUID { LowPart: 0, HighPart: 0 };
+    // SAFETY: the name ends with a zero; writes one structure.
+    let found = unsafe { LookupPrivilegeValueW(ptr::null(), w!("SeSystemProfilePrivilege"), &mut id) };
+    if found == 0 {
+        return Err(Error::last("LookupPrivilegeValueW"));
+    }
+    let privileges = TOKEN_PRIVILEGES {
+        PrivilegeCount: 1,
+        Privileges: [LUID_AND_ATTRIBUTES { Luid: id, Attributes: SE_PRIVILEGE_ENABLED }],
+    };
+    // SAFETY: the token is open; the structure holds as many privileges as it says, and no answer is asked for.
+    let adjusted = unsafe {
+        AdjustTokenPrivileges(token.as_raw_handle(), 0, &privileges, 0, ptr::null_mut(), ptr::null_mut())
+    };
+    if adjusted == 0 {
+        return Err(Error::last("AdjustTokenPrivileges"));
+    }
+    // SAFETY: reads a number of this thread. The function succeeds also where the token lacks the privilege.
+    match unsafe { GetLastError() } {
+        ERROR_NOT_ALL_ASSIGNED => Err(Error::NoPrivilege("SeSystemProfilePrivilege")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Runs what people use for live sessions in Wine, with the test double in place of ETW: `events --live`, `record`, and the
+# two tutorial programs. Needs .ci/setup-windows.
+#
+# usage: live-cli-check.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+gnu=x86_64-pc-windows-gnu
+target=${STACKHOUND_WINDOWS_TARGET:-$PWD/target/windows}
+export STACKHOUND_WINDOWS_TARGET=$target
+folder=$(mktemp -d)
+finish() {
+  rm -rf "$folder"
+  scripts/with-windows timeout 20 /usr/lib/wine/wineserver64 --wait || scripts/with-windows wineserver --kill || true
+}
+trap finish EXIT
+step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
+fail() {
+  echo "live-cli-check: $*" >&2
+  exit 1
+}
+# Has a line that fits.
+has() { grep -Eq -- "$2" "$1" || { cat "$1" >&2; fail "$1 has no line like: $2"; }; }
+has_not() { ! grep -Eq -- "$2" "$1" || { cat "$1" >&2; fail "$1 has a line like: $2"; }; }
+
+step "programs"
+scripts/with-double
+export STACKHOUND_DOUBLE_BUILT=$target/double
+scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
+scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound --examples --target $gnu
+built=$target/$gnu/cross
+# Runs the program with the double. The settings are what stands on the input of the call.
+live() {
+  local status=0
+  scripts/with-double "$built/stackhound.exe" "$@" >"$folder/out" 2>"$folder/err" || status=$?
+  echo "$status" >"$folder/status"
+}
+double() { cat >"$folder/double"; : >"$folder/log"; }
+export STACKHOUND_DOUBLE=$folder/double
+
+step "recordings, and what is made of them here"
+STACKHOUND_EXAMPLES_KEEP=$folder cargo test --quiet --locked -p stackhound --test examples
+for example in network_monitor syscall_sensor; do
+  cargo build --quiet --locked -p stackhound --example $example
+done
+here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+
+step "the tutorials, live, print the same as from a recording"
+for row in "network_monitor network.etl network-monitor" "syscall_sensor calls.etl syscall-sensor"; do
+  read -r example recording session <<<"$row"
+  _NT_SYMBOL_PATH="srv*$folder/symbols" "$here/examples/$example" "$folder/$recording" >"$folder/expected" 2>"$folder/end"
+  double <<EOF
+log = $folder/log
+[$session]
+recording = $folder/$recording
+at_end = wait
+EOF
+  # Somebody presses Enter when everything was handed over.
+  { sleep 12; echo; } | _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\symbols" \
+    scripts/with-double "$built/examples/$example.exe" >"$folder/out" 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
+  tr -d '\r' <"$folder/out" | diff "$folder/expected" - || fail "$example: live is not as recorded"
+  tr -d '\r' <"$folder/err" | diff "$folder/end" - || fail "$example: live counts other events"
+  has "$folder/log" StartTraceW
+  echo "$example: the same $(wc -l <"$folder/expected") lines"
+done
+has "$folder/log" 'StartTraceW.*name="syscall-sensor".*buffer_kib=64 minimum=20 maximum=128'
+
+step "events --live"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/calls.etl
+EOF
+live events --live --session mine --stacks --format ndjson --for 60s
+[ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "events --live"; }
+has "$folder/err" '^[0-9,]+ events in [0-9.]+ s \([0-9,]+ events/s\), nothing lost, [0-9,]+ stack parts attributed'
+has "$folder/out" '"event":"PerfInfo/SysCallEnter".*"state":"complete"'
+has "$folder/log" 'StartTraceW.*name="mine"'
+echo "$(wc -l <"$folder/out") lines: $(tr -d '\r' <"$folder/err")"
+
+step "events --live ends when time is up, says what was lost, and shows what it has"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/calls.etl
+lose_every = 5
+at_end = wait
+EOF
+live events --live --session mine --preset syscalls --buffers low-latency --for 6s --event PerfInfo/SysCallEnter
+[ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "--for"; }
+has "$folder/err" '^[0-9,]+ events in 6\.[0-9] s .* buffers lost'
+has "$folder/err" 'lost up to now; '
+has "$folder/out" PerfInfo/SysCallEnter
+has_not "$folder/out" Process/Start
+has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
+
+step "providers have a session of their own"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/calls.etl
+[mine-providers]
+recording = $folder/network.etl
+EOF
+live events --live --session mine --preset syscalls --stacks --provider Microsoft-Windows-Kernel-Network:0x10:4 --format csv
+has "$folder/out" PerfInfo/SysCallEnter
+has "$folder/out" TcpIp/SendIPV4
+has "$folder/log" 'EnableTraceEx2.*7dd42a49-5329-4832-8dfd-43d979153a88'
+
+step "errors"
+double <<EOF
+error StartTraceW = 5
+EOF
+live events --live --session mine
+[ "$(cat "$folder/status")" = 2 ] || fail "access denied is not told by the exit code"
+has "$folder/err" '^error: access to session "mine" was denied: this needs an administrator'
+double <<EOF
+error EnableTraceEx2 {f4e1897c-bb5d-5668-f1d8-040f4d8dd344} = 5
+EOF
+live events --live --provider '{f4e1897c-bb5d-5668-f1d8-040f4d8dd344}'
+has "$folder/err" 'denied: this needs an antimalware-light protected process'
+double <<EOF
+exists = mine
+EOF
+live events --live --session mine
+has "$folder/err" 'a session "mine" runs already'
+
+step "record"
+double <<EOF
+log = $folder/log
+exists = Other
+[mine]
+recording = $folder/calls.etl
+at_end = wait
+EOF
+live record --session mine --preset syscalls -o "$folder/x.etl" --for 4s
+[ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail record; }
+[ ! -s "$folder/out" ] || fail "record writes to standard output"
+has "$folder/err" '^[0-9,]+ events in 4\.[0-9] s \([0-9,]+ events/s\), nothing lost: '
+has "$folder/log" 'StartTraceW.*name="mine" file=".*x\.etl"'
+live record --list
+has "$folder/out" '^Other '
+live record --stop Other
+has "$folder/err" '^Other is stopped, nothing lost'
+live record --stop Nobody
+[ "$(cat "$folder/status")" = 2 ] || fail "stopping nobody is not told"
+has "$folder/err" 'no session "Nobody" runs'
+
+step "done"
