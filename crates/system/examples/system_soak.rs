@@ -46,7 +46,8 @@ struct Machine {
     keys: VecDeque<u64>,
     memory: VecDeque<(Pid, u64)>,
     views: VecDeque<(Pid, u64)>,
-    free_ids: VecDeque<u32>,
+    free_pids: VecDeque<u32>,
+    free_tids: VecDeque<u32>,
 }
 
 impl Machine {
@@ -70,7 +71,9 @@ impl Machine {
             keys: VecDeque::new(),
             memory: VecDeque::new(),
             views: VecDeque::new(),
-            free_ids: (2..8192).map(|n| n * 4).collect(),
+            // What ended unseen stays until its id is given out again; so all are within the first part of the run.
+            free_pids: (2..1024).map(|n| n * 4).collect(),
+            free_tids: (1024..8192).map(|n| n * 4).collect(),
         };
         for _ in 0..PROCESSES {
             machine.start_process();
@@ -99,7 +102,7 @@ impl Machine {
 
     fn start_process(&mut self) {
         let (time, number) = (self.tick(), self.events);
-        let pid = Pid(self.free_ids.pop_front().expect("an id is free"));
+        let pid = Pid(self.free_pids.pop_front().expect("an id is free"));
         let facts = ProcessFacts {
             image_name: &format!("program{}.exe", number % 50),
             command_line: &format!("program.exe --job {number} --with \"some more arguments\""),
@@ -133,14 +136,14 @@ impl Machine {
         if !self.is_lost() {
             self.system.take_process(Phase::End, time, &ProcessFacts::of(pid));
         }
-        self.free_ids.push_back(pid.0);
+        self.free_pids.push_back(pid.0);
         self.memory.retain(|&(owner, _)| owner != pid);
         self.views.retain(|&(owner, _)| owner != pid);
     }
 
     fn start_thread(&mut self, pid: Pid) {
         let time = self.tick();
-        let tid = Tid(self.free_ids.pop_front().expect("an id is free"));
+        let tid = Tid(self.free_tids.pop_front().expect("an id is free"));
         self.system.take_thread(Phase::Start, time, (pid, tid), &ThreadFacts::default());
         self.threads.push_back((pid, tid));
     }
@@ -150,7 +153,7 @@ impl Machine {
         if !self.is_lost() {
             self.system.take_thread(Phase::End, time, (pid, tid), &ThreadFacts::default());
         }
-        self.free_ids.push_back(tid.0);
+        self.free_tids.push_back(tid.0);
     }
 
     /// Something happens.
