@@ -67,7 +67,7 @@ if [ ${#recordings[@]} = 0 ]; then
   demos=(1 2)
   [ -z "$short" ] || demos=(1)
   for seed in "${demos[@]}"; do
-    "$here" demo -q --seed "$seed" --events 20000 --out "$folder/demo$seed"
+    "$here" demo -q --seed "$seed" --events 20000 --out "$folder/demo$seed" >/dev/null
     mv "$folder/demo$seed/stackhound-demo.etl" "$folder/demo$seed.etl"
     recordings+=("$folder/demo$seed.etl")
   done
@@ -75,7 +75,7 @@ if [ ${#recordings[@]} = 0 ]; then
   if [ -d "$corpus" ]; then
     corpus=$(cd "$corpus" && pwd)
     if [ -n "$short" ]; then
-      for name in tx-Process.etl.zst perfview-net452-x86.etl.zst sonde-test.etl.zst s4-waasmedic.20251005.etl; do
+      for name in tx-Process.etl.zst perfview-primitive-types.etl sonde-test.etl.zst s4-waasmedic.20251005.etl; do
         [ ! -e "$corpus/etl/$name" ] || recordings+=("$corpus/etl/$name")
       done
     else

@@ -18,7 +18,7 @@
 //! lose_every = 100              # one buffer in so many is lost
 //! delay_ms = 5                  # before each buffer ...
 //! delay_every = 10              # ... or one in so many
-//! at_end = wait                 # or stop: what happens behind the last buffer
+//! at_end = wait                 # or stop: what happens behind the last buffer; stop never before the session is set up
 //! ```
 //!
 //! Read again whenever a session is started, opened or listed, so that one process can change it.

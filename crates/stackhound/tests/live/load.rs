@@ -109,13 +109,13 @@ fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
     (trace.start().expect("started"), counts)
 }
 
-/// Waits until nothing has come for a while.
+/// Waits until events have come, and then nothing for a while.
 fn wait_for_silence(counts: &Counts) {
     let mut before = u64::MAX;
     loop {
         std::thread::sleep(Duration::from_millis(1_000));
         let now = counts.events.load(Ordering::SeqCst);
-        if now == before {
+        if now == before && now > 0 {
             return;
         }
         before = now;

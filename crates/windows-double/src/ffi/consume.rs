@@ -60,6 +60,9 @@ struct Traces {
     last_handle: u64,
 }
 
+/// A session that ends with its recording lives so long behind the last call that set it up.
+const SET_UP: Duration = Duration::from_millis(500);
+
 /// How often the log tells how much memory the process has.
 const MEMORY_EVERY: Duration = Duration::from_millis(500);
 
@@ -275,7 +278,9 @@ impl Trace {
                 }
                 Next::Wait(due) => sessions::wait(due.saturating_sub(begin.elapsed())),
                 Next::End if ends => break,
-                Next::End if feed.is_none() || self.settings.waits_at_end => {
+                Next::End
+                    if feed.is_none() || self.settings.waits_at_end || sessions::left_alone() < SET_UP =>
+                {
                     sessions::wait(Duration::MAX);
                 }
                 Next::End => {

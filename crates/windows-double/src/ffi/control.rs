@@ -23,6 +23,7 @@ pub(super) const FLUSH: u32 = 3;
 
 /// StartTraceW. The handle of the new session.
 pub(super) fn start(name: &str, block: Option<&mut [u8]>) -> Result<u64, u32> {
+    sessions::controlled();
     let settings = Settings::of_environment();
     let started = (|| {
         let mut properties = Properties::new(block.ok_or(code::INVALID_PARAMETER)?)?;
@@ -91,6 +92,7 @@ pub(super) fn enable(
     timeout: u32,
     parameters: Option<String>,
 ) -> u32 {
+    sessions::controlled();
     let guid = provider.map_or("none".to_owned(), |guid| format!("{{{}}}", Guid(guid)));
     let verb = match control_code {
         0 => "disable",
@@ -116,6 +118,7 @@ pub(super) fn enable(
 
 /// TraceSetInformation.
 pub(super) fn set_information(handle: u64, class: i32, information: &[u8]) -> u32 {
+    sessions::controlled();
     let answer = match sessions::find(handle, "") {
         _ if information.is_empty() => code::INVALID_PARAMETER,
         // Of the whole machine, and no session's.

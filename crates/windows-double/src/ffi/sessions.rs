@@ -1,7 +1,7 @@
 //! The sessions that run in this process, and those that the settings say run elsewhere.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::feed::Counters;
 use crate::properties::{REAL_TIME, Session, State};
@@ -33,6 +33,20 @@ static SESSIONS: Mutex<Option<Sessions>> = Mutex::new(None);
 
 /// Something changed that a waiting consumer should look at.
 static CHANGED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+/// When a controller last did something to a session.
+static CONTROLLED: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// A controller does something to a session.
+pub(super) fn controlled() {
+    *lock(&CONTROLLED) = Some(Instant::now());
+}
+
+/// How long no controller has done anything. A session that ends with its recording must not end while it is set up,
+/// however short the recording is.
+pub(super) fn left_alone() -> Duration {
+    lock(&CONTROLLED).map_or(Duration::MAX, |last| last.elapsed())
+}
 
 /// A panic elsewhere leaves no state here half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
