@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::PointerSize::Eight;
 use stackhound_schema::{OwnedValue, Plan, Utf16, providers_of_manifest};
 
@@ -17,43 +17,70 @@ const MANIFEST: &[u8] = br#"<provider name="Bench" guid="{9e814aad-3204-11d2-9a8
     <data name="Verb" inType="win:AnsiString"/>
     </template></templates></provider>"#;
 
+/// How many events each run reads; criterion's time divided by it is the time of one.
+const EVENTS: u64 = 1_000;
+
+/// Payloads that differ in what they hold, but not in how long it is.
+fn payloads(plan: &Plan) -> Vec<Vec<u8>> {
+    let payload = |number: u64| {
+        let values = [
+            ("Pid", OwnedValue::from(number)),
+            ("Time", stackhound_etl::FileTime(7).into()),
+            ("Status", (number % 600).into()),
+            ("Path", format!(r"\Device\HarddiskVolume3\Windows\System32\n{number:04}.dll").into()),
+            ("Behind", (number * 7).into()),
+            ("Verb", "GET".into()),
+        ];
+        plan.schema().pack(&values, Eight).expect("a payload")
+    };
+    (0..EVENTS).map(payload).collect()
+}
+
 fn parse(criterion: &mut Criterion) {
     let mut manifest = providers_of_manifest(MANIFEST, None).expect("a manifest").remove(0);
     let plan = Plan::new(manifest.events.remove(0).schema);
-    let values = [
-        ("Pid", OwnedValue::from(1234)),
-        ("Time", stackhound_etl::FileTime(7).into()),
-        ("Status", 200.into()),
-        ("Path", r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll".into()),
-        ("Behind", 42.into()),
-        ("Verb", "GET".into()),
-    ];
-    let payload = plan.schema().pack(&values, Eight).expect("a payload");
-    let property = |name| plan.schema().property(name).expect("a property");
-    let parser = || black_box(&plan).parser(black_box(&payload), Eight);
+    let payloads = payloads(&plan);
+    let property = |name| black_box(plan.schema().property(name).expect("a property"));
+    let mut group = criterion.benchmark_group("parse");
+    group.throughput(Throughput::Elements(EVENTS));
+    let mut bench = |name: &str, read: &dyn Fn(&mut u64)| {
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                let mut sum = 0;
+                read(&mut sum);
+                sum
+            });
+        });
+    };
+    let parsers = || payloads.iter().map(|payload| plan.parser(payload, Eight));
 
     let (fixed, behind) = (property("Status"), property("Behind"));
-    criterion.bench_function("u32 at a fixed offset", |bench| {
-        bench.iter(|| parser().parse_at::<u32>(black_box(fixed)).unwrap_or_default());
+    bench("u32 at a fixed offset", &|sum| {
+        parsers().for_each(|parser| *sum += u64::from(parser.parse_at::<u32>(fixed).unwrap_or_default()));
     });
-    criterion.bench_function("u32 by its name", |bench| {
-        bench.iter(|| parser().parse::<u32>(black_box("Status")).unwrap_or_default());
+    bench("u32 by its name", &|sum| {
+        let name = black_box("Status");
+        parsers().for_each(|parser| *sum += u64::from(parser.parse::<u32>(name).unwrap_or_default()));
     });
-    criterion.bench_function("u32 behind a text of 50 units", |bench| {
-        bench.iter(|| parser().parse_at::<u32>(black_box(behind)).unwrap_or_default());
+    bench("u32 behind a text of 50 units", &|sum| {
+        parsers().for_each(|parser| *sum += u64::from(parser.parse_at::<u32>(behind).unwrap_or_default()));
     });
     let (wide, narrow) = (property("Path"), property("Verb"));
-    criterion.bench_function("UTF-16 text of 50 units, as it stands", |bench| {
-        bench.iter(|| parser().parse_at::<Utf16<'_>>(black_box(wide)).map_or(0, Utf16::len));
+    bench("UTF-16 text of 50 units, as it stands", &|sum| {
+        let length = |text: Utf16<'_>| text.len() as u64;
+        parsers().for_each(|parser| *sum += parser.parse_at(wide).map_or(0, length));
     });
-    criterion.bench_function("UTF-16 text of 50 units as Cow", |bench| {
-        bench.iter(|| parser().parse_at::<Cow<'_, str>>(black_box(wide)).map_or(0, |text| text.len()));
+    bench("UTF-16 text of 50 units as Cow", &|sum| {
+        let length = |text: Cow<'_, str>| text.len() as u64;
+        parsers().for_each(|parser| *sum += parser.parse_at(wide).map_or(0, length));
     });
-    criterion.bench_function("8-bit text of 3 bytes as Cow, behind a text of 50 units", |bench| {
-        bench.iter(|| parser().parse_at::<Cow<'_, str>>(black_box(narrow)).map_or(0, |text| text.len()));
+    bench("8-bit text of 3 bytes as Cow, behind a text of 50 units", &|sum| {
+        let length = |text: Cow<'_, str>| text.len() as u64;
+        parsers().for_each(|parser| *sum += parser.parse_at(narrow).map_or(0, length));
     });
-    criterion.bench_function("a missing property", |bench| {
-        bench.iter(|| parser().try_parse::<u32>(black_box("Nothing")));
+    bench("a missing property", &|sum| {
+        let name = black_box("Nothing");
+        parsers().for_each(|parser| *sum += u64::from(parser.try_parse::<u32>(name).is_some()));
     });
 }
 

@@ -105,6 +105,7 @@ enum Failure {
 
 impl<'e> Parser<'e> {
     /// What describes the properties.
+    #[inline]
     pub fn schema(&self) -> &'e Schema {
         self.plan.schema()
     }
@@ -135,13 +136,16 @@ impl<'e> Parser<'e> {
     /// [`Error::Payload`] if the payload ends too early.
     #[inline]
     pub fn parse_at<T: FromEtw<'e>>(&self, property: PropertyId) -> Result<T, Error> {
+        if let Some(number) = self.number(property) {
+            return Ok(number);
+        }
         self.read(property).map_err(|failure| self.explain(property, failure, T::ASKED))
     }
 
     /// As [`parse`](Parser::parse), without a reason where there is nothing; allocates nothing to say so.
     pub fn try_parse<T: FromEtw<'e>>(&self, name: &str) -> Option<T> {
         match self.schema().property(name) {
-            Some(property) => self.read(property).ok(),
+            Some(property) => self.number(property).or_else(|| self.read(property).ok()),
             None => T::absent(),
         }
     }
@@ -174,18 +178,24 @@ impl<'e> Parser<'e> {
         self.schema().property(name).ok_or_else(|| Error::NoProperty(name.into()))
     }
 
+    /// The short way, small enough to become part of its caller.
     #[inline]
+    fn number<T: FromEtw<'e>>(&self, property: PropertyId) -> Option<T> {
+        if !T::IS_NUMBER {
+            return None;
+        }
+        let index = usize::from(property.0);
+        let field = self.schema().fields.get(index)?;
+        let cursor = self.plan.cursor_at(self.payload, self.pointer, index)?;
+        T::from_start(field, cursor.rest(), self.pointer)
+    }
+
+    #[inline(never)]
     fn read<T: FromEtw<'e>>(&self, property: PropertyId) -> Result<T, Failure> {
         let index = usize::from(property.0);
         let Some(field) = self.schema().fields.get(index) else {
             return Err(Failure::Payload(self.plan.no_such_field(index)));
         };
-        if T::IS_NUMBER
-            && let Some(cursor) = self.plan.cursor_at(self.payload, self.pointer, index)
-            && let Some(number) = T::from_start(field, cursor.rest(), self.pointer)
-        {
-            return Ok(number);
-        }
         let read = if is_single(field) {
             let value = self.plan.value(self.payload, self.pointer, index).map_err(Failure::Payload)?;
             T::from_value(field, value)

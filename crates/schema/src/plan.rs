@@ -46,6 +46,7 @@ impl Plan {
     }
 
     /// The schema that this plan reads by.
+    #[inline]
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -93,6 +94,7 @@ impl Plan {
         }
     }
 
+    #[inline(never)]
     fn cursor_behind<'a>(
         &self,
         layout: &Layout,
