@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use stackhound::{Provider, Seen};
 
-use crate::one_event::OneEvent;
+use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{POWERSHELL, POWERSHELL_7942};
 
 static FUNCTION: AtomicU64 = AtomicU64::new(0);
@@ -33,8 +33,7 @@ impl Counter {
     }
 }
 
-#[test]
-fn whatever_can_be_called_is_a_handler() {
+pub fn rows() -> Rows {
     let [closure, temporary, method] = [(); 3].map(|()| Arc::new(Counter::default()));
     let by_closure = closure.clone();
     let by_method = method.clone();
@@ -54,18 +53,18 @@ fn whatever_can_be_called_is_a_handler() {
             ids.push(seen.id());
             told.lock().unwrap().clone_from(&ids);
         });
-    let texts = [("ClassName", "Made"), ("Message", "nothing of this happened")];
-    let stats = OneEvent::with_texts(POWERSHELL_7942, &texts).read(|trace| trace.enable(provider));
+    let event =
+        builder(POWERSHELL_7942).with("ClassName", "Made").with("Message", "nothing of this happened");
+    let stats = rows::trace(&incomplete(&event)).enable(provider).run(|_| {}).expect("a trace");
 
-    assert_eq!(stats.delivered, 1);
-    for (name, calls) in [
+    assert_eq!(*owned.lock().unwrap(), [7942]);
+    let calls = [
         ("a function", FUNCTION.load(Ordering::Relaxed)),
         ("a closure", closure.calls.load(Ordering::Relaxed)),
         ("a handler made on the spot", temporary.calls.load(Ordering::Relaxed)),
         ("a method", method.calls.load(Ordering::Relaxed)),
         ("a closure with state", owned.lock().unwrap().len() as u64),
-    ] {
-        assert_eq!(calls, 1, "{name}");
-    }
-    assert_eq!(*owned.lock().unwrap(), [7942]);
+        ("all of them for one event", stats.delivered),
+    ];
+    rows::check(calls.map(|(name, calls)| (name, calls, 1)))
 }

@@ -6,22 +6,49 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stackhound::{EventFilter, Filter, Provider, pred};
+use stackhound::schema::OwnedValue;
+use stackhound::testing::OwnedEvent;
+use stackhound::{EventFilter, Filter, Provider, Seen, pred};
 
-use crate::one_event::{OneEvent, check};
+use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{EVERY_TEXT, POWERSHELL, POWERSHELL_7937};
 use pred::{all_of, any_event, any_of, id_is, no_event, none_of, opcode_is, property, version_is};
 
-/// Terminated UTF-16.
-fn plain() -> OneEvent {
-    OneEvent::with_texts(POWERSHELL_7937, &[("ContextInfo", "One two three four")])
+/// A table: a name, a filter, and whether it lets the event pass.
+pub type Table = Vec<(&'static str, Filter, bool)>;
+
+/// Checks what each filter of a table says of an event.
+#[track_caller]
+pub fn check(event: &OwnedEvent, table: Table) -> Rows {
+    let filters: Vec<EventFilter> =
+        table.iter().map(|(_, filter, _)| EventFilter::new(filter.clone())).collect();
+    assert!(filters.iter().all(|filter| filter.predicate().is_ok()), "{filters:?}");
+    let mut said = Vec::new();
+    let ask = |seen: &Seen<'_>| said.extend(filters.iter().map(|filter| filter.wants(seen)));
+    rows::trace(event).run(ask).expect("a trace");
+    assert_eq!(said.len(), table.len(), "one event is read");
+    rows::check(table.into_iter().zip(said).map(|((name, _, expected), said)| (name, said, expected)))
 }
 
-/// Counted UTF-16 whose characters go on behind the counted 31. Its length in bytes, 62, reads as `>`.
-fn counted() -> OneEvent {
-    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
-    let text = utf16("only this much of it is counted, though more lies behind");
-    OneEvent::with_payload(EVERY_TEXT, [&[0, 0, 0, b'>', 0][..], &text].concat())
+/// Terminated UTF-16.
+fn plain() -> OwnedEvent {
+    incomplete(&builder(POWERSHELL_7937).pid(812).with("ContextInfo", "One two three four"))
+}
+
+/// Counted UTF-16 of 31 characters, behind which stands what reads as more of the text: the length of the next property
+/// is a comma, and that property and the last go on in UTF-16. The length of the text itself, 62 bytes, reads as `>`.
+fn counted() -> OwnedEvent {
+    let more: Vec<u8> = " though more lies behi".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(more.len(), usize::from(b','));
+    let end = u32::from(b'n') | u32::from(b'd') << 16;
+    let event = builder(EVERY_TEXT)
+        .with("CountedWide", "only this much of it is counted")
+        .with("CountedNarrow", OwnedValue::Bytes(more))
+        .with("After", end);
+    let event = incomplete(&event);
+    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    assert!(event.payload().ends_with(&wide(">only this much of it is counted, though more lies behind")));
+    event
 }
 
 /// How often two handlers of a filter are called for one event.
@@ -29,18 +56,18 @@ fn calls(filter: EventFilter) -> (u64, u64) {
     let (first, second) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let count = |counter: &Arc<AtomicU64>| {
         let counter = counter.clone();
-        move |_: &stackhound::Seen<'_>| {
+        move |_: &Seen<'_>| {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     };
     let filter = filter.on_event(count(&first)).on_event(count(&second));
-    plain().read(|trace| trace.enable(Provider::guid(POWERSHELL).filter(filter)));
+    let trace = rows::trace(&plain()).enable(Provider::guid(POWERSHELL).filter(filter));
+    trace.run(|_| {}).expect("a trace");
     (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed))
 }
 
-#[test]
-fn handlers_of_a_filter() {
-    for (name, filter, expected) in [
+fn handlers() -> Rows {
+    let rows = [
         ("all handlers are called for what passes", EventFilter::new(any_event()), 1),
         ("no handler is called for what does not pass", EventFilter::new(no_event()), 0),
         ("an id is a filter", EventFilter::ids([7937]), 1),
@@ -48,13 +75,11 @@ fn handlers_of_a_filter() {
         ("other ids do not pass", EventFilter::ids([1, 2]), 0),
         ("an id and a predicate are a filter", EventFilter::ids([7937]).and(version_is(1)), 1),
         ("both the id and the predicate must hold", EventFilter::ids([7937]).and(version_is(2)), 0),
-    ] {
-        assert_eq!(calls(filter), (expected, expected), "{name}");
-    }
+    ];
+    rows::check(rows.map(|(name, filter, expected)| (name, calls(filter), (expected, expected))))
 }
 
-#[test]
-fn headers() {
+fn headers() -> Rows {
     check(
         &plain(),
         vec![
@@ -67,11 +92,10 @@ fn headers() {
             ("the process of the header", pred::pid_is(812), true),
             ("another process", pred::pid_is(813), false),
         ],
-    );
+    )
 }
 
-#[test]
-fn terminated_text() {
+fn terminated_text() -> Rows {
     let text = || property("ContextInfo");
     check(
         &plain(),
@@ -96,11 +120,10 @@ fn terminated_text() {
             ("iends with: its end in another case", text().iends_with("thREe fOUr"), true),
             ("iends with: what stands elsewhere", text().iends_with("oNe TWo"), false),
         ],
-    );
+    )
 }
 
-#[test]
-fn counted_text() {
+fn counted_text() -> Rows {
     let text = || property("CountedWide");
     check(
         &counted(),
@@ -143,11 +166,10 @@ fn counted_text() {
             ("iends with: what is behind", text().iends_with("MORE lies behind"), false),
             ("iends with: not past the end", text().iends_with("ONLY this much of it is counted,"), false),
         ],
-    );
+    )
 }
 
-#[test]
-fn combinations() {
+fn combinations() -> Rows {
     let yes = any_event;
     let no = no_event;
     let all = |filters: [fn() -> Filter; 2]| all_of(filters.map(|filter| filter()));
@@ -185,5 +207,9 @@ fn combinations() {
             ("none of: the last", none([no, yes]), false),
             ("none of: all", none([yes, yes]), false),
         ],
-    );
+    )
+}
+
+pub fn rows() -> Rows {
+    [handlers(), headers(), terminated_text(), counted_text(), combinations()].concat()
 }

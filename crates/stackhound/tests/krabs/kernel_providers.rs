@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stackhound::Provider;
 use stackhound::trace::{KernelGroups, KernelProvider};
 
-use crate::one_event::OneEvent;
+use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{IMAGE, IMAGE_LOAD_V3};
 
 fn named(name: &str) -> KernelProvider {
@@ -17,29 +17,26 @@ fn named(name: &str) -> KernelProvider {
 /// How often a provider with this class is called for the load of an image.
 fn called(providers: &[KernelProvider]) -> Vec<u64> {
     let counters: Vec<Arc<AtomicU64>> = providers.iter().map(|_| Arc::default()).collect();
-    let event = OneEvent::with_payload(IMAGE_LOAD_V3, vec![0; 60]);
-    event.read(|trace| {
-        providers.iter().zip(&counters).fold(trace, |trace, (provider, counter)| {
-            let counter = counter.clone();
-            trace.enable(Provider::kernel(*provider).on_event(move |_| {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }))
-        })
+    let event = incomplete(&builder(IMAGE_LOAD_V3));
+    let trace = providers.iter().zip(&counters).fold(rows::trace(&event), |trace, (provider, counter)| {
+        let counter = counter.clone();
+        trace.enable(Provider::kernel(*provider).on_event(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }))
     });
+    trace.run(|_| {}).expect("a trace");
     counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect()
 }
 
-#[test]
-fn kernel_providers_are_told_apart_by_their_class() {
+pub fn rows() -> Rows {
     let own = KernelProvider { name: "own", groups: KernelGroups::ALPC, class: IMAGE };
-    for (name, providers, expected) in [
+    let rows = [
         ("one of the list can be enabled", vec![named("thread_dispatch")], vec![0]),
         ("one of our own can be enabled, by groups and class", vec![own], vec![1]),
         ("the loads of images are told to who asks for them", vec![named("image_load")], vec![1]),
         ("and to nobody else", vec![named("image_load"), named("alpc")], vec![1, 0]),
         // In krabs only the first one of a class is called.
         ("every provider of a class is called", vec![named("image_load"), own], vec![1, 1]),
-    ] {
-        assert_eq!(called(&providers), expected, "{name}");
-    }
+    ];
+    rows::check(rows.map(|(name, providers, expected)| (name, called(&providers), expected)))
 }

@@ -15,7 +15,6 @@ mod kernel_providers;
 mod managed_predicate;
 mod managed_text;
 mod on_error;
-mod one_event;
 mod parser;
 mod proxy;
 mod record_builder;

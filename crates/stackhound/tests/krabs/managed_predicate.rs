@@ -2,12 +2,12 @@
 
 use stackhound::pred::{all_of, any_of, none_of, property};
 
-use crate::one_event::{OneEvent, check};
+use crate::filter::check;
+use crate::rows::{Rows, builder, incomplete};
 use crate::schemas::POWERSHELL_7937;
 
-#[test]
-fn combinations() {
-    let event = OneEvent::with_texts(POWERSHELL_7937, &[("UserData", "Apple")]);
+pub fn rows() -> Rows {
+    let event = incomplete(&builder(POWERSHELL_7937).with("UserData", "Apple"));
     let yes = || property("UserData").is("Apple");
     let no = || property("UserData").is("Pear");
     check(
@@ -27,5 +27,5 @@ fn combinations() {
             ("!: of what holds", !yes(), false),
             ("none of: what does not hold", none_of([no()]), true),
         ],
-    );
+    )
 }

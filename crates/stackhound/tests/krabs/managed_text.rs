@@ -3,7 +3,8 @@
 
 use stackhound::{Filter, pred};
 
-use crate::one_event::{OneEvent, check};
+use crate::filter::check;
+use crate::rows::{Rows, builder, incomplete};
 use crate::schemas::{Kind, POWERSHELL_7937, WININET_1057};
 
 /// The name of a case, what the property holds, the comparison, with what, and whether it holds.
@@ -33,19 +34,18 @@ const CASES: [Case; 21] = [
     ("iends with: another case", "Apple pie now", |text, other| text.iends_with(other), "NOW", true),
 ];
 
-fn check_all(kind: Kind, name: &str) {
-    for (case, held, comparison, other, expected) in CASES {
-        let event = OneEvent::with_texts(kind, &[(name, held)]);
-        check(&event, vec![(case, comparison(pred::property(name), other), expected)]);
-    }
+fn rows_of(kind: Kind, name: &str) -> Rows {
+    let rows = CASES.map(|(case, held, comparison, other, expected)| {
+        let event = incomplete(&builder(kind).with(name, held));
+        check(&event, vec![(case, comparison(pred::property(name), other), expected)])
+    });
+    rows.concat()
 }
 
-#[test]
-fn utf16() {
-    check_all(POWERSHELL_7937, "UserData");
+pub fn utf16_rows() -> Rows {
+    rows_of(POWERSHELL_7937, "UserData")
 }
 
-#[test]
-fn ansi() {
-    check_all(WININET_1057, "Verb");
+pub fn ansi_rows() -> Rows {
+    rows_of(WININET_1057, "Verb")
 }

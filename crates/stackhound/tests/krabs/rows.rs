@@ -72,6 +72,14 @@ fn every_file_has_at_least_krabs_s_cases() {
         ("describe_InvalidParsing", 7, crate::invalid_parsing::rows()),
         ("describe_Asserts", 6, crate::asserts::rows()),
         ("describe_Fluent", 2, crate::fluent::rows()),
+        ("test_filter", 78, crate::filter::rows()),
+        ("test_event_callbacks", 6, crate::event_callbacks::rows()),
+        ("test_user_providers", 5, crate::user_providers::rows()),
+        ("test_kernel_providers", 4, crate::kernel_providers::rows()),
+        ("describe_UnicodeString", 19, crate::managed_text::utf16_rows()),
+        ("describe_AnsiString", 19, crate::managed_text::ansi_rows()),
+        ("describe_Predicate", 12, crate::managed_predicate::rows()),
+        ("describe_OnError", 2, crate::on_error::rows()),
     ];
     for (file, cases, rows) in &files {
         println!("{file}: {} rows for {cases} cases", rows.len());

@@ -5,18 +5,17 @@
 use stackhound::trace::{EnableProperties, ProviderSettings};
 use stackhound::{Guid, Provider};
 
-use crate::one_event::OneEvent;
+use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{POWERSHELL, POWERSHELL_7942};
 
 fn delivered(provider: Provider) -> u64 {
-    let event = OneEvent::with_texts(POWERSHELL_7942, &[("Message", "x")]);
-    event.read(|trace| trace.enable(provider)).delivered
+    let event = incomplete(&builder(POWERSHELL_7942).with("Message", "x"));
+    rows::trace(&event).enable(provider).run(|_| {}).expect("a trace").delivered
 }
 
-#[test]
-fn providers_are_made_and_enabled() {
+pub fn rows() -> Rows {
     let of_powershell = || Provider::guid(POWERSHELL);
-    for (name, provider, expected) in [
+    let rows = [
         ("of any GUID, whether there is such a provider or not", Provider::guid(Guid([0x5a; 16])), 0),
         ("with a handler", of_powershell().on_event(|_| {}), 1),
         ("without a handler, its events are still wanted", of_powershell(), 1),
@@ -24,12 +23,13 @@ fn providers_are_made_and_enabled() {
         ("with keywords and a level", of_powershell().any(0x23).all(0xff).level(0), 1),
         ("with a level of its own", of_powershell().level(1), 1),
         ("with all there is", of_powershell().stack_trace().rundown().any(u64::MAX).all(0).level(255), 1),
-    ] {
-        assert_eq!(delivered(provider), expected, "{name}");
-    }
+    ];
+    let mut rows = rows::check(rows.map(|(name, provider, expected)| (name, delivered(provider), expected)));
+    every_property_bit_can_be_asked_for();
+    rows.push("with every bit of properties");
+    rows
 }
 
-#[test]
 fn every_property_bit_can_be_asked_for() {
     for bit in 0..32 {
         let bits = 1_u32 << bit;
