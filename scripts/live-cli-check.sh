@@ -67,11 +67,13 @@ EOF
 done
 has "$folder/log" 'StartTraceW.*name="syscall-sensor".*buffer_kib=64 minimum=20 maximum=128'
 
+# With delays, since the end of a short recording would be the end of a session that is still being set up.
 step "events --live"
 double <<EOF
 log = $folder/log
 [mine]
 recording = $folder/calls.etl
+delay_ms = 20
 EOF
 live events --live --session mine --stacks --format ndjson --for 60s
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "events --live"; }
@@ -108,8 +110,10 @@ double <<EOF
 log = $folder/log
 [mine]
 recording = $folder/calls.etl
+delay_ms = 20
 [mine-providers]
 recording = $folder/network.etl
+delay_ms = 300
 EOF
 live events --live --session mine --preset syscalls --stacks --provider Microsoft-Windows-Kernel-Network:0x10:4 --format csv
 has "$folder/out" PerfInfo/SysCallEnter
