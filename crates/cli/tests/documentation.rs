@@ -33,6 +33,12 @@ const RUN_BY_CI: [&str; 11] = [
 const RUN_FOR_PYTHON: [&str; 2] =
     ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
 
+/// Commands that `scripts/windows-check.sh` runs, which is a step of `.ci/run` too.
+const RUN_UNDER_WINE: [&str; 2] = [
+    "scripts/with-double cargo test --locked --profile cross -p stackhound --test live",
+    "scripts/live-check.sh",
+];
+
 /// Whether a command is for Windows. Elsewhere it is understood, and refused.
 fn is_live(arguments: &[String]) -> bool {
     let has = |wanted: &str| arguments.iter().any(|argument| argument == wanted);
@@ -40,7 +46,12 @@ fn is_live(arguments: &[String]) -> bool {
 }
 
 /// Commands for people with time; a short form of each is run below.
-const LONG: [&str; 1] = ["scripts/speed.py"];
+const LONG: [&str; 3] = [
+    "scripts/speed.py",
+    "STACKHOUND_LOAD=\"60 1000000\" scripts/with-double cargo test",
+    // With settings of one's own, as the step "live" of windows-check.sh writes them.
+    "STACKHOUND_DOUBLE=settings.txt scripts/with-double",
+];
 
 struct Shown {
     page: PathBuf,
@@ -108,6 +119,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
     std::fs::rename(folder.path().join("stackhound-demo.etl"), folder.path().join("trace.etl")).unwrap();
     std::fs::write(folder.path().join("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let wine = std::fs::read_to_string(root().join("scripts/windows-check.sh")).unwrap();
     let shown = commands();
     assert!(shown.len() >= 10, "the documentation shows {} commands", shown.len());
     for Shown { page, command, output } in shown {
@@ -118,6 +130,10 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         }
         if RUN_FOR_PYTHON.iter().any(|known| command.starts_with(known)) {
             assert!(ci.contains("scripts/python-check.sh"), "{page}: {command}: not run by .ci/run");
+            continue;
+        }
+        if let Some(known) = RUN_UNDER_WINE.iter().find(|known| command.starts_with(**known)) {
+            assert!(wine.contains(known), "{page}: {command}: not run by scripts/windows-check.sh");
             continue;
         }
         if LONG.iter().any(|known| command.starts_with(known)) {
