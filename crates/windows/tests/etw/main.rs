@@ -172,7 +172,7 @@ fn a_panic_in_the_sink_is_returned() {
     let Some(_double) = Double::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::Best] {
         let session = start("one");
-        let taken = Taken { panic_at: Some(5), ..Taken::default() };
+        let taken = Taken::panics_at(5);
         let consumer = listen("one", delivery, &taken);
         wait_for("the panic", || consumer.has_ended());
         session.stop().expect("stopped");
@@ -189,7 +189,7 @@ fn a_sink_that_breaks_ends_it() {
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
     let Some(_double) = Double::run(test, text) else { return };
     let session = start("one");
-    let taken = Taken { break_at: Some(7), ..Taken::default() };
+    let taken = Taken::breaks_at(7);
     let consumer = listen("one", Delivery::Events, &taken);
     wait_for("the break", || consumer.has_ended());
     consumer.finish(Ended::GoesOn).expect("no error");
@@ -299,15 +299,15 @@ fn providers_are_enabled_with_filters() {
 }
 
 #[test]
-fn all_sessions_are_listed_however_many_there_are() {
-    let test = "all_sessions_are_listed_however_many_there_are";
-    let names: Vec<String> = (0..100).map(|number| format!("session {number}")).collect();
+fn all_sessions_are_listed() {
+    let test = "all_sessions_are_listed";
+    let names: Vec<String> = (0..60).map(|number| format!("session {number}")).collect();
     let Some(_double) = Double::run(test, &format!("exists = {}\n", names.join(", "))) else { return };
     let listed: Vec<String> = etw::list().expect("a list").into_iter().map(|state| state.name).collect();
     assert!(names.iter().all(|name| listed.contains(name)), "{listed:?}");
     Session::stop_by_name("session 7").expect("stopped");
     let listed = etw::list().expect("a list");
-    assert!(listed.iter().all(|state| state.name != "session 7") || listed.len() == 100);
+    assert!(listed.iter().all(|state| state.name != "session 7"));
 }
 
 #[test]

@@ -28,13 +28,21 @@ pub struct All {
 #[derive(Default)]
 pub struct Taken {
     all: Arc<Mutex<All>>,
-    /// Panics at this call.
-    pub panic_at: Option<u64>,
-    /// Breaks at this call.
-    pub break_at: Option<u64>,
+    panic_at: Option<u64>,
+    break_at: Option<u64>,
 }
 
 impl Taken {
+    /// With a sink that panics at this call.
+    pub fn panics_at(call: u64) -> Taken {
+        Taken { panic_at: Some(call), ..Taken::default() }
+    }
+
+    /// With a sink that breaks at this call.
+    pub fn breaks_at(call: u64) -> Taken {
+        Taken { break_at: Some(call), ..Taken::default() }
+    }
+
     pub fn sink(&self) -> Recorder {
         Recorder { all: self.all.clone(), panic_at: self.panic_at, break_at: self.break_at }
     }
@@ -61,13 +69,13 @@ impl Recorder {
     fn take(&self, take: impl FnOnce(&mut All)) -> ControlFlow<()> {
         let mut all = self.all.lock().unwrap();
         all.calls += 1;
-        let number = Some(all.calls);
+        let number = all.calls;
         take(&mut all);
         drop(all);
-        if number == self.panic_at {
-            panic!("call {}", number.unwrap_or_default());
+        if Some(number) == self.panic_at {
+            panic!("call {number}");
         }
-        if number == self.break_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if Some(number) == self.break_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
