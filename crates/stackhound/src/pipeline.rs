@@ -9,6 +9,7 @@ use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::SymbolStats;
+use stackhound_system::SystemStats;
 use stackhound_trace::live::{Arrivals, Step};
 use stackhound_trace::{Flow, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
 
@@ -110,6 +111,8 @@ pub struct Outcome {
     pub distinct_frames: usize,
     /// Schemas that were looked for in vain.
     pub schema_misses: u64,
+    /// What was taken in of processes, modules and names, and what a live session forgot of them.
+    pub system: SystemStats,
 }
 
 /// An event that was chosen, and the how manieth of all it is.
@@ -332,6 +335,7 @@ fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &
         distinct_frames: correlator.table().len(),
         creates: creates.stats(),
         schema_misses: known.schema_misses(),
+        system: known.system().stats(),
     }
 }
 

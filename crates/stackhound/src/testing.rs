@@ -3,7 +3,8 @@
 //!
 //! ```
 //! use stackhound::schema::SchemaStore;
-//! use stackhound::testing::{RecordBuilder, incoming};
+//! use stackhound::testing::{RecordBuilder, replay};
+//! use stackhound::trace::Session;
 //! use stackhound::{Guid, Provider, Trace};
 //! use std::sync::mpsc;
 //!
@@ -15,13 +16,14 @@
 //!     .with("FileName", r"\Windows\System32\ntdll.dll")
 //!     .pack_incomplete(&mut SchemaStore::new())?;
 //!
+//! // A trace as a program configures it; here no session is started.
 //! let (sender, names) = mpsc::channel();
 //! let provider = Provider::guid(images).on_event(move |seen| {
 //!     let parser = seen.parser()?;
 //!     let _ = sender.send((parser.parse::<u32>("ProcessId")?, parser.parse::<String>("FileName")?));
 //!     Ok::<(), stackhound::schema::Error>(())
 //! });
-//! Trace::blocks(incoming([load])?).enable(provider).run(|_| ())?;
+//! replay(Trace::live(Session::user("images")).enable(provider), [load])?;
 //! assert_eq!(names.recv()?, (123, r"\Windows\System32\ntdll.dll".to_owned()));
 //! # Ok(())
 //! # }
@@ -40,7 +42,7 @@ use stackhound_etl::write::WriteError;
 
 pub use builder::RecordBuilder;
 pub use event::OwnedEvent;
-pub use output::{incoming, write_etl};
+pub use output::{incoming, replay, write_etl};
 
 /// Why an event cannot be made or written.
 #[derive(Debug, thiserror::Error)]
@@ -61,4 +63,7 @@ pub enum Error {
     /// What was written cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The trace cannot begin, or a handler panicked.
+    #[error(transparent)]
+    Trace(#[from] crate::Error),
 }

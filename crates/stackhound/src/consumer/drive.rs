@@ -24,6 +24,9 @@ use crate::seen::Seen;
 /// How often counters are published.
 const PUBLISH: Duration = Duration::from_millis(50);
 
+/// How often sessions are asked for theirs.
+const POLL: Duration = Duration::from_secs(1);
+
 /// A trace whose sources are open.
 pub(crate) struct Opened {
     source: Source,
@@ -146,13 +149,17 @@ fn feed(
     shared: &Shared,
 ) -> TraceStats {
     let dispatch = RefCell::new(dispatch);
-    let mut published = Instant::now();
+    let (mut published, mut polled) = (Instant::now(), Instant::now());
     let choose = |seen: &Seen<'_>| ControlFlow::Continue(dispatch.borrow().wants(seen));
     let handle = |seen: &Seen<'_>| {
         dispatch.borrow_mut().call(seen, all)?;
         shared.go_on()
     };
     let watch = |outcome: &dyn Fn() -> Outcome| {
+        if polled.elapsed() >= POLL {
+            polled = Instant::now();
+            shared.poll_sessions();
+        }
         if published.elapsed() >= PUBLISH {
             published = Instant::now();
             shared.publish(stats_of(outcome(), &dispatch.borrow()));
@@ -178,6 +185,7 @@ fn stats_of(outcome: Outcome, dispatch: &Dispatch) -> TraceStats {
         unclaimed: dispatch.left,
         errors: dispatch.errors(),
         schema_misses: outcome.schema_misses,
+        system: outcome.system,
         subscription: dispatch.publisher.as_ref().map(|publisher| publisher.counts()).unwrap_or_default(),
         sessions: Vec::new(),
     }

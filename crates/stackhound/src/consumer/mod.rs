@@ -128,6 +128,11 @@ impl Trace {
         Trace::of(Input::Blocks(vec![incoming]))
     }
 
+    /// The same trace, with its events from elsewhere.
+    pub(crate) fn taking(self, incoming: Incoming) -> Trace {
+        Trace { input: Input::Blocks(vec![incoming]), ..self }
+    }
+
     /// One more session, merged with the others by time: one with small buffers for what must come soon beside one with
     /// large buffers for the rest. Of a trace that is not live, nothing is left.
     pub fn and_live(mut self, session: Session) -> Trace {

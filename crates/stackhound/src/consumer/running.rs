@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 
 use stackhound_stacks::StackStats;
+use stackhound_system::SystemStats;
 use stackhound_trace::live::RingCounts;
 use stackhound_trace::{Flow, LiveSession, ProviderSettings, SessionCounters, Stats};
 
@@ -27,6 +28,8 @@ pub struct TraceStats {
     pub errors: u64,
     /// Schemas that were looked for in vain.
     pub schema_misses: u64,
+    /// What was taken in of processes, modules and names, and what a live session forgot of them.
+    pub system: SystemStats,
     /// What a subscription was sent, and what of it was dropped.
     pub subscription: RingCounts,
     /// What the live sessions say of themselves.
@@ -87,6 +90,17 @@ impl Shared {
             match session.stop() {
                 Ok(counters) => sessions.ended.push(counters),
                 Err(error) => sessions.error = sessions.error.take().or(Some(error)),
+            }
+        }
+    }
+
+    /// Asks the sessions for their counters, so that the last word of one that somebody else stops is not an old one.
+    pub fn poll_sessions(&self) {
+        // Whoever has the sessions locked asks them himself, or ends them.
+        if let Ok(sessions) = self.sessions.try_lock() {
+            for session in &sessions.running {
+                // What cannot be asked now is told at the end.
+                let _ = session.counters();
             }
         }
     }

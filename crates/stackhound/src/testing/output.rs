@@ -8,6 +8,7 @@ use stackhound_trace::live::{Incoming, Overflow, Queue, channel};
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION};
+use crate::consumer::{Trace, TraceStats};
 
 /// Writes events to a recording, in the order of their times. It states the session of the first of them.
 ///
@@ -62,4 +63,12 @@ pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming
         let _ = capture.raw_buffer(bytes);
     }
     Ok(incoming)
+}
+
+/// Runs events through a trace as it is configured, in place of its session or recordings. Nothing is started or opened.
+///
+/// # Errors
+/// As [`incoming`] and [`Trace::run`].
+pub fn replay(trace: Trace, events: impl IntoIterator<Item = OwnedEvent>) -> Result<TraceStats, Error> {
+    Ok(trace.taking(incoming(events)?).run(|_| ())?)
 }
