@@ -2,11 +2,14 @@
 """Prints one table: how fast each stage is, and what share of the bare record walk of the same run.
 
 usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [RECORDING...]
+       scripts/speed.py --live
 
 Without recordings: the demo recording of the profiling mix (made once, under target/speed/), and
 perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so it has no bare walk. Shares are what to
 compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
 that runs this script has it.
+
+--live: what single events cost on their way through a live session and through filters and parsers, from the benches.
 """
 
 import argparse
@@ -126,13 +129,35 @@ def measure_file(name, file, runs, with_dissect):
     )
 
 
+LIVE = [("stackhound-trace", "capture"), ("stackhound-schema", "parse"), ("stackhound", "predicate")]
+
+
+def measure_live():
+    """Medians of the benches, as criterion leaves them, for each event."""
+    results = ROOT / "target" / "criterion"
+    print("| bench | ns an event |\n|---|---|")
+    for package, bench in LIVE:
+        started = time.time()
+        run("cargo", "bench", "--quiet", "-p", package, "--bench", bench, stdout=subprocess.DEVNULL)
+        for file in sorted(results.glob("**/new/estimates.json")):
+            if file.stat().st_mtime < started:
+                continue
+            about = json.loads((file.parent / "benchmark.json").read_text())
+            events = (about["throughput"] or {}).get("Elements", 1)
+            nanoseconds = json.loads(file.read_text())["median"]["point_estimate"]
+            print(f"| {about['full_id']} | {nanoseconds / events:.1f} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--no-dissect", action="store_true")
     parser.add_argument("recordings", nargs="*")
+    parser.add_argument("--live", action="store_true")
     options = parser.parse_args()
+    if options.live:
+        return measure_live()
     run("cargo", "build", "--release", "--quiet", "--bin", "stackhound")
     run("cargo", "build", "--release", "--quiet", "-p", "stackhound", "--example", "stages")
     WORK.mkdir(parents=True, exist_ok=True)

@@ -181,7 +181,8 @@ pub struct Sources {
         value_name = "FILE"
     )]
     pub files: Vec<PathBuf>,
-    /// What happens now instead of a recording, on Windows; --provider NAME[:KEYWORDS[:LEVEL]] enables providers then
+    /// What happens now instead of a recording, on Windows; `--provider NAME[:KEYWORDS[:LEVEL]]` then enables
+    /// providers
     #[arg(long, help_heading = "Live")]
     pub live: bool,
     /// Take the events of this session that runs already, and leave it as it is
