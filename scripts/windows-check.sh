@@ -52,6 +52,11 @@ step "tests in Wine"
 windows cargo test --locked --profile cross -p stackhound-windows --test debug_help --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
+step "what is the same everywhere, in Wine"
+windows cargo test --locked --profile cross -p stackhound-etl -p stackhound-expr -p stackhound-schema \
+  -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound --lib --target $gnu
+windows cargo test --locked --profile cross -p stackhound --test consumer --test krabs --test predicate --target $gnu
+
 step "the double of ETW, proven by a consumer of its own"
 scripts/with-double
 (
