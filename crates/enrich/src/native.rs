@@ -1,6 +1,7 @@
 //! The layer of Windows' own modules that nearly every call of a program goes through, and that tells nothing of who
 //! asked.
 
+use stackhound_symbols::folder::Folder;
 use stackhound_system::{ModuleRef, System};
 
 /// The modules of the layer: the native API and the Win32 base on top of it, system calls of windows and graphics, the
@@ -20,9 +21,6 @@ const LAYER: [&str; 12] = [
     "xtajit64.dll",
 ];
 
-/// Folders below the Windows folder in which the layer is.
-const FOLDERS: [&str; 4] = ["System32", "SysWOW64", "SysArm32", "SyChpe32"];
-
 /// Whether a module belongs to the layer: by its name and its folder, since anybody can call a file `ntdll.dll`.
 pub(crate) fn is_native_layer(system: &System, module: ModuleRef<'_>) -> bool {
     LAYER.iter().any(|name| module.file_name().eq_ignore_ascii_case(name))
@@ -30,31 +28,9 @@ pub(crate) fn is_native_layer(system: &System, module: ModuleRef<'_>) -> bool {
 }
 
 fn is_in_system_folder(system: &System, path: &str) -> bool {
+    let path = system.dos_path(path);
     // The oldest recordings have no folders.
-    let Some((folder, _)) = path.rsplit_once('\\') else { return true };
-    let Some((windows, name)) = folder.rsplit_once('\\') else { return false };
-    FOLDERS.iter().any(|folder| name.eq_ignore_ascii_case(folder)) && is_windows_folder(system, windows)
-}
-
-/// Whether a path is that of the Windows folder: as the recording tells, else by its usual names right on a volume.
-fn is_windows_folder(system: &System, path: &str) -> bool {
-    if path.eq_ignore_ascii_case("\\SystemRoot") {
-        return true;
-    }
-    let dos = system.dos_path(path);
-    if let Some(known) = system.volumes().windows_directory().filter(|_| dos.as_bytes().get(1) == Some(&b':'))
-    {
-        return dos.eq_ignore_ascii_case(known);
-    }
-    let Some((volume, name)) = dos.rsplit_once('\\') else { return false };
-    let is_usual = ["Windows", "WINNT"].iter().any(|usual| name.eq_ignore_ascii_case(usual));
-    let is_volume = match volume.strip_prefix('\\') {
-        None => volume.is_empty() || (volume.len() == 2 && volume.ends_with(':')),
-        Some(rest) => {
-            rest.split_once('\\').is_some_and(|(start, rest)| !start.is_empty() && !rest.contains('\\'))
-        }
-    };
-    is_usual && is_volume
+    matches!(Folder::of(&path, system.volumes().windows_directory()), Folder::System | Folder::Unstated)
 }
 
 #[cfg(test)]

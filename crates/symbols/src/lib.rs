@@ -13,6 +13,7 @@ mod failure;
 #[cfg(test)]
 #[path = "../tests/fixtures/mod.rs"]
 mod fixtures;
+pub mod folder;
 mod identity;
 pub mod image;
 mod name;

@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-trace", &["stackhound-etl", "stackhound-expr", "stackhound-schema", "stackhound-windows"]),
     ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
-    ("stackhound-scenario", &["stackhound-calltree", "stackhound-etl", "stackhound-schema"]),
+    (
+        "stackhound-scenario",
+        &["stackhound-calltree", "stackhound-etl", "stackhound-schema", "stackhound-sysmon"],
+    ),
     (
         "stackhound-enrich",
         &[
@@ -32,18 +35,22 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-trace",
         ],
     ),
-    ("stackhound-export", &["stackhound-calltree"]),
+    ("stackhound-detect", &["stackhound-symbols"]),
+    ("stackhound-sysmon", &["stackhound-detect", "stackhound-symbols"]),
+    ("stackhound-export", &["stackhound-calltree", "stackhound-detect"]),
     ("stackhound-timeline", &["stackhound-calltree"]),
     (
         "stackhound",
         &[
             "stackhound-calltree",
+            "stackhound-detect",
             "stackhound-enrich",
             "stackhound-etl",
             "stackhound-expr",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",
+            "stackhound-sysmon",
             "stackhound-system",
             "stackhound-timeline",
             "stackhound-trace",

@@ -1,0 +1,169 @@
+//! Findings put together: what a process did within some time is one alert, however many findings tell of it.
+
+use hashbrown::HashMap;
+
+use crate::catalogue::DetectionId;
+use crate::report::{Finding, ProcessReport, Sighting};
+use crate::verdict::{Severity, Verdict};
+
+/// What tells the processes of a machine apart.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+struct Entity {
+    host: String,
+    pid: Option<u32>,
+    started: Option<u64>,
+    path: String,
+}
+
+/// Findings about one process within some time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Alert {
+    /// Equal for the same process doing the same again, in another recording of it too: host, process and first finding.
+    pub key: String,
+    /// The machine; empty if not known.
+    pub host: String,
+    /// Who acted.
+    pub process: ProcessReport,
+    /// When it began and ended, in units of 100 ns since 1601.
+    pub times: Option<(u64, u64)>,
+    /// Each detection that found something, how severe at most, and how many raw events.
+    pub detections: Vec<(DetectionId, Severity, u64)>,
+    /// How severe at most.
+    pub severity: Severity,
+}
+
+/// What findings of each severity add to the score of an alert.
+fn weight(severity: Severity) -> u32 {
+    match severity {
+        Severity::Info => 1,
+        Severity::Low => 5,
+        Severity::Medium => 20,
+        Severity::High => 50,
+        Severity::Critical => 80,
+    }
+}
+
+impl Alert {
+    /// From 1 to 100. Different detections add up; the same one again adds little, so that one unbacked caller with a
+    /// sensitive handle outweighs any number of unbacked frames.
+    pub fn score(&self) -> u32 {
+        let one = |(_, severity, count): &(DetectionId, Severity, u64)| {
+            let again = count.max(&1).ilog2().min(4) * weight(*severity) / 20;
+            weight(*severity) + again
+        };
+        self.detections.iter().map(one).sum::<u32>().clamp(1, 100)
+    }
+
+    /// Raw events that it was found in; one that several detections found is counted by each.
+    pub fn count(&self) -> u64 {
+        self.detections.iter().map(|(_, _, count)| count).sum()
+    }
+}
+
+/// Puts findings together as they come.
+#[derive(Debug)]
+pub struct Alerts {
+    window: u64,
+    /// By process; the one that takes in more.
+    open: HashMap<Entity, Alert, foldhash::fast::RandomState>,
+    closed: Vec<Alert>,
+}
+
+/// Processes with open alerts; the one that is longest quiet is closed if there are more.
+const OPEN_MAX: usize = 1 << 16;
+
+impl Alerts {
+    /// Findings about one process, each within `window` (100 ns) of the one before it, are one alert.
+    pub fn new(window: u64) -> Alerts {
+        Alerts { window, open: HashMap::default(), closed: Vec::new() }
+    }
+
+    /// Takes in what was found in an event, and says which alert it belongs to. Nothing but findings counts.
+    pub fn add(&mut self, sighting: &Sighting, findings: &mut [Finding]) {
+        if findings.iter().all(|finding| finding.outcome.verdict != Verdict::Yes) {
+            return;
+        }
+        let process = &sighting.process;
+        let entity = Entity {
+            host: sighting.host.clone(),
+            pid: process.pid,
+            started: process.started,
+            path: process.path.to_ascii_lowercase(),
+        };
+        let is_over = |alert: &Alert| match (alert.times, sighting.time) {
+            (Some((_, end)), Some(time)) => time.saturating_sub(end) > self.window,
+            _ => false,
+        };
+        if self.open.get(&entity).is_some_and(is_over)
+            && let Some(alert) = self.open.remove(&entity)
+        {
+            self.closed.push(alert);
+        }
+        if self.open.len() >= OPEN_MAX && !self.open.contains_key(&entity) {
+            let oldest = self.open.iter().min_by_key(|(entity, alert)| (alert.times, *entity));
+            let oldest = oldest.map(|(entity, _)| entity.clone());
+            self.closed.extend(oldest.and_then(|entity| self.open.remove(&entity)));
+        }
+        let alert = self.open.entry(entity).or_insert_with(|| Alert {
+            key: key(sighting),
+            host: sighting.host.clone(),
+            process: process.clone(),
+            times: None,
+            detections: Vec::new(),
+            severity: Severity::Info,
+        });
+        if let Some(time) = sighting.time {
+            alert.times = Some(alert.times.map_or((time, time), |(from, to)| (from.min(time), to.max(time))));
+        }
+        for finding in findings {
+            finding.alert.clone_from(&alert.key);
+            if finding.outcome.verdict != Verdict::Yes {
+                continue;
+            }
+            let severity = finding.outcome.severity;
+            alert.severity = alert.severity.max(severity);
+            let known = alert.detections.iter_mut().find(|(id, ..)| *id == finding.id);
+            match known {
+                Some((_, most, count)) => {
+                    *most = severity.max(*most);
+                    *count += sighting.count;
+                }
+                None => alert.detections.push((finding.id, severity, sighting.count)),
+            }
+        }
+    }
+
+    /// Alerts that no finding can join any more.
+    pub fn take_closed(&mut self) -> Vec<Alert> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// All alerts that were not taken, the highest score first.
+    pub fn finish(mut self) -> Vec<Alert> {
+        let mut alerts = self.closed;
+        alerts.extend(self.open.drain().map(|(_, alert)| alert));
+        alerts.sort_by(|one, other| {
+            other
+                .score()
+                .cmp(&one.score())
+                .then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
+        });
+        alerts
+    }
+}
+
+/// Host, process and time of the first finding, as a number of 64 bits.
+fn key(sighting: &Sighting) -> String {
+    let process = &sighting.process;
+    let parts = [
+        sighting.host.clone(),
+        process.path.to_ascii_lowercase(),
+        format!("{:?} {:?} {:?}", process.pid, process.started, sighting.time),
+    ];
+    // FNV-1a: equal on all machines and in all versions.
+    let hash =
+        parts.iter().flat_map(|part| part.bytes().chain([0])).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3_u64)
+        });
+    format!("{hash:016x}")
+}

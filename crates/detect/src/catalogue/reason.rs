@@ -1,0 +1,400 @@
+//! Why an answer is what it is: a code for programs and a sentence for people.
+
+/// A reason. In sentences, `{frame}` stands for the frame that the finding is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// No user code is in the stack.
+    NoUserFrames,
+    /// The stack, or the part of it that counts, is not there.
+    StackMissing,
+    /// Not all modules of the process are known.
+    ModulesIncomplete,
+    /// Events are missing that could tell otherwise.
+    EventsLost,
+    /// The stack is as long as the capture allows, so outer frames may be missing.
+    AtLimit,
+    /// The kernel was not entered by a system call.
+    NoSystemCall,
+    /// Events of this kind come from system calls and from interrupts alike.
+    EntryUnknown,
+    /// The kernel was entered from {frame}, which lies in no module.
+    TopUnbacked,
+    /// It is not known which module {frame} belongs to, from where the kernel was entered.
+    TopUnknown,
+    /// {frame} entered the kernel itself, and not through a module of system calls.
+    TopImage,
+    /// {frame} entered the kernel itself, and was compiled at run time.
+    TopCompiled,
+    /// The kernel was entered from a module of system calls.
+    TopSystemCall,
+    /// Before Windows 10, version 1607, {frame} had system calls of its own.
+    TopLegacy,
+    /// The offset of {frame} lies outside of its module.
+    TopOutsideModule,
+    /// The instruction before it is a system call.
+    SystemCallBefore,
+    /// The instruction before {frame} is no system call, so the stack begins elsewhere than where the kernel was entered.
+    NoSystemCallBefore,
+    /// The module is known to enter the kernel by itself, and its signer is the known one.
+    KnownDirectCaller,
+    /// A module of this name is known to enter the kernel by itself, but who signed this one is not known.
+    LikeDirectCaller,
+    /// The process has no user mode, or one of its own.
+    KernelProcess,
+    /// {frame} lies outside of the Windows folder and calls the native API by itself.
+    CallerOutsideWindows,
+    /// {frame} calls the native API by itself; it lies in the Windows folder, and whether it belongs there is not known.
+    CallerInWindows,
+    /// {frame} calls the native API by itself; it lies in the Windows folder but is no known part of Windows.
+    CallerNotKnownSystem,
+    /// The caller of the native API is a known part of Windows.
+    CallerKnownSystem,
+    /// The native API was called by Windows' own libraries.
+    CallerNative,
+    /// The caller of the native API is known to hook it.
+    CallerHook,
+    /// What it was done to holds credentials.
+    SensitiveTarget,
+    /// What was done is what attacks need.
+    SensitiveOperation,
+    /// {frame}, in no module, calls the native layer.
+    CallerUnbacked,
+    /// {frame} lies in no module.
+    FrameUnbacked,
+    /// It is not known which module {frame} belongs to.
+    FrameUnknown,
+    /// All user frames lie in modules or in code that a runtime told of.
+    AllBacked,
+    /// A runtime that compiles code is in the stack, so the code may be its own.
+    RuntimeInStack,
+    /// A runtime that compiles code is loaded in the process, so the code may be its own.
+    RuntimeLoaded,
+    /// The address lies where libraries are mapped, and runtimes put their code near these.
+    AddressNearImages,
+    /// The code stands between a library and a module that is known to hook, as trampolines do.
+    BetweenHooks,
+    /// The code called directly is the system-call layer's own caller; see CS01 and CS07.
+    NativeUnbacked,
+    /// What memory the code lies in is not known.
+    RegionsUnknown,
+    /// {frame} lies in memory that can be written and run.
+    WritableCode,
+    /// {frame} lies in private memory that can be run, and no runtime that compiles code is loaded.
+    PrivateCode,
+    /// {frame} lies in a mapped section that is no image.
+    MappedCode,
+    /// {frame} is called ntdll.dll but does not lie where Windows keeps it.
+    NtdllElsewhere,
+    /// The stack leads through two different ntdll.dll of one width; {frame} is the second.
+    TwoNtdlls,
+    /// A second ntdll.dll was mapped beside the one that the process has.
+    SecondNtdllLoaded,
+    /// No second ntdll.dll is to be seen.
+    OneNtdll,
+    /// The stack ends where threads begin.
+    RootFound,
+    /// The stack ends in the modules where threads begin; which functions, is not known.
+    RootByModules,
+    /// The stack ends in ntdll.dll, but which function is not known.
+    RootUnnamed,
+    /// The stack ends in {frame}, where no thread begins.
+    RootIsNone,
+    /// The stack ends in code that lies in no module, behind which stacks cannot be walked.
+    EndsUnbacked,
+    /// 32-bit code without frame pointers cannot always be walked.
+    NarrowStack,
+    /// The outermost module of the stack is the one that the thread started in.
+    StartMatches,
+    /// The thread started in another module than {frame}, the outermost of its own code.
+    StartDiffers,
+    /// Where the thread started is not known.
+    StartUnknown,
+    /// The thread started in Windows' own libraries, as those of pools and services do.
+    StartInNative,
+    /// The event tells of no thread's start.
+    NoThreadStart,
+    /// The thread starts in code that lies in no module.
+    StartUnbacked,
+    /// The thread starts in the kernel, as input threads of graphics do.
+    StartKernel,
+    /// The thread starts in a function that loads a library, as injected threads do.
+    StartLoadLibrary,
+    /// The thread starts in code that leads on through a register.
+    StartGadget,
+    /// The thread starts where Windows itself starts threads of other processes.
+    StartRemoteFunction,
+    /// The thread starts in a module.
+    StartBacked,
+    /// The thread starts in code that a runtime told of.
+    StartCompiled,
+    /// The thread was started by its own process.
+    LocalStart,
+    /// Another process started the thread.
+    RemoteStart,
+    /// The process runs no 32-bit code.
+    NotWow64,
+    /// It is not known whether the process runs 32-bit code.
+    WidthUnknown,
+    /// 64-bit system calls of a 32-bit process come through the WoW64 layer; {frame} calls them itself.
+    GateCaller,
+    /// The 64-bit frames come through the WoW64 layer.
+    ThroughWow64,
+    /// The thread does not wait.
+    NoWait,
+    /// The thread waits inside of {frame}, a dispatcher of callbacks, and no module beside Windows' own is in the stack.
+    WaitInDispatcher,
+    /// A module beside Windows' own is in the stack.
+    WaitHasUser,
+    /// The functions in the stack have no names.
+    FunctionsUnknown,
+    /// No such dispatcher is in the stack.
+    NoDispatcher,
+    /// What was done is not sensitive.
+    NotSensitive,
+    /// Only Windows' own libraries stand between {frame}, which calls what it is given, and a sensitive operation.
+    ProxyPool,
+    /// The stack has no module but ntdll.dll, kernelbase.dll and kernel32.dll, in the order of calls through callbacks.
+    ProxySummary,
+    /// A module beside Windows' own asked for it.
+    ProxyHasUser,
+    /// {frame} calls handlers of exceptions, below a sensitive call.
+    ExceptionHandler,
+    /// No kernel frames are in the stack.
+    NoKernelFrames,
+    /// {frame} lies in no driver.
+    KernelUnbacked,
+    /// All kernel frames lie in drivers.
+    KernelBacked,
+    /// Nothing was done to a process.
+    NoTarget,
+    /// The process that it was done to holds no credentials.
+    TargetOrdinary,
+    /// Which rights were asked for is not known.
+    AccessUnknown,
+    /// The rights that were asked for do not let the process be read.
+    AccessHarmless,
+    /// The module that asked, {frame}, is neither part of Windows nor installed.
+    CallerUnusual,
+    /// The stack shows nothing unusual.
+    CallerUsual,
+    /// Another detection found something in the same stack.
+    WithFinding,
+    /// The image file that would tell is not at hand.
+    ImageMissing,
+    /// The image file that would tell cannot be read.
+    ImageUnreadable,
+    /// For the processor of this image the question is not answered.
+    MachineUnsupported,
+    /// Which service ran is not known.
+    ServiceUnknown,
+    /// The stub returned to is that of the service that ran.
+    StubMatches,
+    /// The system call returned to the stub of another service than the one that ran.
+    StubDiffers,
+    /// The system call returned to the stub of a service that does not cause this event.
+    StubCannotCause,
+    /// The stub's number is not that of the service it is named after.
+    StubTampered,
+    /// The system call returns to a stub.
+    SiteIsStub,
+    /// The system call returns to {frame}, which belongs to no stub.
+    SiteUnknown,
+    /// The system call returns to {frame}, which is no code.
+    SiteOutsideCode,
+    /// The call before the caller's frame can lead to the stub.
+    CalleeMatches,
+    /// The call before {frame} leads to code of its own module and not to ntdll.dll, yet a stub of ntdll.dll was returned to.
+    CalleeDiffers,
+    /// The call before the caller's frame goes through a register or pointer and can lead anywhere.
+    CalleeIndirect,
+    /// The stack does not begin in a stub of ntdll.dll or win32u.dll.
+    NoStubFrame,
+    /// Before each return address that could be looked at stands a call.
+    CallsPrecede,
+    /// Before {frame} stands no call.
+    NoCallBefore,
+    /// Before several return addresses stands no call.
+    SeveralWithoutCall,
+    /// {frame} leads on through a register or moves the stack, as links of forged stacks do.
+    ReturnsToGadget,
+    /// No return address is a gadget.
+    NoGadget,
+    /// {frame} lies in no function of its image.
+    OutsideFunctions,
+    /// {frame} is the first byte of a function, where no call returns to.
+    AtFunctionStart,
+    /// {frame} lies in a section of its image that is no code.
+    OutsideCode,
+    /// Each return address lies in a function.
+    InsideFunctions,
+    /// The call before {frame} leads to another function than the one above it.
+    LinkBroken,
+    /// Each direct call leads to the function above it.
+    LinksHold,
+    /// {frame} lies in a page of its image that was written to.
+    PageChanged,
+    /// The bytes around {frame} are not those of its image file.
+    BytesDiffer,
+    /// All pages of images are the files'.
+    PagesOriginal,
+    /// The memory of the process was not looked at.
+    MemoryUnknown,
+}
+
+/// Each reason, its code and its sentence.
+#[rustfmt::skip]
+const TEXTS: &[(Reason, &str, &str)] = &[
+    (Reason::NoUserFrames, "no-user-frames", "No user code is in the stack."),
+    (Reason::StackMissing, "stack-missing", "The stack, or the part of it that counts, is not there."),
+    (Reason::ModulesIncomplete, "modules-incomplete", "Not all modules of the process are known."),
+    (Reason::EventsLost, "events-lost", "Events are missing that could tell otherwise."),
+    (Reason::AtLimit, "at-limit", "The stack is as long as the capture allows, so outer frames may be missing."),
+    (Reason::NoSystemCall, "no-system-call", "The kernel was not entered by a system call."),
+    (Reason::EntryUnknown, "entry-unknown", "Events of this kind come from system calls and from interrupts alike."),
+    (Reason::TopUnbacked, "top-unbacked", "The kernel was entered from {frame}, which lies in no module."),
+    (Reason::TopUnknown, "top-unknown", "It is not known which module {frame} belongs to, from where the kernel was entered."),
+    (Reason::TopImage, "top-image", "{frame} entered the kernel itself, and not through a module of system calls."),
+    (Reason::TopCompiled, "top-compiled", "{frame} entered the kernel itself, and was compiled at run time."),
+    (Reason::TopSystemCall, "top-system-call", "The kernel was entered from a module of system calls."),
+    (Reason::TopLegacy, "top-legacy", "Before Windows 10, version 1607, {frame} had system calls of its own."),
+    (Reason::TopOutsideModule, "top-outside-module", "The offset of {frame} lies outside of its module."),
+    (Reason::SystemCallBefore, "system-call-before", "The instruction before it is a system call."),
+    (Reason::NoSystemCallBefore, "no-system-call-before", "The instruction before {frame} is no system call, so the stack begins elsewhere than where the kernel was entered."),
+    (Reason::KnownDirectCaller, "known-direct-caller", "The module is known to enter the kernel by itself, and its signer is the known one."),
+    (Reason::LikeDirectCaller, "like-direct-caller", "A module of this name is known to enter the kernel by itself, but who signed this one is not known."),
+    (Reason::KernelProcess, "kernel-process", "The process has no user mode, or one of its own."),
+    (Reason::CallerOutsideWindows, "caller-outside-windows", "{frame} lies outside of the Windows folder and calls the native API by itself."),
+    (Reason::CallerInWindows, "caller-in-windows", "{frame} calls the native API by itself; it lies in the Windows folder, and whether it belongs there is not known."),
+    (Reason::CallerNotKnownSystem, "caller-not-known-system", "{frame} calls the native API by itself; it lies in the Windows folder but is no known part of Windows."),
+    (Reason::CallerKnownSystem, "caller-known-system", "The caller of the native API is a known part of Windows."),
+    (Reason::CallerNative, "caller-native", "The native API was called by Windows' own libraries."),
+    (Reason::CallerHook, "caller-hook", "The caller of the native API is known to hook it."),
+    (Reason::SensitiveTarget, "sensitive-target", "What it was done to holds credentials."),
+    (Reason::SensitiveOperation, "sensitive-operation", "What was done is what attacks need."),
+    (Reason::CallerUnbacked, "caller-unbacked", "{frame}, in no module, calls the native layer."),
+    (Reason::FrameUnbacked, "frame-unbacked", "{frame} lies in no module."),
+    (Reason::FrameUnknown, "frame-unknown", "It is not known which module {frame} belongs to."),
+    (Reason::AllBacked, "all-backed", "All user frames lie in modules or in code that a runtime told of."),
+    (Reason::RuntimeInStack, "runtime-in-stack", "A runtime that compiles code is in the stack, so the code may be its own."),
+    (Reason::RuntimeLoaded, "runtime-loaded", "A runtime that compiles code is loaded in the process, so the code may be its own."),
+    (Reason::AddressNearImages, "address-near-images", "The address lies where libraries are mapped, and runtimes put their code near these."),
+    (Reason::BetweenHooks, "between-hooks", "The code stands between a library and a module that is known to hook, as trampolines do."),
+    (Reason::NativeUnbacked, "native-unbacked", "The code called directly is the system-call layer's own caller; see CS01 and CS07."),
+    (Reason::RegionsUnknown, "regions-unknown", "What memory the code lies in is not known."),
+    (Reason::WritableCode, "writable-code", "{frame} lies in memory that can be written and run."),
+    (Reason::PrivateCode, "private-code", "{frame} lies in private memory that can be run, and no runtime that compiles code is loaded."),
+    (Reason::MappedCode, "mapped-code", "{frame} lies in a mapped section that is no image."),
+    (Reason::NtdllElsewhere, "ntdll-elsewhere", "{frame} is called ntdll.dll but does not lie where Windows keeps it."),
+    (Reason::TwoNtdlls, "two-ntdlls", "The stack leads through two different ntdll.dll of one width; {frame} is the second."),
+    (Reason::SecondNtdllLoaded, "second-ntdll-loaded", "A second ntdll.dll was mapped beside the one that the process has."),
+    (Reason::OneNtdll, "one-ntdll", "No second ntdll.dll is to be seen."),
+    (Reason::RootFound, "root-found", "The stack ends where threads begin."),
+    (Reason::RootByModules, "root-by-modules", "The stack ends in the modules where threads begin; which functions, is not known."),
+    (Reason::RootUnnamed, "root-unnamed", "The stack ends in ntdll.dll, but which function is not known."),
+    (Reason::RootIsNone, "root-is-none", "The stack ends in {frame}, where no thread begins."),
+    (Reason::EndsUnbacked, "ends-unbacked", "The stack ends in code that lies in no module, behind which stacks cannot be walked."),
+    (Reason::NarrowStack, "narrow-stack", "32-bit code without frame pointers cannot always be walked."),
+    (Reason::StartMatches, "start-matches", "The outermost module of the stack is the one that the thread started in."),
+    (Reason::StartDiffers, "start-differs", "The thread started in another module than {frame}, the outermost of its own code."),
+    (Reason::StartUnknown, "start-unknown", "Where the thread started is not known."),
+    (Reason::StartInNative, "start-in-native", "The thread started in Windows' own libraries, as those of pools and services do."),
+    (Reason::NoThreadStart, "no-thread-start", "The event tells of no thread's start."),
+    (Reason::StartUnbacked, "start-unbacked", "The thread starts in code that lies in no module."),
+    (Reason::StartKernel, "start-kernel", "The thread starts in the kernel, as input threads of graphics do."),
+    (Reason::StartLoadLibrary, "start-load-library", "The thread starts in a function that loads a library, as injected threads do."),
+    (Reason::StartGadget, "start-gadget", "The thread starts in code that leads on through a register."),
+    (Reason::StartRemoteFunction, "start-remote-function", "The thread starts where Windows itself starts threads of other processes."),
+    (Reason::StartBacked, "start-backed", "The thread starts in a module."),
+    (Reason::StartCompiled, "start-compiled", "The thread starts in code that a runtime told of."),
+    (Reason::LocalStart, "local-start", "The thread was started by its own process."),
+    (Reason::RemoteStart, "remote-start", "Another process started the thread."),
+    (Reason::NotWow64, "not-wow64", "The process runs no 32-bit code."),
+    (Reason::WidthUnknown, "width-unknown", "It is not known whether the process runs 32-bit code."),
+    (Reason::GateCaller, "gate-caller", "64-bit system calls of a 32-bit process come through the WoW64 layer; {frame} calls them itself."),
+    (Reason::ThroughWow64, "through-wow64", "The 64-bit frames come through the WoW64 layer."),
+    (Reason::NoWait, "no-wait", "The thread does not wait."),
+    (Reason::WaitInDispatcher, "wait-in-dispatcher", "The thread waits inside of {frame}, a dispatcher of callbacks, and no module beside Windows' own is in the stack."),
+    (Reason::WaitHasUser, "wait-has-user", "A module beside Windows' own is in the stack."),
+    (Reason::FunctionsUnknown, "functions-unknown", "The functions in the stack have no names."),
+    (Reason::NoDispatcher, "no-dispatcher", "No such dispatcher is in the stack."),
+    (Reason::NotSensitive, "not-sensitive", "What was done is not sensitive."),
+    (Reason::ProxyPool, "proxy-pool", "Only Windows' own libraries stand between {frame}, which calls what it is given, and a sensitive operation."),
+    (Reason::ProxySummary, "proxy-summary", "The stack has no module but ntdll.dll, kernelbase.dll and kernel32.dll, in the order of calls through callbacks."),
+    (Reason::ProxyHasUser, "proxy-has-user", "A module beside Windows' own asked for it."),
+    (Reason::ExceptionHandler, "exception-handler", "{frame} calls handlers of exceptions, below a sensitive call."),
+    (Reason::NoKernelFrames, "no-kernel-frames", "No kernel frames are in the stack."),
+    (Reason::KernelUnbacked, "kernel-unbacked", "{frame} lies in no driver."),
+    (Reason::KernelBacked, "kernel-backed", "All kernel frames lie in drivers."),
+    (Reason::NoTarget, "no-target", "Nothing was done to a process."),
+    (Reason::TargetOrdinary, "target-ordinary", "The process that it was done to holds no credentials."),
+    (Reason::AccessUnknown, "access-unknown", "Which rights were asked for is not known."),
+    (Reason::AccessHarmless, "access-harmless", "The rights that were asked for do not let the process be read."),
+    (Reason::CallerUnusual, "caller-unusual", "The module that asked, {frame}, is neither part of Windows nor installed."),
+    (Reason::CallerUsual, "caller-usual", "The stack shows nothing unusual."),
+    (Reason::WithFinding, "with-finding", "Another detection found something in the same stack."),
+    (Reason::ImageMissing, "image-missing", "The image file that would tell is not at hand."),
+    (Reason::ImageUnreadable, "image-unreadable", "The image file that would tell cannot be read."),
+    (Reason::MachineUnsupported, "machine-unsupported", "For the processor of this image the question is not answered."),
+    (Reason::ServiceUnknown, "service-unknown", "Which service ran is not known."),
+    (Reason::StubMatches, "stub-matches", "The stub returned to is that of the service that ran."),
+    (Reason::StubDiffers, "stub-differs", "The system call returned to the stub of another service than the one that ran."),
+    (Reason::StubCannotCause, "stub-cannot-cause", "The system call returned to the stub of a service that does not cause this event."),
+    (Reason::StubTampered, "stub-tampered", "The stub's number is not that of the service it is named after."),
+    (Reason::SiteIsStub, "site-is-stub", "The system call returns to a stub."),
+    (Reason::SiteUnknown, "site-unknown", "The system call returns to {frame}, which belongs to no stub."),
+    (Reason::SiteOutsideCode, "site-outside-code", "The system call returns to {frame}, which is no code."),
+    (Reason::CalleeMatches, "callee-matches", "The call before the caller's frame can lead to the stub."),
+    (Reason::CalleeDiffers, "callee-differs", "The call before {frame} leads to code of its own module and not to ntdll.dll, yet a stub of ntdll.dll was returned to."),
+    (Reason::CalleeIndirect, "callee-indirect", "The call before the caller's frame goes through a register or pointer and can lead anywhere."),
+    (Reason::NoStubFrame, "no-stub-frame", "The stack does not begin in a stub of ntdll.dll or win32u.dll."),
+    (Reason::CallsPrecede, "calls-precede", "Before each return address that could be looked at stands a call."),
+    (Reason::NoCallBefore, "no-call-before", "Before {frame} stands no call."),
+    (Reason::SeveralWithoutCall, "several-without-call", "Before several return addresses stands no call."),
+    (Reason::ReturnsToGadget, "returns-to-gadget", "{frame} leads on through a register or moves the stack, as links of forged stacks do."),
+    (Reason::NoGadget, "no-gadget", "No return address is a gadget."),
+    (Reason::OutsideFunctions, "outside-functions", "{frame} lies in no function of its image."),
+    (Reason::AtFunctionStart, "at-function-start", "{frame} is the first byte of a function, where no call returns to."),
+    (Reason::OutsideCode, "outside-code", "{frame} lies in a section of its image that is no code."),
+    (Reason::InsideFunctions, "inside-functions", "Each return address lies in a function."),
+    (Reason::LinkBroken, "link-broken", "The call before {frame} leads to another function than the one above it."),
+    (Reason::LinksHold, "links-hold", "Each direct call leads to the function above it."),
+    (Reason::PageChanged, "page-changed", "{frame} lies in a page of its image that was written to."),
+    (Reason::BytesDiffer, "bytes-differ", "The bytes around {frame} are not those of its image file."),
+    (Reason::PagesOriginal, "pages-original", "All pages of images are the files'."),
+    (Reason::MemoryUnknown, "memory-unknown", "The memory of the process was not looked at."),
+];
+
+/// A set of reasons is a number of 128 bits.
+const _: () = assert!(TEXTS.len() <= 128);
+
+impl Reason {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Reason> {
+        TEXTS.iter().map(|text| text.0)
+    }
+
+    /// The spelling in output.
+    pub fn code(self) -> &'static str {
+        TEXTS[self as usize].1
+    }
+
+    /// As a sentence.
+    pub fn sentence(self) -> &'static str {
+        TEXTS[self as usize].2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stand_in_the_order_of_reasons() {
+        for (index, (reason, code, sentence)) in TEXTS.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+            assert!(code.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphanumeric()), "{code}");
+            assert!(sentence.ends_with('.'), "{sentence}");
+        }
+    }
+}

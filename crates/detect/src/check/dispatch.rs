@@ -1,0 +1,14 @@
+use crate::judge::Evidence;
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+
+pub(crate) fn proxy(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}
+
+pub(crate) fn wait(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}
+
+pub(crate) fn exception(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}

@@ -1,0 +1,18 @@
+use crate::judge::Evidence;
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+
+pub(crate) fn no_call(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}
+
+pub(crate) fn gadget(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}
+
+pub(crate) fn outside(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}
+
+pub(crate) fn linkage(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}

@@ -1,0 +1,6 @@
+use crate::judge::Evidence;
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+
+pub(crate) fn sensitive(_: &mut Evidence<'_, '_>) -> Outcome {
+    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+}

@@ -1,0 +1,98 @@
+//! The judge: asks all detections about one case, and sees to it that nothing is denied for want of evidence.
+
+use crate::binaries::Binaries;
+use crate::case::Case;
+use crate::catalogue::DETECTIONS;
+use crate::lists::Lists;
+use crate::module::{ModuleFacts, ModuleIndex, Modules};
+use crate::stack::{Part, Stack};
+use crate::verdict::{Input, Judgement, Outcome, Reason, Verdict};
+use crate::view::View;
+
+/// What a detection looks at.
+pub(crate) struct Evidence<'a, 'j> {
+    pub view: View<'a>,
+    pub lists: &'a Lists,
+    pub binaries: &'j mut Binaries,
+    /// The answers of the detections before this one, for those that build on others.
+    pub before: &'j [Outcome],
+}
+
+/// Judges stacks.
+#[derive(Debug)]
+pub struct Judge {
+    lists: Lists,
+    modules: Modules,
+    binaries: Binaries,
+}
+
+impl Judge {
+    /// A judge who believes in these lists and looks into these files.
+    pub fn new(lists: Lists, binaries: Binaries) -> Judge {
+        Judge { lists, modules: Modules::default(), binaries }
+    }
+
+    /// What it believes in.
+    pub fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
+    /// All modules that were met.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
+    /// The files that it looks into, with the modules that these are looked up by.
+    pub fn binaries(&mut self) -> (&mut Binaries, &Modules) {
+        (&mut self.binaries, &self.modules)
+    }
+
+    /// The number of a module: see [`Modules::add`].
+    pub fn module(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
+        self.modules.add(facts, windows, &self.lists)
+    }
+
+    /// Answers all questions about a case. Allocates nothing where no file is looked into for the first time.
+    pub fn judge(&mut self, case: &Case<'_>) -> Judgement {
+        let Judge { lists, modules, binaries } = self;
+        let view = View::new(case, modules);
+        let mut outcomes = [UNASKED; DETECTIONS.len()];
+        for (index, detection) in DETECTIONS.iter().enumerate() {
+            let (before, rest) = outcomes.split_at_mut(index);
+            let mut evidence = Evidence { view, lists, binaries, before };
+            rest[0] = honest(case, detection.needs.has(Input::Stack), (detection.check)(&mut evidence));
+        }
+        Judgement { outcomes }
+    }
+}
+
+const UNASKED: Outcome = Outcome {
+    verdict: Verdict::Undetermined,
+    severity: crate::verdict::Severity::Info,
+    reasons: crate::verdict::Reasons::NONE,
+    used: crate::verdict::Inputs::NONE,
+    missing: crate::verdict::Inputs::NONE,
+    frame: None,
+};
+
+/// Nobody may say "no" where the stack, modules or events are missing that could tell otherwise.
+fn honest(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
+    if outcome.verdict != Verdict::No {
+        return outcome;
+    }
+    let Stack { user, map_is_complete, has_losses, .. } = case.stack;
+    let mut honest = Outcome { verdict: Verdict::Undetermined, ..outcome };
+    if needs_stack && user != Part::Whole {
+        honest = honest.because(Reason::StackMissing);
+        honest.missing = honest.missing.with(Input::Stack);
+    }
+    if !map_is_complete {
+        honest = honest.because(Reason::ModulesIncomplete);
+        honest.missing = honest.missing.with(Input::Modules);
+    }
+    if has_losses {
+        honest = honest.because(Reason::EventsLost);
+        honest.missing = honest.missing.with(Input::Stack).with(Input::Modules);
+    }
+    if honest.missing == outcome.missing { outcome } else { honest }
+}

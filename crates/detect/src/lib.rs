@@ -1,0 +1,31 @@
+//! Judging call stacks: who entered the kernel, and in a way that honest programs do not?
+//!
+//! A source of events puts each stack into the normal form ([`Stack`]) and says what it knows of the event ([`Event`]).
+//! The [`Judge`] answers 24 questions about it, the [detections](catalogue::DETECTIONS): `yes`, `no` or `undetermined`, each
+//! with its reasons, what was looked at and what was missing. Where evidence is missing, no answer is "no".
+//!
+//! Knows modules, code and stacks. Must not know where stacks come from, or how findings are shown.
+#![forbid(unsafe_code)]
+
+pub mod alert;
+pub mod binaries;
+mod case;
+pub mod catalogue;
+mod check;
+mod judge;
+pub mod lists;
+mod module;
+pub mod report;
+mod stack;
+mod verdict;
+mod view;
+
+pub use binaries::{Binaries, Lookup};
+pub use case::{Case, Entry, Event, Load, Operation, Process, Services, Start, Target};
+pub use catalogue::{Detection, DetectionId};
+pub use judge::Judge;
+pub use lists::Lists;
+pub use module::{Module, ModuleFacts, ModuleIndex, Modules, Role, Roles};
+pub use stack::{Code, Frame, Gap, Memory, MemoryKind, Mode, Part, SiteBytes, Stack};
+pub use verdict::{Input, Inputs, Judgement, Outcome, Reason, Reasons, Severity, Verdict};
+pub use view::View;

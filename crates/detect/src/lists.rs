@@ -1,0 +1,384 @@
+//! Who is who: names, folders and functions that the detections believe in. They stand in `lists.toml` and in files of the
+//! user's own, not in code.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use stackhound_symbols::folder::{Folder, below_windows};
+
+use crate::case::Operation;
+use crate::module::{ModuleFacts, Role, Roles};
+
+/// The built-in lists.
+pub const BUILT_IN: &str = include_str!("lists.toml");
+
+/// Lists that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct ListsError {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// A file name or path with wildcards, in lower case.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(from = "String")]
+struct Pattern(Box<str>);
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Pattern {
+        Pattern(text.to_ascii_lowercase().into())
+    }
+}
+
+impl Pattern {
+    /// Whether a text fits. Its case does not count. Costs no more than the product of the lengths.
+    fn fits(&self, text: &str) -> bool {
+        let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
+        let (mut at, mut from) = (0, 0);
+        // Where the last star stands, and how much of the text it stands for.
+        let mut star: Option<(usize, usize)> = None;
+        while from < text.len() {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at, from));
+                    at += 1;
+                }
+                Some(&wanted) if wanted == b'?' || wanted == text[from].to_ascii_lowercase() => {
+                    at += 1;
+                    from += 1;
+                }
+                _ => {
+                    let Some((place, until)) = star else { return false };
+                    star = Some((place, until + 1));
+                    at = place + 1;
+                    from = until + 1;
+                }
+            }
+        }
+        pattern[at..].iter().all(|rest| *rest == b'*')
+    }
+}
+
+fn fits(patterns: &[Pattern], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.fits(text))
+}
+
+/// A function, by the file name of its module and its own name.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct FunctionPattern {
+    module: Pattern,
+    function: Pattern,
+}
+
+impl TryFrom<String> for FunctionPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<FunctionPattern, String> {
+        let (module, function) =
+            text.split_once('!').ok_or_else(|| format!("`{text}` is not of the form module!function"))?;
+        Ok(FunctionPattern { module: module.to_owned().into(), function: function.to_owned().into() })
+    }
+}
+
+/// A list of functions of [`Lists`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Functions {
+    /// The outermost of threads.
+    ThreadRoots,
+    /// Of timers and asynchronous procedure calls.
+    WaitDispatchers,
+    /// Of pools.
+    PoolDispatchers,
+    /// Load a library.
+    LoadLibrary,
+    /// Windows starts threads of other processes there.
+    RemoteStart,
+    /// Dispatch exceptions.
+    ExceptionDispatchers,
+    /// Call user mode from the kernel.
+    CallbackDispatchers,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModulesText {
+    system_call: Vec<Pattern>,
+    legacy_system_call: Vec<Pattern>,
+    wow64: Vec<Pattern>,
+    native_layer: Vec<Pattern>,
+    forwarder: Vec<Pattern>,
+    hook: Vec<Pattern>,
+    runtime: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FoldersText {
+    installed: Vec<Pattern>,
+    writable: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnownText {
+    images: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectCaller {
+    file: Pattern,
+    signer: Pattern,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RootsText {
+    functions: Vec<FunctionPattern>,
+    modules: Vec<Pattern>,
+    own_roots: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FunctionsText {
+    wait_dispatchers: Vec<FunctionPattern>,
+    pool_dispatchers: Vec<FunctionPattern>,
+    load_library: Vec<FunctionPattern>,
+    remote_start: Vec<FunctionPattern>,
+    exception_dispatchers: Vec<FunctionPattern>,
+    callback_dispatchers: Vec<FunctionPattern>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SensitiveText {
+    operations: Vec<Operation>,
+    targets: Vec<Pattern>,
+    access: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AlertsText {
+    window_seconds: u32,
+}
+
+/// All lists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lists {
+    modules: ModulesText,
+    folders: FoldersText,
+    known_system: KnownText,
+    direct_caller: Vec<DirectCaller>,
+    thread_roots: RootsText,
+    functions: FunctionsText,
+    sensitive: SensitiveText,
+    services: BTreeMap<Box<str>, Operation>,
+    causes: BTreeMap<Operation, Vec<Box<str>>>,
+    aliases: BTreeMap<Box<str>, Vec<Box<str>>>,
+    alerts: AlertsText,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        toml::from_str(BUILT_IN).expect("the built-in lists")
+    }
+}
+
+impl Lists {
+    /// The built-in lists, with the keys that a text states in their places.
+    ///
+    /// # Errors
+    /// If the text is no TOML, or states what there is not.
+    pub fn with(text: &str) -> Result<Lists, ListsError> {
+        let at = |error: &toml::de::Error| {
+            error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count())
+        };
+        let wrong =
+            |error: toml::de::Error| ListsError { line: at(&error), message: error.message().to_owned() };
+        let stated: toml::Table = toml::from_str(text).map_err(wrong)?;
+        let mut all: toml::Table = toml::from_str(BUILT_IN).expect("the built-in lists");
+        for (section, value) in stated {
+            // Tables of names are taken key by key, lists of tables as they are.
+            match (all.get_mut(&section), value) {
+                (Some(toml::Value::Table(known)), toml::Value::Table(stated)) => known.extend(stated),
+                (_, value) => drop(all.insert(section, value)),
+            }
+        }
+        // What is wrong is looked for in the user's text alone, where it has a line.
+        all.try_into().map_err(|error: toml::de::Error| {
+            let name = error.message().split('`').nth(1).unwrap_or_default().to_owned();
+            let line = text.lines().position(|line| !name.is_empty() && line.contains(&name));
+            ListsError { line: line.map_or(1, |line| line + 1), message: error.message().to_owned() }
+        })
+    }
+
+    /// The same with more known images of Windows: one path, file name or SHA-256 sum a line. Empty lines and lines that
+    /// begin with `#` tell nothing.
+    pub fn with_known_images(mut self, text: &str) -> Lists {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        self.known_system.images.extend(lines.map(|line| Pattern::from(line.to_owned())));
+        self
+    }
+
+    /// What a module is to the detections. `windows` is where Windows is, if that is known.
+    pub(crate) fn roles(&self, facts: &ModuleFacts, windows: Option<&str>) -> Roles {
+        let path = &*facts.path;
+        let name = path.rsplit('\\').next().unwrap_or(path);
+        let folder = self.folder(path, windows);
+        let mut roles = Roles::default();
+        let mut set = |role, is: bool| {
+            if is {
+                roles |= role;
+            }
+        };
+        let is_ntdll = name.eq_ignore_ascii_case("ntdll.dll");
+        // The oldest recordings have no folders.
+        let in_system = matches!(folder, Folder::System | Folder::Unstated);
+        let listed = |patterns: &[Pattern]| in_system && fits(patterns, name);
+        let lists = &self.modules;
+        let (system_call, wow64) = (listed(&lists.system_call), listed(&lists.wow64));
+        set(Role::SystemCall, system_call);
+        set(Role::LegacySystemCall, listed(&lists.legacy_system_call));
+        set(Role::Wow64, wow64);
+        set(Role::NativeLayer, system_call || wow64 || listed(&lists.native_layer));
+        set(Role::Forwarder, listed(&lists.forwarder));
+        set(Role::Ntdll, in_system && is_ntdll);
+        set(Role::NamedNtdll, is_ntdll);
+        set(Role::Kernel32, in_system && name.eq_ignore_ascii_case("kernel32.dll"));
+        set(Role::Hook, fits(&lists.hook, name));
+        set(Role::Runtime, fits(&lists.runtime, name));
+        set(Role::Windows, matches!(folder, Folder::System | Folder::Windows));
+        set(Role::Installed, self.is_installed(path));
+        set(Role::KnownSystem, self.is_known(path, name, facts.sha256.as_ref()));
+        let callers = self.direct_caller.iter().filter(|caller| caller.file.fits(path));
+        for caller in callers {
+            match &facts.signer {
+                Some(signer) => set(Role::DirectCaller, caller.signer.fits(signer)),
+                None => set(Role::LikeDirectCaller, true),
+            }
+        }
+        roles
+    }
+
+    /// The folder of a path; those in the Windows folder where users can write are elsewhere.
+    fn folder(&self, path: &str, windows: Option<&str>) -> Folder {
+        let folder = Folder::of(path, windows);
+        if folder != Folder::Windows {
+            return folder;
+        }
+        let rest = below_windows(path, windows).unwrap_or_default().trim_start_matches('\\');
+        let is_below = |writable: &Pattern| {
+            rest.split_at_checked(writable.0.len()).is_some_and(|(start, rest)| {
+                start.eq_ignore_ascii_case(&writable.0) && rest.starts_with('\\')
+            })
+        };
+        if self.folders.writable.iter().any(is_below) { Folder::Elsewhere } else { folder }
+    }
+
+    /// Whether a path is in a folder right on a volume where programs are installed.
+    fn is_installed(&self, path: &str) -> bool {
+        let path = path.strip_prefix(r"\??\").unwrap_or(path);
+        let mut parts = path.split('\\');
+        let folder = match (parts.next(), parts.next()) {
+            (Some(volume), folder) if volume.len() == 2 && volume.ends_with(':') => folder,
+            (Some(""), Some(device)) if device.eq_ignore_ascii_case("Device") => parts.nth(1),
+            (Some(""), folder) => folder,
+            _ => None,
+        };
+        folder.is_some_and(|folder| fits(&self.folders.installed, folder)) && parts.next().is_some()
+    }
+
+    fn is_known(&self, path: &str, name: &str, sha256: Option<&[u8; 32]>) -> bool {
+        let images = &self.known_system.images;
+        if images.is_empty() {
+            return false;
+        }
+        let sum = sha256.map(|sum| sum.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        fits(images, path) || fits(images, name) || sum.is_some_and(|sum| fits(images, &sum))
+    }
+
+    /// Whether it is known which images are part of Windows.
+    pub fn knows_system_images(&self) -> bool {
+        !self.known_system.images.is_empty()
+    }
+
+    /// Whether a function is on a list.
+    pub fn has_function(&self, list: Functions, module: &str, function: &str) -> bool {
+        let list = match list {
+            Functions::ThreadRoots => &self.thread_roots.functions,
+            Functions::WaitDispatchers => &self.functions.wait_dispatchers,
+            Functions::PoolDispatchers => &self.functions.pool_dispatchers,
+            Functions::LoadLibrary => &self.functions.load_library,
+            Functions::RemoteStart => &self.functions.remote_start,
+            Functions::ExceptionDispatchers => &self.functions.exception_dispatchers,
+            Functions::CallbackDispatchers => &self.functions.callback_dispatchers,
+        };
+        list.iter().any(|pattern| pattern.module.fits(module) && pattern.function.fits(function))
+    }
+
+    /// Whether a module of this name right above an outermost frame in `ntdll.dll` is where threads begin.
+    pub fn is_above_root(&self, module: &str) -> bool {
+        fits(&self.thread_roots.modules, module)
+    }
+
+    /// Whether the threads of this program begin in a library of their own.
+    pub fn has_own_roots(&self, image: &str) -> bool {
+        fits(&self.thread_roots.own_roots, image.rsplit('\\').next().unwrap_or(image))
+    }
+
+    /// Whether an operation makes findings severe.
+    pub fn is_sensitive(&self, operation: Operation) -> bool {
+        self.sensitive.operations.contains(&operation)
+    }
+
+    /// Whether a program holds credentials.
+    pub fn is_sensitive_target(&self, image: &str) -> bool {
+        fits(&self.sensitive.targets, image.rsplit('\\').next().unwrap_or(image))
+    }
+
+    /// Whether these rights let a process's memory be read.
+    pub fn is_sensitive_access(&self, access: u32) -> bool {
+        access & self.sensitive.access != 0
+    }
+
+    /// What a service does.
+    pub fn operation(&self, service: &str) -> Operation {
+        self.services.get(service).copied().unwrap_or(Operation::Other)
+    }
+
+    /// The services that cause an operation; empty if not known.
+    pub fn causes(&self, operation: Operation) -> &[Box<str>] {
+        self.causes.get(&operation).map_or(&[], |services| services)
+    }
+
+    /// Whether two names mean one service: `Nt` and `Zw` are the same, and so are names that the lists put together.
+    pub fn is_same_service(&self, one: &str, other: &str) -> bool {
+        let (one, other) = (bare(one), bare(other));
+        let lists = |name: &str, alias: &str| {
+            self.aliases.iter().any(|(known, aliases)| {
+                bare(known) == name && aliases.iter().any(|known| bare(known) == alias)
+            })
+        };
+        one == other || lists(one, other) || lists(other, one)
+    }
+
+    /// How long findings about one process are one alert, in units of 100 ns.
+    pub fn alert_window(&self) -> u64 {
+        u64::from(self.alerts.window_seconds) * 10_000_000
+    }
+}
+
+/// A service's name without `Nt` or `Zw`.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("Nt").or_else(|| name.strip_prefix("Zw")).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
+
+use crate::catalogue::DetectionId;
+use crate::verdict::Outcome;
+
+/// Where a judged event stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// The file, as the user named it; the session's name of live events.
+    pub file: String,
+    /// Number of the line or event in it, from 1.
+    pub record: u64,
+}
+
+/// A process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ProcessReport {
+    /// Its id.
+    pub pid: Option<u32>,
+    /// The thread that acted.
+    pub tid: Option<u32>,
+    /// File name of its program; empty if not known.
+    pub name: String,
+    /// Path of its program; empty if not known.
+    pub path: String,
+    /// How it was started; empty if not known.
+    pub command_line: String,
+    /// The process that started it.
+    pub parent_pid: Option<u32>,
+    /// When it was started, in units of 100 ns since 1601, if known. With the id it tells processes apart.
+    pub started: Option<u64>,
+}
+
+/// One frame, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FrameReport {
+    /// The address as recorded.
+    pub address: Option<u64>,
+    /// Whether it is a kernel frame.
+    pub is_kernel: bool,
+    /// Whether it is 32-bit code of a process on 64-bit Windows.
+    pub is_wow64: bool,
+    /// Path of its module; empty if there is none.
+    pub module: String,
+    /// Offset in the module.
+    pub rva: Option<u64>,
+    /// The function and the offset in it, such as `NtOpenProcess+0x14`; empty if not known.
+    pub symbol: String,
+    /// What it is where it is in no module: `unbacked`, `unknown`, `jit:clr`.
+    pub backing: &'static str,
+    /// What memory it lies in: `image`, `private`, `mapped`; empty if not known.
+    pub memory: &'static str,
+    /// What its page allows, as Windows numbers it.
+    pub protection: Option<u32>,
+    /// Bytes before the return address, from a file or from memory.
+    pub leading_bytes: Vec<u8>,
+    /// Bytes from the return address on.
+    pub trailing_bytes: Vec<u8>,
+}
+
+impl FrameReport {
+    /// File name of its module; what it is where there is none.
+    pub fn module_name(&self) -> &str {
+        match self.module.rsplit('\\').next() {
+            Some(name) if !name.is_empty() => name,
+            _ => self.backing,
+        }
+    }
+
+    /// In a few words: `ntdll.dll!NtOpenProcess+0x14`, `ntdll.dll+0x9d4c4`, `unbacked 0x24f64b7b7a1`.
+    pub fn label(&self) -> String {
+        let name = self.module_name();
+        match (self.symbol.is_empty(), self.rva, self.address) {
+            (false, ..) => format!("{name}!{}", self.symbol),
+            (true, Some(rva), _) => format!("{name}+{rva:#x}"),
+            (true, None, Some(address)) => format!("{name} {address:#x}"),
+            (true, None, None) => name.to_owned(),
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventReport {
+    /// Its name, such as `PerfInfo/SysCallEnter` or `ProcessAccess`.
+    pub name: String,
+    /// Its provider, such as `Microsoft-Windows-Sysmon`.
+    pub provider: String,
+    /// The service that ran; empty if not known.
+    pub service: String,
+    /// Path or name of the process that it was done to; empty if to none.
+    pub target: String,
+    /// Its id.
+    pub target_pid: Option<u32>,
+    /// The rights that were asked for.
+    pub access: Option<u32>,
+    /// Where a thread was started.
+    pub start_address: Option<u64>,
+    /// The module or function there; empty if not known.
+    pub start_name: String,
+}
+
+/// A judged event.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sighting {
+    /// Where it stands.
+    pub place: Place,
+    /// How many raw events are folded into it; at least 1.
+    pub count: u64,
+    /// When it happened, in units of 100 ns since 1601; `None` if not known.
+    pub time: Option<u64>,
+    /// The machine; empty if not known.
+    pub host: String,
+    /// Who acted.
+    pub process: ProcessReport,
+    /// What was done.
+    pub event: EventReport,
+    /// The stack, innermost first.
+    pub stack: Vec<FrameReport>,
+    /// Names of the user frames' modules, innermost first, `|` between them; one that follows itself stands once, `Unbacked`
+    /// stands for code of no module.
+    pub summary: String,
+    /// File name of the module that asked; `Unbacked`, `Unknown`, `Undetermined` or `Kernel` where there is none.
+    pub final_user_module: String,
+}
+
+/// A detection's answer about a judged event, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The detection.
+    pub id: DetectionId,
+    /// Its answer.
+    pub outcome: Outcome,
+    /// The alert that it belongs to: see [`Alerts`](crate::alert::Alerts).
+    pub alert: String,
+}
+
+impl Finding {
+    /// Its reasons as sentences that name the frame they are about.
+    pub fn sentences(&self, sighting: &Sighting) -> Vec<String> {
+        let frame = self.outcome.frame.and_then(|frame| sighting.stack.get(usize::from(frame)));
+        let label = frame.map_or_else(|| "the frame".to_owned(), FrameReport::label);
+        self.outcome.reasons.iter().map(|reason| reason.sentence().replace("{frame}", &label)).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! What the detections look at in a stack, found once for all of them.
+
+use crate::case::Case;
+use crate::module::{Module, Modules, Role, Roles};
+use crate::stack::{Code, Frame, Mode, Part};
+
+/// A stack with its landmarks. All places are indexes of frames, innermost first.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// What is judged.
+    pub case: &'a Case<'a>,
+    /// The modules that its frames name.
+    pub modules: &'a Modules,
+    /// The innermost user frame, unless the kernel called user code back before it: the place where the kernel was entered.
+    pub top: Option<usize>,
+    /// In a 32-bit process, the innermost 32-bit frame, behind the layer's 64-bit ones.
+    pub narrow_top: Option<usize>,
+    /// The first user frame that is neither in a module of system calls nor in the WoW64 layer: the caller of the native
+    /// layer.
+    pub caller: Option<usize>,
+    /// The first user frame outside of Windows' own layers and known hooks: who asked.
+    pub asker: Option<usize>,
+    /// The outermost frame, if it is a user frame.
+    pub last: Option<usize>,
+    /// The first user frame in no module, and how many there are.
+    pub unbacked: Option<usize>,
+    /// The first user frame of which that is not known.
+    pub unknown: Option<usize>,
+    /// Whether a module of a runtime, or code that it told of, is in the stack.
+    pub has_runtime: bool,
+}
+
+/// Tell nothing of who asked.
+fn layers() -> Roles {
+    let mut roles = Role::NativeLayer | Role::Forwarder;
+    roles |= Role::Hook;
+    roles
+}
+
+impl<'a> View<'a> {
+    /// Finds the landmarks. One pass over the frames.
+    pub fn new(case: &'a Case<'a>, modules: &'a Modules) -> View<'a> {
+        let mut view = View {
+            case,
+            modules,
+            top: None,
+            narrow_top: None,
+            caller: None,
+            asker: None,
+            last: None,
+            unbacked: None,
+            unknown: None,
+            has_runtime: false,
+        };
+        let layers = layers();
+        for (index, frame) in case.stack.frames.iter().enumerate() {
+            if frame.mode == Mode::Kernel {
+                continue;
+            }
+            view.top.get_or_insert(index);
+            if frame.is_wow64 {
+                view.narrow_top.get_or_insert(index);
+            }
+            let roles = view.roles(frame);
+            match frame.code {
+                Code::Unbacked => drop(view.unbacked.get_or_insert(index)),
+                Code::Unknown => drop(view.unknown.get_or_insert(index)),
+                Code::Compiled(_) => view.has_runtime = true,
+                Code::Image(..) => view.has_runtime |= roles.has(Role::Runtime),
+            }
+            if !roles.has_any(Role::SystemCall | Role::Wow64) {
+                view.caller.get_or_insert(index);
+            }
+            if !roles.has_any(layers) {
+                view.asker.get_or_insert(index);
+            }
+        }
+        let last = case.stack.frames.len().checked_sub(1);
+        view.last = last.filter(|last| case.stack.frames[*last].mode == Mode::User);
+        view
+    }
+
+    /// A frame.
+    pub fn frame(&self, index: usize) -> &'a Frame {
+        &self.case.stack.frames[index]
+    }
+
+    /// All frames, innermost first.
+    pub fn frames(&self) -> &'a [Frame] {
+        self.case.stack.frames
+    }
+
+    /// The user frames with their indexes.
+    pub fn user_frames(&self) -> impl Iterator<Item = (usize, &'a Frame)> + use<'a> {
+        self.frames().iter().enumerate().filter(|(_, frame)| frame.mode == Mode::User)
+    }
+
+    /// The module of a frame.
+    pub fn module(&self, frame: &Frame) -> Option<&'a Module> {
+        Some(self.modules.get(frame.code.module()?))
+    }
+
+    /// What the module of a frame is; nothing for code of no module.
+    pub fn roles(&self, frame: &Frame) -> Roles {
+        self.module(frame).map_or_else(Roles::default, |module| module.roles)
+    }
+
+    /// Whether the module of a frame has a role.
+    pub fn is(&self, index: usize, role: Role) -> bool {
+        self.roles(self.frame(index)).has(role)
+    }
+
+    /// Whether the user part is there; it may be cut at the capture's limit.
+    pub fn has_user_part(&self) -> bool {
+        self.case.stack.user == Part::Whole
+    }
+
+    /// Whether the outermost frames are there: nothing is missing, and nothing was cut.
+    pub fn has_end(&self) -> bool {
+        self.has_user_part() && !self.case.stack.is_at_limit()
+    }
+}
