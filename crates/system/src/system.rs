@@ -426,7 +426,7 @@ impl System {
         if self.processes.span(process).is_none() {
             return Stretch::default();
         }
-        let rest = self.methods.stretch(process, time).and(self.views.stretch(process, time));
+        let rest = self.methods.spaces.stretch(process, time).and(self.views.spaces.stretch(process, time));
         modules.and(rest).and(self.regions.stretch(process, time))
     }
 
