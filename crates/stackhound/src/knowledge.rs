@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
+use stackhound_etl::{Guid, Pid, Selection, Tid};
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
 use stackhound_system::{Limits, Losses, System};
@@ -50,23 +50,14 @@ impl Knowledge {
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {
         let system = match passes {
             Passes::Two => System::of(trace),
-            Passes::One => {
-                let sessions = trace.sources().iter().map(|source| source.recording.session());
-                let pointer_size = sessions.clone().map(|session| session.pointer_size).max();
-                let losses = sessions.fold(Losses::default(), |sum, session| Losses {
-                    events: sum.events + u64::from(session.events_lost),
-                    buffers: sum.buffers + u64::from(session.buffers_lost),
-                });
-                System::new(pointer_size.unwrap_or(PointerSize::Eight), losses)
-            }
+            Passes::One => System::of_sessions(trace.sessions()),
         };
         Knowledge::new(system, schemas)
     }
 
     /// Of live sessions, at their beginning.
     pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
-        let (events, buffers) = arrivals.lost_before();
-        let system = System::new(arrivals.pointer_size(), Losses { events, buffers });
+        let system = System::of_sessions(arrivals.sessions());
         Knowledge::new(system.limited(Limits::default()), schemas)
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stackhound_etl::{Block, Clock, LogFileMode, PointerSize};
+use stackhound_etl::{Block, Clock, LogFileMode, LogfileHeader};
 
 use crate::event::{Event, TraceTime};
 use crate::live::queue::{Dropped, Incoming};
@@ -149,18 +149,9 @@ impl Arrivals {
         self.sources.iter().map(|source| source.base).collect()
     }
 
-    /// The widest pointers of the sessions.
-    pub fn pointer_size(&self) -> PointerSize {
-        let sizes = self.sources.iter().map(|source| source.incoming.session().pointer_size);
-        sizes.max().unwrap_or(PointerSize::Eight)
-    }
-
-    /// Events and buffers that were lost before the sessions were opened.
-    pub fn lost_before(&self) -> (u64, u64) {
-        self.sources.iter().fold((0, 0), |(events, buffers), source| {
-            let session = source.incoming.session();
-            (events + u64::from(session.events_lost), buffers + u64::from(session.buffers_lost))
-        })
+    /// What the sessions said of themselves when they were opened.
+    pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
+        self.sources.iter().map(|source| &**source.incoming.session())
     }
 
     /// When the first session began, as far as its description says.
@@ -319,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-    use stackhound_etl::{Guid, LogfileHeader, Pid, RawTime, Recording, Tid};
+    use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 
     use super::*;
     use crate::live::{Capture, Handed, Overflow, Queue, channel};
