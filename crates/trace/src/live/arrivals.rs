@@ -113,7 +113,6 @@ impl Arrivals {
             return Err(Error::TooMany);
         }
         let disorder = incoming.iter().map(Incoming::disorder).max().unwrap_or_default();
-        let hundred_ns = i64::try_from(disorder.as_nanos() / 100).unwrap_or(i64::MAX);
         let sources = incoming.into_iter().map(|incoming| {
             let session = incoming.session();
             let base = TimeBase::between(session.clock(), clock);
@@ -123,7 +122,7 @@ impl Arrivals {
         });
         Ok(Arrivals {
             sources: sources.collect(),
-            window: clock.span_to_raw(hundred_ns),
+            window: clock.duration_to_raw(disorder),
             clock,
             streams: Vec::new(),
             ready: BinaryHeap::new(),
@@ -286,8 +285,8 @@ impl Arrivals {
             return Step::Quiet(self.newest);
         }
         // It is at least so late in the session's own time.
-        let elapsed = i64::try_from(self.newest_came.elapsed().as_nanos() / 100).unwrap_or(i64::MAX);
-        let now = self.newest.0.saturating_add(self.clock.span_to_raw(elapsed));
+        let elapsed = self.clock.duration_to_raw(self.newest_came.elapsed());
+        let now = self.newest.0.saturating_add(elapsed);
         self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
         let first = self.ready.peek().map(|Reverse((time, ..))| *time);
         Step::Quiet(first.map_or(self.safe, |first| first.min(self.safe)))
