@@ -124,24 +124,11 @@ impl Knowledge {
             return kernel::lookup_for(hook, version, pointer, record.payload()).map(SchemaRef::Kernel);
         }
         let identity = Identity::of(&record)?;
-        if let Identity::Classic { class, opcode, version } = identity
-            && let Some(schema) =
-                kernel::lookup_classic_for(class, opcode, version, pointer, record.payload())
-        {
-            return Some(SchemaRef::Kernel(schema));
-        }
         self.schemas
             .borrow_mut()
             .lookup(&identity, record.payload(), pointer)
             .cloned()
             .map(SchemaRef::Compiled)
-    }
-
-    /// How to read an event's properties: of the built-in tables, or as learned.
-    pub(crate) fn plan_of(&self, event: &Event<'_>) -> Option<Arc<Plan>> {
-        let record = event.record();
-        let identity = Identity::of(&record)?;
-        self.schemas.borrow_mut().lookup(&identity, record.payload(), record.pointer_size()).cloned()
     }
 
     /// The class GUID of a kernel event, as consumers see it.
