@@ -67,7 +67,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
         |seen| filter.choose(seen),
         |seen| printer.borrow_mut().event(seen),
         |counted| {
-            let trace = counted().trace;
+            let trace = counted.trace();
             keeper.tell(trace.events, trace.events_dropped);
             printer.borrow_mut().flush()
         },
