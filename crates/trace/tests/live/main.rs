@@ -231,6 +231,22 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
 }
 
 #[test]
+fn events_of_others_are_waited_for_as_long_as_their_session_takes() {
+    let test = "events_of_others_are_waited_for_as_long_as_their_session_takes";
+    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let flush = |ms| Buffers::new(64, 4, 64, Duration::from_millis(ms)).expect("buffers");
+    for (ms, disorder_ms) in [(5, 510), (1_000, 2_500), (3_000, 6_500)] {
+        let (live, ours) = start(&Session::user("one").buffers(flush(ms))).expect("a session");
+        let (attached, theirs) = LiveSession::attach("one", queue()).expect("attached");
+        let disorder = Duration::from_millis(disorder_ms);
+        assert_eq!((ours.disorder(), theirs.disorder()), (disorder, disorder));
+        drop((ours, theirs));
+        drop(attached);
+        live.stop().expect("stopped");
+    }
+}
+
+#[test]
 fn errors_say_what_is_needed_and_leave_nothing_behind() {
     let test = "errors_say_what_is_needed_and_leave_nothing_behind";
     let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
