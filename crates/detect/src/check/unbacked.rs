@@ -6,7 +6,7 @@
 
 use crate::judge::Evidence;
 use crate::module::{Role, Roles};
-use crate::stack::{Code, Frame, MemoryKind, Mode};
+use crate::stack::{Code, MemoryKind, Mode};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 
@@ -58,12 +58,16 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     if may_compile { Outcome { missing: found.missing.with(Input::CompiledCode), ..found } } else { found }
 }
 
-/// Whether a frame is alone between two of the native layer, or above one of a known hook.
+/// Whether a frame is alone between a stub and `kernelbase.dll`, or above a known hook. `kernel32.dll` may be where the
+/// thread began, so that the frame is all its code.
 fn is_trampoline(view: &View<'_>, index: usize) -> bool {
     let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { return false };
-    let Some(below) = view.frames().get(index + 1) else { return false };
-    let is_layer = |frame: &Frame| frame.mode == Mode::User && view.roles(frame).has(Role::NativeLayer);
-    is_layer(above) && (is_layer(below) || view.roles(below).has(Role::Hook))
+    let Some(below) = view.frames().get(index + 1).filter(|below| below.mode == Mode::User) else {
+        return false;
+    };
+    let (above, below) = (view.roles(above), view.roles(below));
+    let is_base = below.has(Role::NativeLayer) && !below.has_any(Role::Ntdll | Role::Kernel32);
+    above.has(Role::SystemCall) && is_base || above.has(Role::NativeLayer) && below.has(Role::Hook)
 }
 
 /// What can be said where no frame is known to lie in no module.
@@ -82,7 +86,7 @@ fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
 
 /// CS07.
 pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     let is_sensitive = evidence.lists.is_sensitive(view.case.event.operation);
     let severity = if is_sensitive { Severity::High } else { Severity::Medium };
     if let Some(caller) = unbacked_caller(view) {
@@ -103,7 +107,7 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// CS08.
 pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     // What CS01 and CS07 tell of is not told again.
     let told = match view.top {
         Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
@@ -133,7 +137,7 @@ fn is_writable(protection: u32) -> bool {
 /// CS09.
 pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
     const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Regions]);
-    let view = &evidence.view;
+    let view = evidence.view;
     if view.unbacked.is_none() {
         return none_found(view, Severity::High);
     }
