@@ -1,11 +1,13 @@
 //! The judge: asks all detections about one case, and sees to it that nothing is denied for want of evidence.
 
+use stackhound_symbols::AddressKind;
+
 use crate::binaries::Binaries;
 use crate::case::Case;
 use crate::catalogue::DETECTIONS;
-use crate::lists::Lists;
+use crate::lists::{Functions, Lists};
 use crate::module::{ModuleFacts, ModuleIndex, Modules};
-use crate::stack::{Part, Stack};
+use crate::stack::{Code, Part, Stack};
 use crate::verdict::{Input, Judgement, Outcome, Reason, Verdict};
 use crate::view::View;
 
@@ -16,6 +18,18 @@ pub(crate) struct Evidence<'a, 'j> {
     pub binaries: &'j mut Binaries,
     /// The answers of the detections before this one, for those that build on others.
     pub before: &'j [Outcome],
+}
+
+impl Evidence<'_, '_> {
+    /// Whether a frame is in a function of a list; `None` if its function has no name.
+    pub fn is_function(&mut self, index: usize, list: Functions) -> Option<bool> {
+        let frame = self.view.frame(index);
+        let Code::Image(module, offset) = frame.code else { return Some(false) };
+        let kind = if frame.is_instruction { AddressKind::Instruction } else { AddressKind::Return };
+        let name = self.view.modules.get(module).name();
+        let function = self.binaries.function(self.view.modules, (module, offset), kind)?;
+        Some(self.lists.has_function(list, name, &function.text))
+    }
 }
 
 /// Judges stacks.
