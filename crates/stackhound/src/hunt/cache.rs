@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::HashMap;
 use hashbrown::hash_table::{Entry, HashTable};
-use stackhound_detect::{Code, Judgement};
+use stackhound_detect::{Code, Judgement, Totals};
 use stackhound_stacks::{StackId, StackState};
 use stackhound_system::Stretch;
 
@@ -51,6 +51,10 @@ pub(super) struct Cache {
     cases: HashMap<Key, (Circumstances, u32), foldhash::fast::RandomState>,
     /// Each once; many cases have the same.
     judgements: Vec<Judgement>,
+    /// How many events each was made of.
+    counts: Vec<u64>,
+    /// Of judgements that were given up.
+    totals: Totals,
     numbers: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
 }
@@ -66,8 +70,10 @@ impl Cache {
     /// Keeps a judgement; gives its number, which is good until the next one is kept.
     pub fn keep(&mut self, key: Key, now: Circumstances, judgement: Judgement) -> u32 {
         if self.cases.len() >= CASES_MAX || self.judgements.len() >= JUDGEMENTS_MAX {
+            self.totals = self.totals();
             self.cases.clear();
             self.judgements.clear();
+            self.counts.clear();
             self.numbers.clear();
         }
         let number = self.number(judgement);
@@ -76,7 +82,7 @@ impl Cache {
     }
 
     fn number(&mut self, judgement: Judgement) -> u32 {
-        let Cache { judgements, numbers, hasher, .. } = self;
+        let Cache { judgements, counts, numbers, hasher, .. } = self;
         let entry = numbers.entry(
             hasher.hash_one(judgement),
             |number| judgements[*number as usize] == judgement,
@@ -88,13 +94,24 @@ impl Cache {
                 let number = judgements.len() as u32;
                 place.insert(number);
                 judgements.push(judgement);
+                counts.push(0);
                 number
             }
         }
     }
 
-    /// A judgement by its number.
-    pub fn judgement(&self, number: u32) -> &Judgement {
+    /// Counts an event for a judgement, which is given by its number.
+    #[inline]
+    pub fn count(&mut self, number: u32) -> &Judgement {
+        self.counts[number as usize] += 1;
         &self.judgements[number as usize]
+    }
+
+    /// The answers of all judgements that were counted.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.totals.clone();
+        let counted = self.judgements.iter().zip(&self.counts);
+        counted.for_each(|(judgement, count)| totals.add(judgement, *count));
+        totals
     }
 }

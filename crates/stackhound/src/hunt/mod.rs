@@ -35,6 +35,7 @@ mod told;
 
 use stackhound_detect::{
     Case, Event, Frame, Judge, Judgement, Mode, Operation, Process, Services as Ran, Stack, Start, Target,
+    Totals,
 };
 use stackhound_enrich::{Frames, StackOwner};
 use stackhound_etl::{Address, Clock, Pid, PointerSize};
@@ -55,11 +56,9 @@ use told::{Causes, Told};
 /// What was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HuntStats {
-    /// Events that were judged.
-    pub judged: u64,
-    /// Of these, events with a stack, or a part of one.
+    /// Events with a stack, or a part of one, that were judged.
     pub with_stack: u64,
-    /// Of all, those whose judgement was remembered.
+    /// Judged events whose judgement was remembered.
     pub remembered: u64,
 }
 
@@ -83,6 +82,7 @@ pub struct Hunter {
     cache: Cache,
     /// The judgement of a case that is not remembered.
     single: Option<Judgement>,
+    singles: Totals,
     frames: Vec<Frame>,
     stats: HuntStats,
 }
@@ -121,6 +121,7 @@ impl Hunter {
             has_threads: Vec::new(),
             cache: Cache::default(),
             single: None,
+            singles: Totals::default(),
             frames: Vec::new(),
             stats: HuntStats::default(),
         }
@@ -136,6 +137,13 @@ impl Hunter {
         self.stats
     }
 
+    /// All answers.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.cache.totals();
+        totals.merge(&self.singles);
+        totals
+    }
+
     /// Whether there is anything to judge: a stack, a part of one, something that is known of one, or facts that detections
     /// look at without a stack. Of other events, every answer would be that the stack is missing.
     pub fn can_judge(seen: &Seen<'_>) -> bool {
@@ -145,10 +153,10 @@ impl Hunter {
     /// Judges an event.
     pub fn judge(&mut self, seen: &Seen<'_>) -> &Judgement {
         let all = self.circumscribe(seen);
-        self.stats.judged += 1;
         self.stats.with_stack += u64::from(seen.stack().is_some());
         if all.told.is_single() {
             let judgement = self.with_case(seen, &all, |judge, case| judge.judge(case));
+            self.singles.add(&judgement, 1);
             return self.single.insert(judgement);
         }
         let number = match self.cache.find(&all.key, &all.now) {
@@ -161,7 +169,7 @@ impl Hunter {
                 self.cache.keep(all.key, all.now, judgement)
             }
         };
-        self.cache.judgement(number)
+        self.cache.count(number)
     }
 
     /// Everything that the judgement of an event rests on.
