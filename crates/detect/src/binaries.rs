@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use stackhound_symbols::image::Image;
 use stackhound_symbols::{AddressKind, Loaded, Origin, Rva};
 
 use crate::module::{Module, ModuleIndex, Modules};
@@ -79,5 +80,24 @@ impl Binaries {
         let names = symbols.names(rva, kind);
         let (origin, name) = names.best().filter(|(origin, _)| *origin != Origin::NearestExport)?;
         Some(FunctionName { text: name.text.as_ref().into(), offset: name.offset, origin })
+    }
+
+    /// The function that begins at an address. `None` where no file names one.
+    pub fn function_start(&mut self, modules: &Modules, place: (ModuleIndex, u64)) -> Option<Box<str>> {
+        let function = self.function(modules, place, AddressKind::Instruction)?;
+        (function.offset == 0).then_some(function.text)
+    }
+
+    /// The last bytes before an address in a module's image. `None` where the file is not at hand.
+    pub fn bytes_before(
+        &mut self,
+        modules: &Modules,
+        (module, offset): (ModuleIndex, u64),
+        count: usize,
+    ) -> Option<&[u8]> {
+        let rva = Rva(u32::try_from(offset).ok()?);
+        let bytes = self.file(modules, module)?.image.as_deref()?;
+        let image = Image::parse(bytes).ok()?;
+        Some(image.call_site(rva, count, 0)?.before)
     }
 }

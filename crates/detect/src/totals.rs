@@ -49,6 +49,23 @@ impl Totals {
         }
     }
 
+    /// Counts what was counted elsewhere.
+    pub fn merge(&mut self, other: &Totals) {
+        self.events += other.events;
+        for (tally, other) in self.tallies.iter_mut().zip(&other.tallies) {
+            let counts = [(&mut tally.no, other.no), (&mut tally.undetermined, other.undetermined)];
+            let yes = tally.yes.iter_mut().zip(other.yes);
+            let missing = tally.missing.iter_mut().zip(other.missing);
+            counts.into_iter().chain(yes).chain(missing).for_each(|(sum, count)| *sum += count);
+        }
+    }
+
+    /// Forgets the answers to questions that are of no interest.
+    pub fn retain(&mut self, is_wanted: impl Fn(DetectionId) -> bool) {
+        let unwanted = DetectionId::all().filter(|id| !is_wanted(*id));
+        unwanted.for_each(|id| self.tallies[id.index()] = Tally::default());
+    }
+
     /// The answers to one detection's question.
     pub fn tally(&self, id: DetectionId) -> &Tally {
         &self.tallies[id.index()]
@@ -104,5 +121,24 @@ mod tests {
         assert_eq!(tally.severity(), Some(Severity::High));
         assert_eq!(tally.wanted(), [(Input::ImageIdentity, 6), (Input::Symbols, 5)]);
         assert!(totals.iter().all(|(other, tally)| other == id || *tally == Tally::default()));
+    }
+
+    #[test]
+    fn totals_add_up_and_unwanted_ones_go() {
+        let (one, other) = (DetectionId::new(6).unwrap(), DetectionId::new(7).unwrap());
+        let missing = Inputs::NONE.with(Input::Modules);
+        let mut totals = Totals { events: 2, ..Totals::default() };
+        totals.add_outcome(one, &Outcome::yes(Severity::Low, None, Reason::TopImage, Inputs::NONE), 3);
+        let mut more = Totals { events: 5, ..Totals::default() };
+        more.add_outcome(one, &Outcome::yes(Severity::Low, None, Reason::TopImage, Inputs::NONE), 4);
+        let undetermined =
+            Outcome::undetermined(Severity::High, Reason::FrameUnknown, Inputs::NONE, missing);
+        more.add_outcome(other, &undetermined, 1);
+        more.add_outcome(other, &Outcome::no(Reason::AllBacked, Inputs::NONE), 9);
+        totals.merge(&more);
+        assert_eq!((totals.events, totals.tally(one).yes[1], totals.tally(other).no), (7, 7, 9));
+        assert_eq!(totals.tally(other).wanted(), [(Input::Modules, 1)]);
+        totals.retain(|id| id == one);
+        assert_eq!((totals.tally(one).findings(), totals.tally(other)), (7, &Tally::default()));
     }
 }
