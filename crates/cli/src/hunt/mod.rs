@@ -24,7 +24,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let trace = crate::inputs::open(&arguments.sources.files, common)?;
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
-    let (_, hunted) = recorded::hunt(&trace, judge, arguments, common, &mut report, &mut progress)?;
+    let (_, hunted) = recorded::hunt(&trace, judge, arguments, common, (&mut report, &mut progress))?;
     report.count(hunted.with_stack, &hunted.totals);
     let told = report.closing();
     let found = report.finish()?;
