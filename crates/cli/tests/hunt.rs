@@ -143,7 +143,14 @@ fn the_closing_line_says_what_was_judged_found_and_missing() {
     let output = hunt(&[]);
     let errors = String::from_utf8(output.stderr).unwrap();
     let closing = errors.lines().last().unwrap();
-    for part in [" events, ", " judged, ", " of them with stacks; findings: ", " high", " for want of ", "buffers lost"] {
+    for part in [
+        " events, ",
+        " judged, ",
+        " of them with stacks; findings: ",
+        " high",
+        " for want of ",
+        "buffers lost",
+    ] {
         assert!(closing.contains(part), "{part}: {closing}");
     }
     assert!(hunt(&["--quiet"]).stderr.is_empty());
@@ -165,7 +172,10 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
     refused(&["hunt", missing], &format!("{missing}: {no_file}"));
     refused(&["hunt", recording, "--lists", missing], &format!("{missing}: {no_file}"));
     refused(&["hunt", recording, "--known-images", missing], &format!("{missing}: {no_file}"));
-    refused(&["hunt", recording, "--images", missing], &format!("{missing}: no directory, which --images needs"));
+    refused(
+        &["hunt", recording, "--images", missing],
+        &format!("{missing}: no directory, which --images needs"),
+    );
     let lists = file("lists.toml", "[modules]\nsystem_call = 5\n");
     let output = stackhound(&["hunt", recording, "--lists", text(&lists)]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -173,7 +183,10 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
     assert!(errors.starts_with(&format!("error: {}:2: ", lists.display())), "{errors}");
     for (arguments, part) in [
         (&["--only", "CS99"][..], "there is no detection `CS99`; they are CS01 to CS24"),
-        (&["--min-severity", "grave"], "`grave` is no severity; write one of info, low, medium, high, critical"),
+        (
+            &["--min-severity", "grave"],
+            "`grave` is no severity; write one of info, low, medium, high, critical",
+        ),
     ] {
         let output = hunt(arguments);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -205,7 +218,10 @@ fn detections_are_explained() {
         assert!(explained.starts_with("CS05: own stub jumps into ntdll\n"), "{explained}");
         assert!(explained.contains("ATT&CK: T1106, T1027.007"), "{explained}");
     }
-    refused(&["explain", "CS25"], "there is no detection `CS25`; `stackhound explain` without a name lists all");
+    refused(
+        &["explain", "CS25"],
+        "there is no detection `CS25`; `stackhound explain` without a name lists all",
+    );
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn events(made: Made) -> Vec<OwnedEvent> {
     }
     let open = RecordBuilder::new(AUDIT, OPEN_PROCESS, 0).at(at(3)).pid(PID).tid(8);
     let open = open.with("TargetProcessId", 77_u32).with("DesiredAccess", 0x1000_u32);
-    let frames = [NTDLL + 0x9_d4c4, KERNEL32 + 0x2000, PROGRAM + 0x1234, KERNEL32 + 0x1_7034, NTDLL + 0x5_2651];
+    let frames =
+        [NTDLL + 0x9_d4c4, KERNEL32 + 0x2000, PROGRAM + 0x1234, KERNEL32 + 0x1_7034, NTDLL + 0x5_2651];
     let open = if made.has_stack { open.stack(0, frames.map(Address)) } else { open };
     events.push(open.pack_incomplete(&mut store).unwrap());
     events
@@ -87,7 +88,7 @@ fn denied(judgement: &Judgement) -> Vec<&'static str> {
 fn what_is_whole_can_be_denied() {
     let judgement = answers(Made { has_start: true, has_stack: true });
     let denied = denied(&judgement);
-    for id in ["CS01", "CS02", "CS07", "CS08", "CS10", "CS24"] {
+    for id in ["CS01", "CS02", "CS07", "CS08", "CS10", "CS14"] {
         assert!(denied.contains(&id), "{id}: {denied:?}");
     }
 }
@@ -97,7 +98,6 @@ fn without_a_stack_nothing_that_a_stack_tells_is_denied() {
     let judgement = answers(Made { has_start: true, has_stack: false });
     for (id, outcome) in judgement.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
         assert_eq!(outcome.verdict, Verdict::Undetermined, "{}", id.name());
-        assert!(outcome.missing.has(Input::Stack), "{}", id.name());
     }
 }
 

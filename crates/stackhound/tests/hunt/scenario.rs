@@ -17,15 +17,15 @@ fn the_attack_is_found_and_nothing_else_matters() {
         for passes in [Passes::One, Passes::Two] {
             let mut found = BTreeSet::new();
             judged(&trace, passes, |seen, hunter, judgement| {
-                let grave =
-                    judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
+                let grave = judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
                 for (id, outcome) in grave {
                     let sighting = hunter.sighting(seen, Place::default());
                     let pid = sighting.process.pid.unwrap_or_default();
                     assert!(attackers.contains(&pid), "{} {:?} {sighting:?}", id.name(), outcome.reasons);
-                    let attack = truth.attacks.iter().find(|attack| {
-                        attack.time == seen.raw_time() && attack.event.name() == seen.name()
-                    });
+                    let attack = truth
+                        .attacks
+                        .iter()
+                        .find(|attack| attack.time == seen.raw_time() && attack.event.name() == seen.name());
                     if let Some(attack) = attack {
                         found.insert((attack.kind, id.name()));
                     }
