@@ -186,6 +186,17 @@ impl Binaries {
         self.modules[index].functions.get(&key)?.as_ref()
     }
 
+    /// The function that begins at an address. `None` where no file names one.
+    pub fn function_start(&mut self, modules: &Modules, place: CodePlace) -> Option<&str> {
+        let function = self.function(modules, place, AddressKind::Instruction)?;
+        (function.offset == 0).then_some(&*function.text)
+    }
+
+    /// Whether the bytes before an address are those of an instruction that enters the kernel. `None` where no file tells.
+    pub(crate) fn is_behind_system_call(&mut self, modules: &Modules, place: CodePlace) -> Option<bool> {
+        self.site(modules, place).found()?.enters_kernel
+    }
+
     /// The bytes around an address, for people to look at.
     pub fn bytes_around(&mut self, modules: &Modules, (module, offset): CodePlace) -> Lookup<BytesAround> {
         if let Err(none) = self.image(modules, module) {

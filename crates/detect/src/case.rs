@@ -131,7 +131,8 @@ pub struct Process<'a> {
     pub image: &'a str,
     /// Whether it is a 32-bit process on 64-bit Windows; `None` if not known.
     pub is_wow64: Option<bool>,
-    /// Whether a runtime that compiles code is loaded in it; `None` if not known.
+    /// Whether a runtime is loaded in it that compiles code without telling of it; `None` if not known. Where all compiled
+    /// code is told of, this is `Some(false)`: what is then in no module and no method is neither.
     pub has_runtime: Option<bool>,
     /// Whether `win32u.dll` is loaded in it, so that no other library has the stubs of graphics; `None` if not known.
     pub has_win32u: Option<bool>,

@@ -52,7 +52,7 @@ pub use frame::Frame;
 pub use knowledge::{Knowledge, SchemaRef};
 pub use label::{Label, NameOrigin, ShownName, final_user_module};
 pub use naming::{Naming, identity};
-pub use pipeline::{Outcome, Passes, Pipeline};
+pub use pipeline::{Counted, Outcome, Passes, Pipeline};
 pub use predicate::Predicate;
 pub use seen::Seen;
 pub use stackhound_calltree as calltree;

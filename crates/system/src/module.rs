@@ -136,14 +136,10 @@ impl Modules {
 
     /// Forgets modules that are nowhere any more. Gives how many.
     pub fn sweep(&mut self) -> u64 {
-        let mut used = vec![false; self.records.end()];
         let spaces = self.spaces.iter().chain([&self.kernel]);
-        spaces.flat_map(|space| space.ranges.values()).for_each(|number| used[number as usize] = true);
-        let forgotten = self.records.retain(|number, _| used[number as usize]);
-        let mut named = vec![false; self.pdbs.end()];
+        let forgotten = self.records.sweep(spaces.flat_map(|space| space.ranges.values()));
         let pdbs = self.records.iter().filter_map(|(_, record)| record.pdb);
-        pdbs.chain(self.awaiting.values().copied()).for_each(|number| named[number as usize] = true);
-        self.pdbs.retain(|number, _| named[number as usize]);
+        self.pdbs.sweep(pdbs.chain(self.awaiting.values().copied()));
         self.number_pdbs();
         forgotten
     }

@@ -1,14 +1,157 @@
+//! Dispatchers of callbacks: sensitive calls that nobody seems to ask for (CS17), waits inside of callbacks (CS21), handlers
+//! of exceptions (CS22).
+
+use crate::case::Operation;
 use crate::judge::Evidence;
+use crate::lists::Functions;
+use crate::module::Role;
+use crate::stack::Frame;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::view::View;
 
-pub(crate) fn proxy(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+const SYMBOLS: Inputs = Inputs::of(&[Input::Symbols]);
+
+fn unsure(reason: Reason, missing: Inputs) -> Outcome {
+    Outcome::undetermined(Severity::Medium, reason, USED, missing)
 }
 
-pub(crate) fn wait(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// What can be said where the stack has no frame that could tell.
+fn no_frames(view: &View<'_>) -> Option<Outcome> {
+    match (view.has_user_part(), view.top) {
+        (false, _) => Some(unsure(Reason::StackMissing, Inputs::of(&[Input::Stack]))),
+        (true, None) => Some(Outcome::no(Reason::NoUserFrames, USED)),
+        _ => None,
+    }
 }
 
-pub(crate) fn exception(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// What the frames of a stack say about a list of functions.
+struct Search {
+    /// The first frame in such a function.
+    found: Option<usize>,
+    /// Whether a frame of `ntdll.dll` that could be one has no name.
+    has_unnamed: bool,
+}
+
+/// Looks for a function among the frames of `ntdll.dll`, where all these functions are.
+fn search(evidence: &mut Evidence<'_, '_>, list: Functions) -> Search {
+    let mut search = Search { found: None, has_unnamed: false };
+    for index in 0..evidence.view.frames().len() {
+        if !evidence.view.is(index, Role::Ntdll) {
+            continue;
+        }
+        match evidence.is_function(index, list) {
+            Some(true) => drop(search.found.get_or_insert(index)),
+            Some(false) => {}
+            None => search.has_unnamed = true,
+        }
+    }
+    search
+}
+
+/// CS17.
+pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    let operation = view.case.event.operation;
+    if !evidence.lists.is_sensitive(operation) && operation != Operation::ImageLoad {
+        return Outcome::no(Reason::NotSensitive, USED);
+    }
+    if let Some(outcome) = no_frames(view) {
+        return outcome;
+    }
+    if !view.has_end() {
+        return unsure(Reason::AtLimit, Inputs::of(&[Input::Stack]));
+    }
+    let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
+    if let Some((asker, _)) = view.user_frames().find(|(_, frame)| !is_layer(frame)) {
+        return Outcome::no(Reason::ProxyHasUser, USED).at(asker);
+    }
+    // The loader's own threads in the pool never come through the Win32 base.
+    let Some(callback) = callback(view) else {
+        return Outcome::no(Reason::NoDispatcher, USED);
+    };
+    let dispatcher = search(evidence, Functions::PoolDispatchers);
+    if let Some(found) = dispatcher.found.filter(|found| *found >= callback) {
+        return Outcome::yes(Severity::Medium, Some(found), Reason::ProxyPool, USED.with(Input::Symbols));
+    }
+    if is_proxy_summary(view) {
+        return Outcome::yes(Severity::Medium, Some(callback), Reason::ProxySummary, USED);
+    }
+    match dispatcher.has_unnamed {
+        true => unsure(Reason::FunctionsUnknown, SYMBOLS),
+        false => Outcome::no(Reason::NoDispatcher, USED.with(Input::Symbols)),
+    }
+}
+
+/// The first frame of `ntdll.dll` that called a library on top of it.
+fn callback(view: &View<'_>) -> Option<usize> {
+    let mut user = view.user_frames().skip_while(|(_, frame)| view.roles(frame).has(Role::Ntdll));
+    user.find(|(_, frame)| view.roles(frame).has(Role::Ntdll))
+        .map(|(index, _)| index)
+        .filter(|index| view.last.is_some_and(|last| *index < last))
+}
+
+/// Whether the modules of the user frames are exactly `ntdll|kernelbase|ntdll|kernel32|ntdll`.
+fn is_proxy_summary(view: &View<'_>) -> bool {
+    let expected = ["ntdll.dll", "kernelbase.dll", "ntdll.dll", "kernel32.dll", "ntdll.dll"];
+    let (mut at, mut last) = (0, "");
+    for (_, frame) in view.user_frames() {
+        let Some(module) = view.module(frame) else { return false };
+        if module.name().eq_ignore_ascii_case(last) {
+            continue;
+        }
+        last = module.name();
+        if !expected.get(at).is_some_and(|name| name.eq_ignore_ascii_case(last)) {
+            return false;
+        }
+        at += 1;
+    }
+    at == expected.len()
+}
+
+/// CS21.
+pub(crate) fn wait(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    if view.case.event.operation != Operation::Wait {
+        return Outcome::no(Reason::NoWait, USED);
+    }
+    if let Some(outcome) = no_frames(view) {
+        return outcome;
+    }
+    if !view.has_end() {
+        return unsure(Reason::AtLimit, Inputs::of(&[Input::Stack]));
+    }
+    let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
+    if let Some((asker, _)) = view.user_frames().find(|(_, frame)| !is_layer(frame)) {
+        return Outcome::no(Reason::WaitHasUser, USED).at(asker);
+    }
+    let dispatcher = search(evidence, Functions::WaitDispatchers);
+    match (dispatcher.found, dispatcher.has_unnamed) {
+        (Some(found), _) => {
+            Outcome::yes(Severity::Medium, Some(found), Reason::WaitInDispatcher, USED.with(Input::Symbols))
+        }
+        (None, true) => unsure(Reason::FunctionsUnknown, SYMBOLS),
+        (None, false) => Outcome::no(Reason::NoDispatcher, USED.with(Input::Symbols)),
+    }
+}
+
+/// CS22.
+pub(crate) fn exception(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    if !evidence.lists.is_sensitive(view.case.event.operation) {
+        return Outcome::no(Reason::NotSensitive, USED);
+    }
+    if let Some(outcome) = no_frames(view) {
+        return outcome;
+    }
+    let dispatcher = search(evidence, Functions::ExceptionDispatchers);
+    // Breakpoints in registers leave no frames, so a stack alone never says no.
+    let context = Inputs::of(&[Input::ThreadContext]);
+    match (dispatcher.found, dispatcher.has_unnamed) {
+        (Some(found), _) => {
+            Outcome::yes(Severity::Medium, Some(found), Reason::ExceptionHandler, USED.with(Input::Symbols))
+        }
+        (None, true) => unsure(Reason::FunctionsUnknown, SYMBOLS.and(context)),
+        (None, false) => unsure(Reason::NoDispatcher, context),
+    }
 }

@@ -1,14 +1,220 @@
+//! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
+
+use crate::case::{Entry, Operation};
+use crate::images::site;
 use crate::judge::Evidence;
+use crate::module::{Role, Roles};
+use crate::stack::{Code, Frame};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 
-pub(crate) fn unbacked(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::KernelEntry]);
+
+/// The page that the kernel shares with all processes. Before Windows 8 it held the way into the kernel of 32-bit systems.
+const SHARED_PAGE: std::ops::Range<u64> = 0x7ffe_0000..0x7ffe_1000;
+
+/// Where the kernel was entered, and from what.
+enum Top {
+    /// From a module of system calls.
+    SystemCall,
+    /// From this frame in no module.
+    Unbacked(usize),
+    /// From this frame of compiled code.
+    Compiled(usize),
+    /// From this frame of an image that has no system calls.
+    Image(usize),
+    /// The question cannot be asked or answered.
+    Other(Outcome),
 }
 
-pub(crate) fn image(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+fn top(evidence: &Evidence<'_, '_>) -> Top {
+    let view = evidence.view;
+    let Some(top) = view.top else {
+        let missing = Inputs::of(&[Input::Stack]);
+        return Top::Other(match view.has_user_part() {
+            true => Outcome::no(Reason::NoUserFrames, USED),
+            false => Outcome::undetermined(Severity::High, Reason::StackMissing, USED, missing),
+        });
+    };
+    if view.case.event.entry == Entry::Interrupt {
+        return Top::Other(Outcome::no(Reason::NoSystemCall, USED));
+    }
+    let found = match place(evidence, top) {
+        // The layer's own frames stand before those of the 32-bit code that entered it.
+        Top::SystemCall => view.narrow_top.map_or(Top::SystemCall, |narrow| place(evidence, narrow)),
+        other => other,
+    };
+    match (found, view.case.event.entry) {
+        (Top::Unbacked(frame) | Top::Compiled(frame) | Top::Image(frame), Entry::Unknown) => {
+            let missing = Inputs::of(&[Input::KernelEntry]);
+            Top::Other(Outcome::undetermined(Severity::High, Reason::EntryUnknown, USED, missing).at(frame))
+        }
+        (found, _) => found,
+    }
 }
 
-pub(crate) fn native_api(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
+    let view = evidence.view;
+    let frame = view.frame(index);
+    let undetermined = |reason| {
+        let missing = Inputs::of(&[Input::Modules]);
+        Top::Other(Outcome::undetermined(Severity::High, reason, USED, missing).at(index))
+    };
+    match frame.code {
+        Code::Unbacked if frame.address.is_some_and(|address| SHARED_PAGE.contains(&address)) => {
+            Top::SystemCall
+        }
+        Code::Unbacked => Top::Unbacked(index),
+        Code::Unknown => undetermined(Reason::TopUnknown),
+        Code::Compiled(_) => Top::Compiled(index),
+        Code::Image(module, offset) => {
+            let module = view.modules.get(module);
+            let size = module.identity.image.map_or(u32::MAX, |image| image.size);
+            if module.roles.has_any(Role::SystemCall | Role::Wow64) {
+                return Top::SystemCall;
+            }
+            if offset >= u64::from(size) {
+                return undetermined(Reason::TopOutsideModule);
+            }
+            match view.case.process.has_win32u {
+                Some(false) if module.roles.has(Role::LegacySystemCall) => Top::SystemCall,
+                None if module.roles.has(Role::LegacySystemCall) => undetermined(Reason::TopLegacy),
+                _ => Top::Image(index),
+            }
+        }
+    }
+}
+
+/// Whether the bytes before a frame are those of an instruction that enters the kernel; `None` if they are not at hand.
+fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, frame: &Frame) -> Option<bool> {
+    // 32-bit code enters through a call.
+    if frame.is_wow64 {
+        return None;
+    }
+    match (frame.bytes, frame.code) {
+        (Some(bytes), _) => Some(site::ends_system_call(&bytes.before)),
+        (None, Code::Image(module, offset)) => {
+            evidence.binaries.is_behind_system_call(evidence.view.modules, (module, offset))
+        }
+        _ => None,
+    }
+}
+
+/// Adds what the bytes before the frame tell. A frame that is behind no system call is an artefact of the walk.
+fn confirmed(evidence: &mut Evidence<'_, '_>, index: usize, found: Outcome) -> Outcome {
+    let frame = evidence.view.frame(index);
+    let input = if frame.bytes.is_some() { Input::MemoryBytes } else { Input::ImageBytes };
+    match is_behind_system_call(evidence, frame) {
+        Some(true) => Outcome { used: found.used.with(input), ..found.because(Reason::SystemCallBefore) },
+        Some(false) => Outcome::no(Reason::NoSystemCallBefore, found.used.with(input)).at(index),
+        None => Outcome { missing: found.missing.with(input), ..found },
+    }
+}
+
+/// CS01.
+pub(crate) fn unbacked(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    match top(evidence) {
+        Top::Unbacked(frame) => {
+            let found = Outcome::yes(Severity::High, Some(frame), Reason::TopUnbacked, USED);
+            confirmed(evidence, frame, found)
+        }
+        Top::Compiled(frame) => {
+            let found = Outcome::yes(Severity::Medium, Some(frame), Reason::TopCompiled, USED);
+            confirmed(evidence, frame, found)
+        }
+        Top::Image(frame) => Outcome::no(Reason::TopImage, USED).at(frame),
+        Top::SystemCall => Outcome::no(Reason::TopSystemCall, USED),
+        Top::Other(outcome) => outcome,
+    }
+}
+
+/// CS02.
+pub(crate) fn image(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    match top(evidence) {
+        Top::Image(frame) => {
+            let roles = evidence.view.roles(evidence.view.frame(frame));
+            let found = |severity| Outcome::yes(severity, Some(frame), Reason::TopImage, USED);
+            let found = if roles.has(Role::DirectCaller) {
+                found(Severity::Low).because(Reason::KnownDirectCaller)
+            } else if roles.has(Role::LikeDirectCaller) {
+                found(Severity::Medium).because(Reason::LikeDirectCaller)
+            } else {
+                found(Severity::High)
+            };
+            confirmed(evidence, frame, found)
+        }
+        Top::Unbacked(frame) => Outcome::no(Reason::TopUnbacked, USED).at(frame),
+        Top::Compiled(frame) => Outcome::no(Reason::TopCompiled, USED).at(frame),
+        Top::SystemCall => Outcome::no(Reason::TopSystemCall, USED),
+        Top::Other(outcome) => outcome,
+    }
+}
+
+/// Operations that `ntdll.dll` does for its caller only, however deep in it the call begins. Others its heap, loader and
+/// tracing also do on their own account, so that only a stub called without anything between tells.
+const FOR_CALLERS: [Operation; 3] =
+    [Operation::ProcessOpen, Operation::ThreadControl, Operation::MemoryAccess];
+
+/// CS06.
+pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+    let view = evidence.view;
+    let event = &view.case.event;
+    if event.entry == Entry::Interrupt {
+        return Outcome::no(Reason::NoSystemCall, USED);
+    }
+    let Some(top) = view.top else {
+        let missing = Inputs::of(&[Input::Stack]);
+        return match view.has_user_part() {
+            true => Outcome::no(Reason::NoUserFrames, USED),
+            false => Outcome::undetermined(Severity::Medium, Reason::StackMissing, USED, missing),
+        };
+    };
+    if !view.is(top, Role::SystemCall) {
+        return Outcome::no(Reason::NoStubFrame, USED).at(top);
+    }
+    let through = |roles: Roles| roles.has_any(Role::SystemCall | Role::Wow64) || roles.has(Role::Hook);
+    let caller = view.user_frames().find(|(_, frame)| !through(view.roles(frame)));
+    let Some((caller, frame)) = caller else {
+        return match view.has_end() {
+            true => Outcome::no(Reason::CallerNative, USED),
+            false => Outcome::undetermined(Severity::Low, Reason::AtLimit, USED, Inputs::of(&[Input::Stack])),
+        };
+    };
+    // One stub of each width; the layer between them and hooks are not counted.
+    let stubs = view.user_frames().take_while(|(index, _)| *index < caller);
+    let inner = stubs.filter(|(_, frame)| {
+        view.roles(frame).has(Role::SystemCall) && frame.is_wow64 == view.frame(caller).is_wow64
+    });
+    let is_direct = inner.count() <= 1 || FOR_CALLERS.contains(&event.operation);
+    let roles = view.roles(frame);
+    let is_sensitive = event.target.is_some_and(|target| evidence.lists.is_sensitive_target(target.image));
+    let severity = match (is_sensitive, roles.has(Role::DirectCaller)) {
+        (_, true) => Severity::Info,
+        (true, false) => Severity::Medium,
+        (false, false) => Severity::Low,
+    };
+    let found = |reason| {
+        let found = Outcome::yes(severity, Some(caller), reason, USED);
+        if is_sensitive { found.because(Reason::SensitiveTarget) } else { found }
+    };
+    let unsure =
+        |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input])).at(caller);
+    match frame.code {
+        Code::Unbacked => Outcome::no(Reason::CallerUnbacked, USED).at(caller),
+        Code::Compiled(_) => Outcome::no(Reason::TopCompiled, USED).at(caller),
+        Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules),
+        Code::Image(..) if roles.has(Role::NativeLayer) || !is_direct => {
+            Outcome::no(Reason::CallerNative, USED)
+        }
+        Code::Image(..) if event.entry == Entry::Unknown => unsure(Reason::EntryUnknown, Input::KernelEntry),
+        Code::Image(..) if roles.has(Role::KnownSystem) => Outcome::no(Reason::CallerKnownSystem, USED),
+        Code::Image(..) if roles.has(Role::Windows) && evidence.lists.knows_system_images() => {
+            found(Reason::CallerNotKnownSystem)
+        }
+        Code::Image(..) if roles.has(Role::Windows) => unsure(Reason::CallerInWindows, Input::ImageIdentity),
+        Code::Image(module, _) if !view.modules.get(module).path.contains('\\') => {
+            unsure(Reason::CallerInWindows, Input::ImageIdentity)
+        }
+        Code::Image(..) => found(Reason::CallerOutsideWindows),
+    }
 }

@@ -1,10 +1,116 @@
-use crate::judge::Evidence;
-use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+//! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
 
-pub(crate) fn truncated(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+use crate::judge::Evidence;
+use crate::lists::Functions;
+use crate::module::Role;
+use crate::stack::{Code, Frame};
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::view::View;
+
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+const STACK: Inputs = Inputs::of(&[Input::Stack]);
+
+/// The outermost frame, or why that question cannot be asked.
+fn outermost(view: &View<'_>, severity: Severity) -> Result<(usize, Frame), Outcome> {
+    let unsure = |reason| Err(Outcome::undetermined(severity, reason, USED, STACK));
+    match (view.has_user_part(), view.top, view.last) {
+        (false, ..) => unsure(Reason::StackMissing),
+        (true, None, _) => Err(Outcome::no(Reason::NoUserFrames, USED)),
+        _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit),
+        // The user frames behind a callback of the kernel are not there.
+        (_, _, None) => unsure(Reason::StackMissing),
+        (_, _, Some(last)) => Ok((last, *view.frame(last))),
+    }
 }
 
-pub(crate) fn mismatch(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// CS14.
+pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let (last, frame) = match outermost(evidence.view, Severity::Medium) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    let unsure = |reason, missing| Outcome::undetermined(Severity::Medium, reason, USED, missing).at(last);
+    match frame.code {
+        Code::Unbacked | Code::Compiled(_) => return unsure(Reason::EndsUnbacked, STACK),
+        Code::Unknown => return unsure(Reason::FrameUnknown, Inputs::of(&[Input::Modules])),
+        Code::Image(..) => {}
+    }
+    let is_named = evidence.is_function(last, Functions::ThreadRoots);
+    let used = if is_named.is_some() { USED.with(Input::Symbols) } else { USED };
+    if is_named == Some(true) {
+        return Outcome::no(Reason::RootFound, used);
+    }
+    let view = evidence.view;
+    let severity = if frame.is_wow64 { Severity::Low } else { Severity::Medium };
+    let found = |used| {
+        let found = Outcome::yes(severity, Some(last), Reason::RootIsNone, used);
+        if frame.is_wow64 { found.because(Reason::NarrowStack) } else { found }
+    };
+    let roles = view.roles(&frame);
+    if roles.has(Role::Hook) {
+        return unsure(Reason::EndsUnbacked, STACK);
+    }
+    if !roles.has_any(Role::Ntdll | Role::Kernel32) {
+        return found(used);
+    }
+    if is_named == Some(false) {
+        return found(used);
+    }
+    let symbols = Inputs::of(&[Input::Symbols]);
+    if !roles.has(Role::Ntdll) {
+        return unsure(Reason::RootUnnamed, symbols);
+    }
+    // Two frames of ntdll.dll are at the end of 32-bit threads.
+    let above =
+        view.frames()[..last].iter().rev().enumerate().find(|(_, frame)| !view.roles(frame).has(Role::Ntdll));
+    let above = above.filter(|(distance, _)| *distance < 2).and_then(|(_, frame)| view.module(frame));
+    let is_root = above.is_some_and(|module| {
+        (module.roles.has(Role::NativeLayer) && evidence.lists.is_above_root(module.name()))
+            || (module.roles.has(Role::Windows) && evidence.lists.has_own_roots(view.case.process.image))
+    });
+    match is_root {
+        true => Outcome::no(Reason::RootByModules, USED),
+        false => unsure(Reason::RootUnnamed, symbols),
+    }
+}
+
+/// CS15.
+pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::ThreadStart]);
+    let view = evidence.view;
+    let unsure = |reason, input| Outcome::undetermined(Severity::Medium, reason, USED, Inputs::of(&[input]));
+    if let Err(outcome) = outermost(view, Severity::Medium) {
+        return outcome;
+    }
+    let start = match view.case.process.thread_start {
+        None | Some(Code::Unknown) => return unsure(Reason::StartUnknown, Input::ThreadStart),
+        Some(start) => start,
+    };
+    let is_own = |frame: &Frame| {
+        let roles = view.roles(frame);
+        !roles.has(Role::NativeLayer) && !roles.has(Role::Hook)
+    };
+    let own = view.user_frames().filter(|(_, frame)| is_own(frame)).last();
+    if let Code::Image(module, _) = start
+        && view.modules.get(module).roles.has(Role::Windows)
+    {
+        return Outcome::no(Reason::StartInNative, USED);
+    }
+    let Some((index, frame)) = own else {
+        // The thread has not come to its own code, or has left it.
+        return Outcome::no(Reason::StartMatches, USED);
+    };
+    match (frame.code, start) {
+        (Code::Unknown, _) => unsure(Reason::FrameUnknown, Input::Modules).at(index),
+        (Code::Image(one, _), Code::Image(other, _)) if one == other => {
+            Outcome::no(Reason::StartMatches, USED)
+        }
+        (Code::Unbacked, Code::Unbacked) | (Code::Compiled(_), Code::Compiled(_)) => {
+            Outcome::no(Reason::StartMatches, USED)
+        }
+        _ => {
+            let severity = if frame.is_wow64 { Severity::Low } else { Severity::Medium };
+            Outcome::yes(severity, Some(index), Reason::StartDiffers, USED)
+        }
+    }
 }

@@ -1,6 +1,72 @@
+//! Where threads start (CS19).
+
+use crate::case::Start;
 use crate::judge::Evidence;
+use crate::lists::Functions;
+use crate::module::Role;
+use crate::stack::Code;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 
-pub(crate) fn address(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const USED: Inputs = Inputs::of(&[Input::ThreadStart, Input::Modules]);
+
+/// CS19.
+pub(crate) fn address(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let Some(start) = evidence.view.case.event.start else {
+        return Outcome::no(Reason::NoThreadStart, USED);
+    };
+    let who = if start.is_remote { Reason::RemoteStart } else { Reason::LocalStart };
+    judge(evidence, &start).because(who)
+}
+
+fn judge(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
+    let severity = if start.is_remote { Severity::High } else { Severity::Medium };
+    let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
+    let found = |reason, used| Outcome::yes(severity, None, reason, used);
+    if start.is_kernel {
+        return Outcome::no(Reason::StartKernel, USED);
+    }
+    let (module, offset) = match start.code {
+        Code::Unbacked => {
+            let found = found(Reason::StartUnbacked, USED);
+            let process = &evidence.view.case.process;
+            // A runtime starts threads in its own process.
+            return match (start.is_remote, process.has_runtime) {
+                (false, Some(true)) => {
+                    Outcome { severity: Severity::Low, ..found.because(Reason::RuntimeLoaded) }
+                }
+                _ => found,
+            };
+        }
+        Code::Unknown => return unsure(Reason::FrameUnknown, Input::Modules),
+        Code::Compiled(_) => return Outcome::no(Reason::StartCompiled, USED),
+        Code::Image(module, offset) => (module, offset),
+    };
+    let modules = evidence.view.modules;
+    let name = modules.get(module).name();
+    let in_layer = modules.get(module).roles.has(Role::NativeLayer);
+    let lists = evidence.lists;
+    let of_source = start.function.filter(|function| !function.is_empty());
+    let named = |function: &str| {
+        let is = |list| lists.has_function(list, name, function);
+        // Anybody's library can have such a function.
+        if is(Functions::LoadLibrary) && in_layer {
+            found(Reason::StartLoadLibrary, USED)
+        } else if is(Functions::RemoteStart) && in_layer {
+            Outcome::no(Reason::StartRemoteFunction, USED)
+        } else {
+            Outcome::no(Reason::StartBacked, USED)
+        }
+    };
+    if let Some(function) = of_source {
+        return named(function);
+    }
+    let used = USED.with(Input::Symbols);
+    let function = evidence.binaries.function_start(modules, (module, offset));
+    match function {
+        Some(function) => Outcome { used, ..named(function) },
+        // Threads of one's own process start in any function, and injected ones in those of the layer.
+        None if !start.is_remote => Outcome::no(Reason::StartBacked, USED),
+        None if in_layer => unsure(Reason::FunctionsUnknown, Input::Symbols),
+        None => Outcome::no(Reason::StartBacked, USED),
+    }
 }

@@ -1,6 +1,65 @@
-use crate::judge::Evidence;
-use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+//! Handles to processes that hold credentials (CS24).
 
-pub(crate) fn sensitive(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+use crate::judge::Evidence;
+use crate::module::Role;
+use crate::stack::Code;
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
+
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Target, Input::AccessMask]);
+
+/// What makes a handle suspicious: CS01 to CS08, whose answers stand before this one.
+const SUSPICIOUS: usize = 8;
+
+/// CS24.
+pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    let Some(target) = view.case.event.target else {
+        return Outcome::no(Reason::NoTarget, USED);
+    };
+    let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
+    if target.image.is_empty() {
+        return unsure(Reason::NoTarget, Input::Target);
+    }
+    if !target.is_other || !evidence.lists.is_sensitive_target(target.image) {
+        return Outcome::no(Reason::TargetOrdinary, USED);
+    }
+    match target.access {
+        Some(access) if !evidence.lists.is_sensitive_access(access) => {
+            return Outcome::no(Reason::AccessHarmless, USED);
+        }
+        None => return unsure(Reason::AccessUnknown, Input::AccessMask),
+        Some(_) => {}
+    }
+    let worst = evidence.outcomes[..SUSPICIOUS]
+        .iter()
+        .filter(|outcome| outcome.verdict == Verdict::Yes)
+        .max_by_key(|outcome| outcome.severity);
+    if let Some(found) = worst {
+        // Where the finding may be a runtime's, so may the handle.
+        let severity = if found.severity >= Severity::Medium { Severity::High } else { found.severity };
+        let outcome =
+            Outcome::yes(severity, None, Reason::WithFinding, USED).because(Reason::SensitiveTarget);
+        return Outcome { frame: found.frame, ..outcome };
+    }
+    if !view.has_user_part() {
+        return unsure(Reason::StackMissing, Input::Stack);
+    }
+    let Some(asker) = view.asker else {
+        return match view.has_end() {
+            true => Outcome::no(Reason::CallerUsual, USED),
+            false => unsure(Reason::AtLimit, Input::Stack),
+        };
+    };
+    let roles = view.roles(view.frame(asker));
+    match view.frame(asker).code {
+        Code::Image(..) if roles.has_any(Role::Windows | Role::Installed) => {
+            Outcome::no(Reason::CallerUsual, USED)
+        }
+        Code::Image(module, _) if view.modules.get(module).path.contains('\\') => {
+            Outcome::yes(Severity::High, Some(asker), Reason::CallerUnusual, USED)
+                .because(Reason::SensitiveTarget)
+        }
+        Code::Compiled(_) | Code::Unbacked => Outcome::no(Reason::CallerUsual, USED),
+        Code::Image(..) | Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules).at(asker),
+    }
 }

@@ -1,14 +1,168 @@
+//! Code that lies in no module: as the caller of the native layer (CS07), elsewhere in the stack (CS08), and in what memory
+//! (CS09).
+//!
+//! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
+//! same process.
+
 use crate::judge::Evidence;
+use crate::module::{Role, Roles};
+use crate::stack::{Code, MemoryKind, Mode};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::view::View;
 
-pub(crate) fn caller(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+
+/// Where 64-bit Windows maps its libraries, and runtimes near them put the code that they compile.
+const NEAR_IMAGES: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
+
+/// The first user frame behind the native layer.
+fn behind_layer(view: &View<'_>) -> Option<usize> {
+    let is_layer = |roles: Roles| roles.has(Role::NativeLayer);
+    view.user_frames().find(|(_, frame)| !is_layer(view.roles(frame))).map(|(index, _)| index)
 }
 
-pub(crate) fn elsewhere(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// The caller of the native layer, if it lies in no module and something of the layer is above it.
+fn unbacked_caller(view: &View<'_>) -> Option<usize> {
+    let caller = behind_layer(view)?;
+    (view.frame(caller).code == Code::Unbacked && view.top != Some(caller)).then_some(caller)
 }
 
-pub(crate) fn region(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// The end of the run of frames in no module that begins at a frame. Kernel frames between do not end it.
+fn run_end(view: &View<'_>, start: usize) -> usize {
+    let rest = view.user_frames().skip_while(|(index, _)| *index < start);
+    let run = rest.take_while(|(_, frame)| frame.code == Code::Unbacked);
+    run.last().map_or(start, |(index, _)| index + 1)
+}
+
+/// Lowers a finding about a frame in no module as far as honest reasons for it are in sight.
+fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
+    let frame = view.frame(index);
+    let process = &view.case.process;
+    let may_compile = process.has_runtime != Some(false);
+    let mut found = found;
+    let mut lower = |to: Severity, reason| {
+        found = Outcome { severity: found.severity.min(to), ..found.because(reason) };
+    };
+    if may_compile && view.has_runtime {
+        lower(Severity::Low, Reason::RuntimeInStack);
+    } else if process.has_runtime == Some(true) {
+        lower(Severity::Medium, Reason::RuntimeLoaded);
+    }
+    let is_near = frame.address.is_some_and(|address| NEAR_IMAGES.contains(&address));
+    if may_compile && is_near {
+        lower(Severity::Low, Reason::AddressNearImages);
+    }
+    if is_trampoline(view, index) {
+        lower(Severity::Low, Reason::BetweenHooks);
+    }
+    if may_compile { Outcome { missing: found.missing.with(Input::CompiledCode), ..found } } else { found }
+}
+
+/// Whether a frame is alone between a stub and `kernelbase.dll`, or above a known hook. `kernel32.dll` may be where the
+/// thread began, so that the frame is all its code.
+fn is_trampoline(view: &View<'_>, index: usize) -> bool {
+    let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { return false };
+    let Some(below) = view.frames().get(index + 1).filter(|below| below.mode == Mode::User) else {
+        return false;
+    };
+    let (above, below) = (view.roles(above), view.roles(below));
+    let is_base = below.has(Role::NativeLayer) && !below.has_any(Role::Ntdll | Role::Kernel32);
+    above.has(Role::SystemCall) && is_base || above.has(Role::NativeLayer) && below.has(Role::Hook)
+}
+
+/// What can be said where no frame is known to lie in no module.
+fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
+    let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
+    if !view.has_user_part() {
+        return unsure(Reason::StackMissing, Input::Stack);
+    }
+    match (view.top, view.unknown) {
+        (None, _) => Outcome::no(Reason::NoUserFrames, USED),
+        (_, Some(unknown)) => unsure(Reason::FrameUnknown, Input::Modules).at(unknown),
+        _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit, Input::Stack),
+        _ => Outcome::no(Reason::AllBacked, USED),
+    }
+}
+
+/// CS07.
+pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    let is_sensitive = evidence.lists.is_sensitive(view.case.event.operation);
+    let severity = if is_sensitive { Severity::High } else { Severity::Medium };
+    if let Some(caller) = unbacked_caller(view) {
+        let found = Outcome::yes(severity, Some(caller), Reason::CallerUnbacked, USED);
+        let found = if is_sensitive { found.because(Reason::SensitiveOperation) } else { found };
+        return weighed(view, caller, found);
+    }
+    match behind_layer(view) {
+        // What lies further out is no matter of this question.
+        Some(caller) if view.has_user_part() => match view.frame(caller).code {
+            Code::Unknown => none_found(view, severity),
+            Code::Unbacked => Outcome::no(Reason::NativeUnbacked, USED).at(caller),
+            Code::Image(..) | Code::Compiled(_) => Outcome::no(Reason::AllBacked, USED).at(caller),
+        },
+        _ => none_found(view, severity),
+    }
+}
+
+/// CS08.
+pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    // What CS01 and CS07 tell of is not told again.
+    let told = match view.top {
+        Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
+        _ => unbacked_caller(view).map_or(0, |caller| run_end(view, caller)),
+    };
+    let mut others =
+        view.user_frames().filter(|(index, frame)| *index >= told && frame.code == Code::Unbacked);
+    match others.next() {
+        Some((index, _)) => {
+            let found = Outcome::yes(Severity::Medium, Some(index), Reason::FrameUnbacked, USED);
+            weighed(view, index, found)
+        }
+        None => none_found(view, Severity::Medium),
+    }
+}
+
+/// Whether CS01 judges the innermost user frame.
+fn is_entry(view: &View<'_>) -> bool {
+    view.case.event.entry == crate::case::Entry::SystemCall
+}
+
+/// `PAGE_READWRITE`, `PAGE_WRITECOPY` and their executable forms.
+fn is_writable(protection: u32) -> bool {
+    protection & 0xcc != 0
+}
+
+/// CS09.
+pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Regions]);
+    let view = evidence.view;
+    if view.unbacked.is_none() {
+        return none_found(view, Severity::High);
+    }
+    let mut unknown = None;
+    for (index, frame) in view.user_frames().filter(|(_, frame)| frame.code == Code::Unbacked) {
+        let found = |severity, reason| {
+            let found = Outcome::yes(severity, Some(index), reason, USED);
+            weighed(view, index, found)
+        };
+        match (frame.memory.kind, frame.memory.protection) {
+            (_, Some(protection)) if is_writable(protection) => {
+                return found(Severity::High, Reason::WritableCode);
+            }
+            (Some(MemoryKind::Private), _) => return found(Severity::High, Reason::PrivateCode),
+            (Some(MemoryKind::Mapped), _) => return found(Severity::Medium, Reason::MappedCode),
+            // An image that the process's list of modules does not name.
+            (Some(MemoryKind::Image), _) => {}
+            (None, _) => drop(unknown.get_or_insert(index)),
+        }
+    }
+    match unknown {
+        Some(index) => {
+            let missing = Inputs::of(&[Input::Regions]);
+            Outcome::undetermined(Severity::High, Reason::RegionsUnknown, USED, missing).at(index)
+        }
+        None => Outcome::no(Reason::AllBacked, USED),
+    }
 }

@@ -1,6 +1,49 @@
+//! System calls of 32-bit processes that do not come through the WoW64 layer (CS20).
+
+use crate::case::Entry;
 use crate::judge::Evidence;
+use crate::module::Role;
+use crate::stack::Code;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 
-pub(crate) fn gate(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+
+/// CS20.
+pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let view = evidence.view;
+    let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
+    let has_layer =
+        view.narrow_top.is_some() || view.user_frames().any(|(_, frame)| view.roles(frame).has(Role::Wow64));
+    match view.case.process.is_wow64 {
+        Some(false) => return Outcome::no(Reason::NotWow64, USED),
+        None if !has_layer => return unsure(Reason::WidthUnknown, Input::Modules),
+        _ => {}
+    }
+    if view.case.event.entry == Entry::Interrupt {
+        return Outcome::no(Reason::NoSystemCall, USED);
+    }
+    let Some(top) = view.top else {
+        return match view.has_user_part() {
+            true => Outcome::no(Reason::NoUserFrames, USED),
+            false => unsure(Reason::StackMissing, Input::Stack),
+        };
+    };
+    // Turbo thunks enter the kernel in the layer itself; what is in neither is a matter of CS01 and CS02.
+    if view.frame(top).is_wow64 || !view.is(top, Role::SystemCall) {
+        return Outcome::no(Reason::ThroughWow64, USED);
+    }
+    let is_system = |index: usize| !view.frame(index).is_wow64 && view.is(index, Role::SystemCall);
+    let caller = view.user_frames().map(|(index, _)| index).find(|index| !is_system(*index));
+    let Some(caller) = caller else {
+        return match view.has_end() {
+            // A thread that is being made has not come to 32-bit code.
+            true => Outcome::no(Reason::ThroughWow64, USED),
+            false => unsure(Reason::AtLimit, Input::Stack),
+        };
+    };
+    match view.frame(caller).code {
+        Code::Image(..) if view.is(caller, Role::Wow64) => Outcome::no(Reason::ThroughWow64, USED),
+        Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules).at(caller),
+        _ => Outcome::yes(Severity::High, Some(caller), Reason::GateCaller, USED),
+    }
 }

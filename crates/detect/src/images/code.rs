@@ -40,7 +40,7 @@ pub(super) enum Pointer {
 }
 
 /// Whether bytes end with an instruction that enters the kernel: `syscall`, `sysenter`, `int 2e`.
-pub(super) fn ends_system_call(bytes: &[u8]) -> bool {
+pub(crate) fn ends_system_call(bytes: &[u8]) -> bool {
     matches!(bytes, [.., 0x0f, 0x05 | 0x34] | [.., 0xcd, 0x2e])
 }
 

@@ -5,7 +5,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use stackhound_symbols::Rva;
 use stackhound_symbols::image::Image;
 
-pub(crate) use super::code::Gadget;
+pub(crate) use super::code::{Gadget, ends_system_call};
 use super::code::{self, Pointer};
 use super::stubs::StubPlace;
 use super::{ImageFile, code::MAX_INSTRUCTION};
@@ -23,8 +23,8 @@ pub(crate) struct Site {
     pub function_before: Option<Rva>,
     /// What the instruction before it calls. `None` where the file has no bytes before it.
     pub call: Option<Call>,
-    /// Whether the instruction before it enters the kernel.
-    pub enters_kernel: bool,
+    /// Whether the instruction before it enters the kernel. `None` where the file has no bytes before it.
+    pub enters_kernel: Option<bool>,
     /// What is from it on.
     pub gadget: Option<Gadget>,
     /// What it is to system calls.
@@ -70,7 +70,8 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
     let before = Rva(rva.0.saturating_sub(1));
     let section = image.section_at(rva);
     let bytes = image.call_site(rva, usize::MAX, 64);
-    let call = bytes.filter(|bytes| !bytes.before.is_empty()).map(|bytes| call(file, image, rva, bytes.before));
+    let before_it = bytes.map(|bytes| bytes.before).filter(|before| !before.is_empty());
+    let call = before_it.map(|before| call(file, image, rva, before));
     let function = file.function(rva);
     let region = match section {
         _ if rva.0 >= image.size() => Region::Outside,
@@ -89,7 +90,7 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
         function,
         function_before: file.function(before),
         call,
-        enters_kernel: bytes.is_some_and(|bytes| code::ends_system_call(bytes.before)),
+        enters_kernel: before_it.map(code::ends_system_call),
         gadget: bytes
             .filter(|_| section.is_some_and(|section| section.executable))
             .and_then(|bytes| code::gadget(file.bits, bytes.after)),

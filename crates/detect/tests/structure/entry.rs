@@ -1,0 +1,183 @@
+//! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
+
+use stackhound_detect::{Case, DetectionId, Part, Stack};
+use stackhound_detect::{Entry, Event, Lists, ModuleFacts, Process, Reason, Severity, SiteBytes, Verdict};
+
+use crate::notation::Expected::{No, Undetermined, Yes};
+use crate::notation::{Given, check, frames, judge, judged, opening};
+
+fn entered(entry: Entry) -> Given<'static> {
+    Given { event: Event { entry, ..Event::OTHER }, ..Given::default() }
+}
+
+#[test]
+fn direct_calls_are_told_by_the_innermost_user_frame() {
+    let given = Given::default();
+    for (id, stack, expected, reason) in [
+        ("CS01", "! app kernel32 ntdll", Yes(Severity::High, 0), Reason::TopUnbacked),
+        ("CS01", "K K ! app kernel32 ntdll", Yes(Severity::High, 2), Reason::TopUnbacked),
+        ("CS01", "jit clr kernel32 ntdll", Yes(Severity::Medium, 0), Reason::TopCompiled),
+        ("CS01", "ntdll ! app", No, Reason::TopSystemCall),
+        ("CS01", "app kernel32 ntdll", No, Reason::TopImage),
+        ("CS01", "K K", No, Reason::NoUserFrames),
+        ("CS01", "? app kernel32 ntdll", Undetermined, Reason::TopUnknown),
+        // The page that the kernel shares with all processes.
+        ("CS01", "!7ffe0304 ntdll app kernel32", No, Reason::TopSystemCall),
+        ("CS02", "app kernel32 ntdll", Yes(Severity::High, 0), Reason::TopImage),
+        ("CS02", "K kernelbase kernel32 ntdll", Yes(Severity::High, 1), Reason::TopImage),
+        ("CS02", "copy app kernel32 ntdll", Yes(Severity::High, 0), Reason::TopImage),
+        ("CS02", "steam kernel32 ntdll", Yes(Severity::Medium, 0), Reason::LikeDirectCaller),
+        ("CS02", "ntdll kernelbase app", No, Reason::TopSystemCall),
+        ("CS02", "win32u user32 app", No, Reason::TopSystemCall),
+        ("CS02", "! app", No, Reason::TopUnbacked),
+        ("CS02", "? app", Undetermined, Reason::TopUnknown),
+        // The first segment counts, not what is behind a callback of the kernel.
+        ("CS02", "ntdll user32 K K win32u user32 app", No, Reason::TopSystemCall),
+    ] {
+        check(id, given, stack, expected, reason);
+    }
+}
+
+#[test]
+fn interrupts_enter_anywhere() {
+    for id in ["CS01", "CS02"] {
+        check(id, entered(Entry::Interrupt), "app kernel32 ntdll", No, Reason::NoSystemCall);
+        check(id, entered(Entry::Interrupt), "! kernel32 ntdll", No, Reason::NoSystemCall);
+        check(id, entered(Entry::Unknown), "app kernel32 ntdll", Undetermined, Reason::EntryUnknown);
+        check(id, entered(Entry::Unknown), "! kernel32 ntdll", Undetermined, Reason::EntryUnknown);
+        check(id, entered(Entry::Unknown), "ntdll kernelbase app", No, Reason::TopSystemCall);
+    }
+}
+
+#[test]
+fn graphics_had_stubs_elsewhere_before_win32u() {
+    let with = |has_win32u| {
+        let process = Process { has_win32u, ..Process::UNKNOWN };
+        Given { process, ..Given::default() }
+    };
+    check("CS02", with(Some(false)), "user32 app kernel32 ntdll", No, Reason::TopSystemCall);
+    check("CS02", with(None), "user32 app kernel32 ntdll", Undetermined, Reason::TopLegacy);
+    check("CS02", with(Some(true)), "user32 app kernel32 ntdll", Yes(Severity::High, 0), Reason::TopImage);
+}
+
+#[test]
+fn in_32_bit_processes_both_widths_count() {
+    let given = Given::default();
+    for (id, stack, expected, reason) in [
+        ("CS02", "ntdll wow64 wow64cpu ntdll~ kernelbase~ app~", No, Reason::TopSystemCall),
+        ("CS02", "wow64cpu ntdll~ kernelbase~ app~", No, Reason::TopSystemCall),
+        ("CS02", "ntdll wow64 wow64cpu app~ kernel32~ ntdll~", Yes(Severity::High, 3), Reason::TopImage),
+        ("CS01", "ntdll wow64 wow64cpu !~ kernel32~ ntdll~", Yes(Severity::High, 3), Reason::TopUnbacked),
+        ("CS01", "ntdll wow64 wow64cpu ?~ kernel32~ ntdll~", Undetermined, Reason::TopUnknown),
+        ("CS20", "ntdll wow64 wow64cpu ntdll~ app~", No, Reason::ThroughWow64),
+        ("CS20", "wow64cpu ntdll~ app~", No, Reason::ThroughWow64),
+        ("CS20", "ntdll ! wow64 wow64cpu ntdll~ app~", Yes(Severity::High, 1), Reason::GateCaller),
+        ("CS20", "ntdll app~ kernel32~ ntdll~", Yes(Severity::High, 1), Reason::GateCaller),
+        ("CS20", "ntdll ntdll !~ kernel32~ ntdll~", Yes(Severity::High, 2), Reason::GateCaller),
+        ("CS20", "ntdll ?~ kernel32~ ntdll~", Undetermined, Reason::FrameUnknown),
+        ("CS20", "ntdll kernelbase app", Undetermined, Reason::WidthUnknown),
+    ] {
+        check(id, given, stack, expected, reason);
+    }
+    let with = |is_wow64| Given { process: Process { is_wow64, ..Process::UNKNOWN }, ..Given::default() };
+    check("CS20", with(Some(false)), "ntdll ! app", No, Reason::NotWow64);
+    check("CS20", with(Some(true)), "ntdll ! ntdll", Yes(Severity::High, 1), Reason::GateCaller);
+    check("CS20", with(Some(true)), "ntdll ntdll", No, Reason::ThroughWow64);
+}
+
+#[test]
+fn the_native_api_is_called_by_windows() {
+    let given = Given::default();
+    for (stack, expected, reason) in [
+        ("ntdll app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
+        ("ntdll installed kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
+        ("ntdll temp kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
+        ("ntdll hook app kernel32 ntdll", Yes(Severity::Low, 2), Reason::CallerOutsideWindows),
+        ("ntdll wow64 wow64cpu ntdll~ app~", Yes(Severity::Low, 4), Reason::CallerOutsideWindows),
+        ("win32u app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows),
+        ("ntdll kernelbase app kernel32 ntdll", No, Reason::CallerNative),
+        ("ntdll hook kernelbase app", No, Reason::CallerNative),
+        // The heap, the loader and tracing call for themselves.
+        ("ntdll ntdll app kernel32 ntdll", No, Reason::CallerNative),
+        ("ntdll ! app", No, Reason::CallerUnbacked),
+        ("app kernel32 ntdll", No, Reason::NoStubFrame),
+        ("ntdll explorer kernel32 ntdll", Undetermined, Reason::CallerInWindows),
+        ("ntdll planted kernel32 ntdll", Undetermined, Reason::CallerInWindows),
+        ("ntdll bare kernel32 ntdll", Undetermined, Reason::CallerInWindows),
+        ("ntdll ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
+    ] {
+        check("CS06", given, stack, expected, reason);
+    }
+    let lsass = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
+    check("CS06", lsass, "ntdll app kernel32 ntdll", Yes(Severity::Medium, 1), Reason::SensitiveTarget);
+    // Nobody but the caller wants a handle.
+    check("CS06", lsass, "ntdll ntdll app kernel32", Yes(Severity::Medium, 2), Reason::CallerOutsideWindows);
+    check("CS06", entered(Entry::Interrupt), "ntdll app", No, Reason::NoSystemCall);
+    check("CS06", entered(Entry::Unknown), "ntdll app", Undetermined, Reason::EntryUnknown);
+}
+
+#[test]
+fn known_images_of_windows_decide() {
+    let mut judge = judge(Lists::default().with_known_images("explorer.exe\n"));
+    let id = DetectionId::parse("CS06").unwrap();
+    let mut verdict = |stack| judged(&mut judge, Given::default(), stack).outcome(id).verdict;
+    assert_eq!(verdict("ntdll explorer kernel32 ntdll"), Verdict::No);
+    assert_eq!(verdict("ntdll planted kernel32 ntdll"), Verdict::Yes);
+    assert_eq!(verdict("ntdll app kernel32 ntdll"), Verdict::Yes);
+}
+
+#[test]
+fn the_instruction_before_confirms_or_refutes() {
+    let mut judge = judge(Lists::default());
+    for (ending, expected) in
+        [([0x0f, 0x05], Verdict::Yes), ([0xcd, 0x2e], Verdict::Yes), ([0xff, 0xd0], Verdict::No)]
+    {
+        let mut before = [0x90; 16];
+        before[14..].copy_from_slice(&ending);
+        for (id, stack) in [("CS01", "! kernel32 ntdll"), ("CS02", "app kernel32 ntdll")] {
+            let mut frames = frames(&mut judge, stack);
+            frames[0].bytes = Some(SiteBytes { before, after: [0; 16] });
+            let stack = Stack {
+                frames: &frames,
+                kernel: Part::Whole,
+                user: Part::Whole,
+                limit: None,
+                map_is_complete: true,
+                has_losses: false,
+            };
+            let case = Case { event: Given::default().event, process: Process::UNKNOWN, stack };
+            let judgement = judge.judge(&case);
+            let outcome = judgement.outcome(DetectionId::parse(id).unwrap());
+            assert_eq!(outcome.verdict, expected, "{id} {ending:x?}");
+            assert!(outcome.used.has(stackhound_detect::Input::MemoryBytes));
+        }
+    }
+}
+
+#[test]
+fn a_known_signer_lowers_more_than_a_name() {
+    let mut judge = judge(Lists::default());
+    let severity = |judge: &mut stackhound_detect::Judge, signer: Option<&str>| {
+        let facts = ModuleFacts {
+            path: r"C:\Program Files (x86)\Steam\steamservice.exe".into(),
+            signer: signer.map(Into::into),
+            ..ModuleFacts::default()
+        };
+        let module = judge.module(&facts, None);
+        let mut frames = frames(judge, "app kernel32 ntdll");
+        frames[0].code = stackhound_detect::Code::Image(module, 0x1000);
+        let stack = Stack {
+            frames: &frames,
+            kernel: Part::Whole,
+            user: Part::Whole,
+            limit: None,
+            map_is_complete: true,
+            has_losses: false,
+        };
+        let case = Case { event: Given::default().event, process: Process::UNKNOWN, stack };
+        judge.judge(&case).outcome(DetectionId::parse("CS02").unwrap()).severity
+    };
+    assert_eq!(severity(&mut judge, Some("Valve Corp.")), Severity::Low);
+    assert_eq!(severity(&mut judge, None), Severity::Medium);
+    assert_eq!(severity(&mut judge, Some("Somebody Else")), Severity::High);
+}

@@ -1,0 +1,116 @@
+//! Missing evidence is never a "no".
+
+use proptest::prelude::*;
+use stackhound_detect::{DetectionId, Entry, Event, Gap, Lists, Operation, Part, Process, Verdict};
+
+use crate::notation::{Given, judge, judged, opening};
+
+fn words() -> impl Strategy<Value = String> {
+    const WORDS: [&str; 14] = [
+        "ntdll",
+        "kernelbase",
+        "kernel32",
+        "app",
+        "clr",
+        "!",
+        "!7ff812340000",
+        "jit",
+        "K",
+        "K!",
+        "wow64",
+        "ntdll~",
+        "copy",
+        "hook",
+    ];
+    prop::collection::vec(prop::sample::select(&WORDS[..]), 0..8).prop_map(|words| words.join(" "))
+}
+
+fn given() -> impl Strategy<Value = Given<'static>> {
+    let operation = prop::sample::select(vec![
+        Operation::ProcessOpen,
+        Operation::ThreadCreate,
+        Operation::ImageLoad,
+        Operation::Wait,
+        Operation::Other,
+    ]);
+    let entry = prop::sample::select(vec![Entry::SystemCall, Entry::Interrupt, Entry::Unknown]);
+    let known = prop::option::of(any::<bool>());
+    (operation, entry, known.clone(), known.clone(), known).prop_map(
+        |(operation, entry, wow64, runtime, win32u)| {
+            let with_target = opening("C:\\Windows\\System32\\lsass.exe", Some(0x1010));
+            let event = Event { operation, entry, ..with_target.event };
+            let process =
+                Process { is_wow64: wow64, has_runtime: runtime, has_win32u: win32u, ..Process::UNKNOWN };
+            Given { event, process, ..Given::default() }
+        },
+    )
+}
+
+/// What can be missing of a case with all evidence.
+fn gaps(whole: Given<'static>) -> [Given<'static>; 6] {
+    [
+        Given { map_is_complete: false, ..whole },
+        Given { has_losses: true, ..whole },
+        Given { map_is_complete: false, has_losses: true, ..whole },
+        Given { user: Part::Missing(Gap::NotRecorded), map_is_complete: false, ..whole },
+        Given { user: Part::Missing(Gap::Lost), has_losses: true, ..whole },
+        Given { user: Part::Missing(Gap::Unresolved), map_is_complete: false, has_losses: true, ..whole },
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_denied_where_evidence_is_missing(given in given(), stack in words()) {
+        let mut judge = judge(Lists::default());
+        for given in gaps(given) {
+            let judgement = judged(&mut judge, given, &stack);
+            for (id, outcome) in judgement.iter() {
+                prop_assert_ne!(outcome.verdict, Verdict::No, "{} of `{}`", id.name(), stack);
+            }
+        }
+    }
+
+    /// An event without a stack: what asks for the stack does not say no.
+    #[test]
+    fn nothing_is_denied_without_a_stack(given in given()) {
+        use stackhound_detect::Input;
+        let mut judge = judge(Lists::default());
+        for gap in [Gap::NotRecorded, Gap::Lost, Gap::Unresolved] {
+            let part = Part::Missing(gap);
+            let judgement = judged(&mut judge, Given { kernel: part, user: part, ..given }, "");
+            for (id, outcome) in judgement.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
+                prop_assert_ne!(outcome.verdict, Verdict::No, "{}", id.name());
+            }
+        }
+    }
+
+    /// Judging is a matter of the case alone.
+    #[test]
+    fn what_was_judged_before_plays_no_part(given in given(), first in words(), second in words()) {
+        let mut fresh = judge(Lists::default());
+        let alone = judged(&mut fresh, given, &second);
+        let mut used = judge(Lists::default());
+        judged(&mut used, given, &first);
+        prop_assert_eq!(judged(&mut used, given, &second), alone);
+    }
+}
+
+#[test]
+fn each_undetermined_answer_says_what_is_missing() {
+    let mut judge = judge(Lists::default());
+    for stack in
+        ["", "? ?", "ntdll ? kernel32 ntdll", "ntdll kernelbase app kernel32 ntdll", "K? ntdll", "! app"]
+    {
+        for part in [Part::Whole, Part::Missing(Gap::Lost)] {
+            let given = Given { user: part, map_is_complete: false, ..opening("lsass.exe", None) };
+            let judgement = judged(&mut judge, given, stack);
+            for id in DetectionId::all() {
+                let outcome = judgement.outcome(id);
+                if outcome.verdict == Verdict::Undetermined {
+                    assert!(!outcome.missing.is_empty(), "{} of `{stack}`: {outcome:?}", id.name());
+                    assert!(outcome.reasons.iter().count() > 0);
+                }
+            }
+        }
+    }
+}

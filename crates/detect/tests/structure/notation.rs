@@ -1,0 +1,150 @@
+//! Cases as text.
+
+use stackhound_detect::{
+    Binaries, Case, Code, DetectionId, Entry, Event, Frame, Judge, Judgement, Lists, Memory, Mode,
+    ModuleFacts, ModuleIndex, Operation, Outcome, Part, Process, Reason, Services, Severity, Stack, Target,
+    Verdict,
+};
+use stackhound_symbols::ModuleIdentity;
+
+/// Short names, and the paths that they stand for.
+const PATHS: &[(&str, &str)] = &[
+    ("ntdll", r"C:\Windows\System32\ntdll.dll"),
+    ("win32u", r"C:\Windows\System32\win32u.dll"),
+    ("user32", r"C:\Windows\System32\user32.dll"),
+    ("kernelbase", r"C:\Windows\System32\KernelBase.dll"),
+    ("kernel32", r"C:\Windows\System32\kernel32.dll"),
+    ("wow64", r"C:\Windows\System32\wow64.dll"),
+    ("wow64cpu", r"C:\Windows\System32\wow64cpu.dll"),
+    ("rpcrt4", r"C:\Windows\System32\rpcrt4.dll"),
+    ("csrsrv", r"C:\Windows\System32\csrsrv.dll"),
+    ("explorer", r"C:\Windows\explorer.exe"),
+    ("planted", r"C:\Windows\System32\planted.exe"),
+    ("temp", r"C:\Windows\Temp\planted.exe"),
+    ("clr", r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\clr.dll"),
+    ("hook", r"C:\Program Files\Agent\umppc123.dll"),
+    ("app", r"C:\Users\a\app.exe"),
+    ("other", r"C:\Users\a\other.dll"),
+    ("installed", r"C:\Program Files\App\app.exe"),
+    ("steam", r"C:\Program Files (x86)\Steam\steamservice.exe"),
+    ("copy", r"C:\Users\a\ntdll.dll"),
+    ("bare", "app.exe"),
+    ("driver", r"C:\Windows\System32\drivers\a.sys"),
+];
+
+/// A case in the making.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    pub event: Event<'a>,
+    pub process: Process<'a>,
+    pub limit: Option<u16>,
+    pub kernel: Part,
+    pub user: Part,
+    pub map_is_complete: bool,
+    pub has_losses: bool,
+}
+
+impl Default for Given<'_> {
+    /// A system call that does nothing special, with all evidence of modules.
+    fn default() -> Self {
+        Given {
+            event: Event { entry: Entry::SystemCall, ..Event::OTHER },
+            process: Process { has_win32u: Some(true), ..Process::UNKNOWN },
+            limit: Some(192),
+            kernel: Part::Whole,
+            user: Part::Whole,
+            map_is_complete: true,
+            has_losses: false,
+        }
+    }
+}
+
+/// An event that asks for a handle to another process.
+pub fn opening(image: &str, access: Option<u32>) -> Given<'_> {
+    let target = Some(Target { image, is_other: true, access });
+    let event = Event {
+        entry: Entry::SystemCall,
+        operation: Operation::ProcessOpen,
+        services: Services::Unknown,
+        target,
+        ..Event::OTHER
+    };
+    Given { event, ..Given::default() }
+}
+
+/// A judge without files.
+pub fn judge(lists: Lists) -> Judge {
+    Judge::new(lists, Binaries::none())
+}
+
+pub fn module(judge: &mut Judge, name: &str) -> ModuleIndex {
+    let path = PATHS.iter().find(|(short, _)| *short == name).map(|(_, path)| *path);
+    let path = path.unwrap_or_else(|| panic!("no module is called {name}"));
+    let name = path.rsplit('\\').next().unwrap().to_owned();
+    let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
+    judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+}
+
+pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
+    let hex = |text: &str| (!text.is_empty()).then(|| u64::from_str_radix(text, 16).expect("hexadecimal"));
+    let frame = |(index, word): (usize, &str)| {
+        let (word, is_wow64) = word.strip_suffix('~').map_or((word, false), |word| (word, true));
+        let (word, mode) = match word.strip_prefix('K') {
+            Some(rest) => (if rest.is_empty() { "driver" } else { rest }, Mode::Kernel),
+            None => (word, Mode::User),
+        };
+        let (code, address) = match word.strip_prefix('!') {
+            Some(address) => (Code::Unbacked, hex(address).or(Some(0x24f_64b7_b7a1))),
+            None if word == "?" => (Code::Unknown, None),
+            None if word == "jit" => (Code::Compiled("clr"), None),
+            None => (Code::Image(module(judge, word), 0x1000 + 0x20 * index as u64), None),
+        };
+        Frame { address, mode, is_wow64, memory: Memory::UNKNOWN, ..Frame::user(code) }
+    };
+    text.split_whitespace().enumerate().map(frame).collect()
+}
+
+/// All answers about a case.
+pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
+    let frames = frames(judge, stack);
+    let Given { event, process, limit, kernel, user, map_is_complete, has_losses } = given;
+    let stack = Stack { frames: &frames, kernel, user, limit, map_is_complete, has_losses };
+    judge.judge(&Case { event, process, stack })
+}
+
+/// The answer to one detection's question.
+pub fn outcome(id: &str, given: Given<'_>, stack: &str) -> Outcome {
+    let judgement = judged(&mut judge(Lists::default()), given, stack);
+    *judgement.outcome(DetectionId::parse(id).expect("a detection"))
+}
+
+/// What is expected of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected {
+    /// A finding of this severity about this frame.
+    Yes(Severity, usize),
+    /// None.
+    No,
+    /// Cannot be decided.
+    Undetermined,
+}
+
+/// Compares the answer about a case with what is expected, and looks for a reason among those given.
+#[track_caller]
+pub fn check(id: &str, given: Given<'_>, stack: &str, expected: Expected, reason: Reason) {
+    let outcome = outcome(id, given, stack);
+    let place = format!("{id} of `{stack}`: {outcome:?}");
+    match expected {
+        Expected::Yes(severity, frame) => {
+            assert_eq!(outcome.verdict, Verdict::Yes, "{place}");
+            assert_eq!(outcome.severity, severity, "{place}");
+            assert_eq!(outcome.frame.map(usize::from), Some(frame), "{place}");
+        }
+        Expected::No => assert_eq!(outcome.verdict, Verdict::No, "{place}"),
+        Expected::Undetermined => {
+            assert_eq!(outcome.verdict, Verdict::Undetermined, "{place}");
+            assert!(!outcome.missing.is_empty(), "{place}");
+        }
+    }
+    assert!(outcome.reasons.has(reason), "{reason:?} of {place}");
+}
