@@ -311,9 +311,13 @@ impl Binaries {
         if self.modules[index].file.is_none() {
             let load = self.load.as_ref()?;
             let Loaded { symbols, image, .. } = load(modules.get(module));
-            let image = image.ok_or(NoImage::NoFile).and_then(|bytes| ImageFile::read(bytes).map_err(NoImage::Silent));
+            let image = image
+                .ok_or(NoImage::NoFile)
+                .and_then(|bytes| ImageFile::read(bytes).map_err(NoImage::Silent));
             let answers = &mut self.modules[index];
-            answers.image.get_or_insert_with(|| image.as_ref().map(|image| Arc::clone(image.services())).map_err(|none| *none));
+            answers.image.get_or_insert_with(|| {
+                image.as_ref().map(|image| Arc::clone(image.services())).map_err(|none| *none)
+            });
             let image = image.ok();
             let memory = size_of::<File>()
                 + symbols.as_ref().map_or(0, |symbols| symbols.memory())

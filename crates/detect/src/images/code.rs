@@ -12,10 +12,8 @@ pub(super) fn is_call(instruction: &Instruction) -> bool {
 
 /// Where a call or jump that is in itself told leads to, as the decoder counts.
 pub(super) fn direct_target(instruction: &Instruction) -> Option<u64> {
-    let is_near = matches!(
-        instruction.op0_kind(),
-        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
-    );
+    let is_near =
+        matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64);
     is_near.then(|| instruction.near_branch_target())
 }
 

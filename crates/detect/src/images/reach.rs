@@ -57,11 +57,8 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, target: Rva) -> Reach {
         next += 1;
         walk.function(start);
     }
-    let mut functions: Vec<Rva> = walk
-        .starts
-        .iter()
-        .map(|start| file.function(*start).unwrap_or(*start))
-        .collect();
+    let mut functions: Vec<Rva> =
+        walk.starts.iter().map(|start| file.function(*start).unwrap_or(*start)).collect();
     functions.sort_unstable();
     functions.dedup();
     walk.services.sort_unstable();
@@ -102,9 +99,7 @@ impl Walk<'_, '_> {
                 if !self.take(&instruction) {
                     return;
                 }
-                self.exit(&instruction, passing, |target| {
-                    file.function(target) == Some(primary)
-                });
+                self.exit(&instruction, passing, |target| file.function(target) == Some(primary));
                 passing = passing.behind(&instruction);
             }
         }

@@ -5,8 +5,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use stackhound_symbols::Rva;
 use stackhound_symbols::image::Image;
 
-pub(crate) use super::code::{Gadget, ends_system_call};
 use super::code::{self, Pointer};
+pub(crate) use super::code::{Gadget, ends_system_call};
 use super::stubs::StubPlace;
 use super::{ImageFile, code::MAX_INSTRUCTION};
 

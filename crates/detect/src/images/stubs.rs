@@ -44,7 +44,10 @@ impl StubTable {
         for (stub, index) in stubs.iter().zip(0..) {
             match stub.path() {
                 Some(path) => table.returns.extend(
-                    [Some(path.return_address), path.int2e_return].into_iter().flatten().map(|rva| (rva, index)),
+                    [Some(path.return_address), path.int2e_return]
+                        .into_iter()
+                        .flatten()
+                        .map(|rva| (rva, index)),
                 ),
                 None => table.changed.push(stub.start),
             }
