@@ -1,8 +1,8 @@
-//! Writes image files (PE): headers, export directory, function ranges, and some code.
+//! Writes image files (PE): headers, export and import directories, function ranges, and some code.
 
 /// An exported function.
 #[derive(Clone, Debug)]
-pub(super) struct Export {
+pub(crate) struct Export {
     pub rva: u32,
     /// Bytes.
     pub size: u32,
@@ -10,8 +10,8 @@ pub(super) struct Export {
 }
 
 /// What goes into an image file.
-#[derive(Clone, Debug)]
-pub(super) struct File {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct File {
     /// 32 bits.
     pub is_narrow: bool,
     pub is_library: bool,
@@ -21,6 +21,12 @@ pub(super) struct File {
     pub checksum: u32,
     /// In any order.
     pub exports: Vec<Export>,
+    /// Where functions are that are not exported, and their bytes. In any order.
+    pub functions: Vec<(u32, u32)>,
+    /// File names of libraries with the functions that are imported of each. Only of 64-bit images.
+    pub imports: Vec<(String, Vec<String>)>,
+    /// Where the data section starts; `None` for the last place that it has room in.
+    pub data_at: Option<u32>,
     /// What stands where, in any order; everything else in the code section is zero.
     pub code: Vec<(u32, Vec<u8>)>,
 }
@@ -58,10 +64,11 @@ impl Bytes {
     }
 }
 
-/// Where the two directories stand: address and bytes.
+/// Where the directories stand: address and bytes.
 #[derive(Clone, Copy, Default)]
 struct Directories {
     exports: (u32, u32),
+    imports: (u32, u32),
     functions: (u32, u32),
 }
 
@@ -69,7 +76,8 @@ impl File {
     pub fn write(&self) -> Vec<u8> {
         // The size of the data does not depend on where it stands.
         let needed = self.data(0).0.len() as u32;
-        let data_at = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
+        let last = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
+        let data_at = self.data_at.unwrap_or(last);
         let (data, directories) = self.data(data_at);
         let code_end = self.code.iter().map(|(rva, bytes)| rva + bytes.len() as u32).max().unwrap_or(CODE);
         let code_raw = (code_end - CODE).next_multiple_of(FILE_ALIGNMENT);
@@ -117,6 +125,7 @@ impl File {
         for directory in 0..16 {
             let (at, size) = match directory {
                 0 => directories.exports,
+                1 => directories.imports,
                 3 => directories.functions,
                 _ => (0, 0),
             };
@@ -131,13 +140,84 @@ impl File {
         out
     }
 
+    /// Where the pointer to an imported function stands, if the data section starts at `data_at`.
+    pub fn import_slot(&self, data_at: u32, library: &str, function: &str) -> Option<u32> {
+        let mut slot = data_at;
+        for (name, functions) in &self.imports {
+            if name == library {
+                let place = functions.iter().position(|known| known == function)?;
+                return Some(slot + 8 * place as u32);
+            }
+            slot += 8 * (functions.len() as u32 + 1);
+        }
+        None
+    }
+
     /// The directories, as they stand at `at`.
     fn data(&self, at: u32) -> (Vec<u8>, Directories) {
         let mut out = Bytes::default();
         let mut directories = Directories::default();
-        if self.exports.is_empty() {
-            return (out.0, directories);
+        if !self.imports.is_empty() {
+            directories.imports = self.put_imports(&mut out, at);
         }
+        if !self.exports.is_empty() {
+            let start = at + out.0.len() as u32;
+            self.put_exports(&mut out, start);
+            directories.exports = (start, at + out.0.len() as u32 - start);
+        }
+        let mut functions: Vec<(u32, u32)> =
+            self.exports.iter().map(|export| (export.rva, export.size)).collect();
+        functions.extend(&self.functions);
+        functions.sort();
+        functions.dedup();
+        if !self.is_narrow && !functions.is_empty() {
+            let aligned = out.0.len().next_multiple_of(4);
+            out.pad_to(aligned);
+            let unwind = at + aligned as u32;
+            // Version 1, nothing to undo.
+            out.put(&[1, 0, 0, 0]);
+            directories.functions = (unwind + 4, 12 * functions.len() as u32);
+            for (rva, size) in functions {
+                out.u32(rva).u32(rva + size).u32(unwind);
+            }
+        }
+        (out.0, directories)
+    }
+
+    /// Puts the import directory; the pointers to functions come first. Gives where the directory is.
+    fn put_imports(&self, out: &mut Bytes, at: u32) -> (u32, u32) {
+        let words = |functions: &[String]| 8 * (functions.len() as u32 + 1);
+        let slots: u32 = self.imports.iter().map(|(_, functions)| words(functions)).sum();
+        let (directory, size) = (at + 2 * slots, 20 * (self.imports.len() as u32 + 1));
+        let texts = directory + size;
+        // The pointers and the names look alike in a file: both are the places of names.
+        let mut text = texts;
+        let mut table = Bytes::default();
+        let mut names = Bytes::default();
+        let mut libraries = Vec::new();
+        for (library, functions) in &self.imports {
+            for function in functions {
+                table.word(false, text.into());
+                names.u16(0).put(function.as_bytes()).put(&[0]);
+                text += function.len() as u32 + 3;
+            }
+            table.word(false, 0);
+            libraries.push(text);
+            names.put(library.as_bytes()).put(&[0]);
+            text += library.len() as u32 + 1;
+        }
+        out.put(&table.0).put(&table.0);
+        let mut slot = at;
+        for ((_, functions), name) in self.imports.iter().zip(libraries) {
+            out.u32(slot + slots).u32(0).u32(0).u32(name).u32(slot);
+            slot += words(functions);
+        }
+        out.put(&[0; 20]).put(&names.0);
+        (directory, size)
+    }
+
+    /// Puts the export directory, which starts at `at`.
+    fn put_exports(&self, out: &mut Bytes, at: u32) {
         let mut exports: Vec<&Export> = self.exports.iter().collect();
         exports.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let count = exports.len() as u32;
@@ -160,22 +240,5 @@ impl File {
         for export in &exports {
             out.put(export.name.as_bytes()).put(&[0]);
         }
-        directories.exports = (at, out.0.len() as u32);
-        if !self.is_narrow {
-            let aligned = out.0.len().next_multiple_of(4);
-            out.pad_to(aligned);
-            let unwind = at + aligned as u32;
-            // Version 1, nothing to undo.
-            out.put(&[1, 0, 0, 0]);
-            let mut functions: Vec<(u32, u32)> =
-                exports.iter().map(|export| (export.rva, export.size)).collect();
-            functions.sort();
-            functions.dedup();
-            directories.functions = (unwind + 4, 12 * functions.len() as u32);
-            for (rva, size) in functions {
-                out.u32(rva).u32(rva + size).u32(unwind);
-            }
-        }
-        (out.0, directories)
     }
 }
