@@ -32,7 +32,7 @@ fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
         let mut frames = vec![frame(ntdll, 0x9d4c4), frame(base, 0x2730e)];
         let own = |depth: usize| frame(own[(index * 7 + depth * 3) % own.len()], 0x1000 + 16 * depth as u64);
         frames.extend((0..4 + index % 32).map(own));
-        if index % 16 == 0 {
+        if index.is_multiple_of(16) {
             frames[3] = Frame { address: Some(0x24f_64b7_b7a1), ..Frame::user(Code::Unbacked) };
         }
         frames.extend([frame(kernel32, 0x17034), frame(ntdll, 0x526a1)]);
