@@ -27,7 +27,7 @@ pub(crate) struct File {
     pub imports: Vec<(String, Vec<String>)>,
     /// Where the data section starts; `None` for the last place that it has room in.
     pub data_at: Option<u32>,
-    /// What stands where, in any order; everything else in the code section is zero.
+    /// What stands where, in any order; pages without any of it have no bytes in the file.
     pub code: Vec<(u32, Vec<u8>)>,
 }
 
@@ -72,6 +72,21 @@ struct Directories {
     functions: (u32, u32),
 }
 
+/// A section of code.
+#[derive(Clone, Copy, Debug)]
+struct CodeSection {
+    start: u32,
+    end: u32,
+    /// Bytes in the file.
+    raw: u32,
+}
+
+impl CodeSection {
+    fn holds(&self, rva: u32) -> bool {
+        self.raw > 0 && (self.start..self.end).contains(&rva)
+    }
+}
+
 impl File {
     pub fn write(&self) -> Vec<u8> {
         // The size of the data does not depend on where it stands.
@@ -79,26 +94,67 @@ impl File {
         let last = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
         let data_at = self.data_at.unwrap_or(last);
         let (data, directories) = self.data(data_at);
-        let code_end = self.code.iter().map(|(rva, bytes)| rva + bytes.len() as u32).max().unwrap_or(CODE);
-        let code_raw = (code_end - CODE).next_multiple_of(FILE_ALIGNMENT);
         let data_raw = needed.next_multiple_of(FILE_ALIGNMENT);
+        let sections = self.code_sections(data_at);
+        let code_raw = sections.iter().map(|section| section.raw).sum();
 
-        let mut file = self.headers(directories, data_at, (code_raw, data_raw));
-        file.pad_to((HEADERS + code_raw) as usize);
-        for (rva, bytes) in &self.code {
-            let at = (HEADERS + rva - CODE) as usize;
-            file.0[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut file = self.headers(directories, data_at, data_raw, &sections);
+        let mut raw_at = HEADERS;
+        for section in &sections {
+            file.pad_to((raw_at + section.raw) as usize);
+            for (rva, bytes) in self.code.iter().filter(|(rva, _)| section.holds(*rva)) {
+                let at = (raw_at + rva - section.start) as usize;
+                file.0[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            raw_at += section.raw;
         }
+        file.pad_to((HEADERS + code_raw) as usize);
         file.put(&data).pad_to((HEADERS + code_raw + data_raw) as usize);
         file.0
     }
 
-    fn headers(&self, directories: Directories, data_at: u32, (code_raw, data_raw): (u32, u32)) -> Bytes {
+    /// The sections of code: one for each run of pages that something is known of, and those between them, which have no
+    /// bytes in the file. So a reader is not told that there is nothing but zeros.
+    fn code_sections(&self, data_at: u32) -> Vec<CodeSection> {
+        let mut code: Vec<(u32, u32)> =
+            self.code.iter().map(|(rva, bytes)| (*rva, rva + bytes.len() as u32)).collect();
+        code.sort_unstable();
+        let mut sections: Vec<CodeSection> = Vec::new();
+        let mut at = CODE;
+        for (start, end) in code {
+            if let Some(last) = sections.last_mut().filter(|last| start <= last.end) {
+                last.raw = last.raw.max((end - last.start).next_multiple_of(FILE_ALIGNMENT));
+                last.end = last.end.max(end.next_multiple_of(PAGE));
+            } else {
+                let start = start & !(PAGE - 1);
+                if start > at {
+                    sections.push(CodeSection { start: at, end: start, raw: 0 });
+                }
+                let raw = (end - start).next_multiple_of(FILE_ALIGNMENT);
+                sections.push(CodeSection { start, end: end.next_multiple_of(PAGE), raw });
+            }
+            at = sections.last().map_or(at, |last| last.end);
+        }
+        if at < data_at {
+            sections.push(CodeSection { start: at, end: data_at, raw: 0 });
+        }
+        sections
+    }
+
+    fn headers(
+        &self,
+        directories: Directories,
+        data_at: u32,
+        data_raw: u32,
+        sections: &[CodeSection],
+    ) -> Bytes {
         let is_narrow = self.is_narrow;
+        let code_raw: u32 = sections.iter().map(|section| section.raw).sum();
         let mut out = Bytes::default();
         out.put(b"MZ").pad_to(0x3c);
         out.u32(0x80).pad_to(0x80);
-        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(2).u32(self.time_date_stamp);
+        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(sections.len() as u16 + 1);
+        out.u32(self.time_date_stamp);
         let directories_size = 16 * 8;
         out.u32(0).u32(0).u16(if is_narrow { 96 } else { 112 } + directories_size);
         let library = if self.is_library { 0x2000 } else { 0 };
@@ -135,8 +191,12 @@ impl File {
             out.put(name).u32(size).u32(at).u32(raw).u32(if raw == 0 { 0 } else { raw_at });
             out.put(&[0; 12]).u32(flags);
         };
-        section(b".text\0\0\0", data_at - CODE, CODE, code_raw, HEADERS, 0x6000_0020);
-        section(b".rdata\0\0", self.size - data_at, data_at, data_raw, HEADERS + code_raw, 0x4000_0040);
+        let mut raw_at = HEADERS;
+        for code in sections {
+            section(b".text\0\0\0", code.end - code.start, code.start, code.raw, raw_at, 0x6000_0020);
+            raw_at += code.raw;
+        }
+        section(b".rdata\0\0", self.size - data_at, data_at, data_raw, raw_at, 0x4000_0040);
         out
     }
 
