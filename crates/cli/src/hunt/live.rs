@@ -55,7 +55,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
         },
         |_| std::ops::ControlFlow::Continue(()),
         |counted| {
-            let trace = counted().trace;
+            let trace = counted.trace();
             keeper.tell(trace.events, trace.events_dropped);
             report.borrow_mut().flush()
         },
