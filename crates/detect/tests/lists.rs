@@ -25,9 +25,9 @@ fn the_page_documents_exactly_the_keys_that_there_are() {
             toml::Value::Table(table) => keys.extend(table.keys().map(|key| format!("[{section}] {key}"))),
             toml::Value::Array(tables) => {
                 let tables = tables.iter().filter_map(toml::Value::as_table);
-                keys.extend(tables.flat_map(|table| table.keys()).map(|key| format!("[[{section}]] {key}")));
+                keys.extend(tables.flat_map(toml::Table::keys).map(|key| format!("[[{section}]] {key}")));
             }
-            other => panic!("{section} is {other}"),
+            other => panic!("{section} is {other:?}"),
         }
     }
     let page = page();
