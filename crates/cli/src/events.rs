@@ -37,7 +37,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
     printer.finish()?;
     naming::finish(progress, &outcome, &pipeline, common);
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 
 /// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.
@@ -67,7 +67,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
         |seen| filter.choose(seen),
         |seen| printer.borrow_mut().event(seen),
         |counted| {
-            let trace = counted().trace;
+            let trace = counted.trace();
             keeper.tell(trace.events, trace.events_dropped);
             printer.borrow_mut().flush()
         },
@@ -81,9 +81,14 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
             0 => String::new(),
             number => format!(", {} events unreadable", grouped(number)),
         };
+        let forgotten = match outcome.system.forgotten_early.is_any() {
+            true => ", more processes, modules or names than are remembered",
+            false => "",
+        };
         let rate = live::rate(trace.events, ended.time.as_secs_f64());
+        let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
-        eprintln!("{rate}, {losses}{unreadable}{}{symbols}", render::stacks(&outcome.stacks));
+        eprintln!("{rate}, {losses}{unreadable}{forgotten}{stacks}{symbols}");
         naming::tell_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())

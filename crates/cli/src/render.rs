@@ -30,7 +30,7 @@ pub fn clock_name(kind: ClockKind) -> &'static str {
     }
 }
 
-/// What was lost, for the closing line.
+/// What was lost of a recording, for the closing line.
 pub fn losses(outcome: &stackhound::Outcome) -> String {
     let mut text = String::new();
     let mut say = |number: u64, what: &str| {
@@ -41,10 +41,6 @@ pub fn losses(outcome: &stackhound::Outcome) -> String {
     say(outcome.trace.events_lost, "events lost");
     say(outcome.trace.buffers_lost.max(outcome.trace.buffers_missing), "buffers lost");
     say(outcome.trace.damage.len() as u64, "damaged places");
-    say(outcome.trace.events_unreadable, "events unreadable");
-    if outcome.system.forgotten_early.is_any() {
-        text += ", more processes, modules or names than are remembered";
-    }
     text + &stacks(&outcome.stacks)
 }
 

@@ -167,3 +167,6 @@ fn key(sighting: &Sighting) -> String {
         });
     format!("{hash:016x}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,11 +13,11 @@ use crate::view::View;
 
 /// What a detection looks at.
 pub(crate) struct Evidence<'a, 'j> {
-    pub view: View<'a>,
+    pub view: &'a View<'a>,
     pub lists: &'a Lists,
     pub binaries: &'j mut Binaries,
-    /// The answers of the detections before this one, for those that build on others.
-    pub before: &'j [Outcome],
+    /// The answers up to now, for detections that build on others; those behind are undetermined.
+    pub outcomes: [Outcome; DETECTIONS.len()],
 }
 
 impl Evidence<'_, '_> {
@@ -70,13 +70,13 @@ impl Judge {
     pub fn judge(&mut self, case: &Case<'_>) -> Judgement {
         let Judge { lists, modules, binaries } = self;
         let view = View::new(case, modules);
-        let mut outcomes = [UNASKED; DETECTIONS.len()];
+        let outcomes = [UNASKED; DETECTIONS.len()];
+        let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
         for (index, detection) in DETECTIONS.iter().enumerate() {
-            let (before, rest) = outcomes.split_at_mut(index);
-            let mut evidence = Evidence { view, lists, binaries, before };
-            rest[0] = honest(case, detection.needs.has(Input::Stack), (detection.check)(&mut evidence));
+            let outcome = (detection.check)(&mut evidence);
+            evidence.outcomes[index] = honest(case, detection.needs.has(Input::Stack), outcome);
         }
-        Judgement { outcomes }
+        Judgement { outcomes: evidence.outcomes }
     }
 }
 
@@ -91,12 +91,13 @@ const UNASKED: Outcome = Outcome {
 
 /// Nobody may say "no" where the stack, modules or events are missing that could tell otherwise.
 fn honest(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
-    if outcome.verdict != Verdict::No {
+    let Stack { user, map_is_complete, has_losses, .. } = case.stack;
+    let has_stack = !needs_stack || user == Part::Whole;
+    if outcome.verdict != Verdict::No || (has_stack && map_is_complete && !has_losses) {
         return outcome;
     }
-    let Stack { user, map_is_complete, has_losses, .. } = case.stack;
     let mut honest = Outcome { verdict: Verdict::Undetermined, ..outcome };
-    if needs_stack && user != Part::Whole {
+    if !has_stack {
         honest = honest.because(Reason::StackMissing);
         honest.missing = honest.missing.with(Input::Stack);
     }
@@ -108,5 +109,5 @@ fn honest(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
         honest = honest.because(Reason::EventsLost);
         honest.missing = honest.missing.with(Input::Stack).with(Input::Modules);
     }
-    if honest.missing == outcome.missing { outcome } else { honest }
+    honest
 }

@@ -129,6 +129,8 @@ pub struct ModuleFacts {
 #[derive(Debug, Default)]
 pub struct Modules {
     modules: Vec<Module>,
+    /// Of each, once more: what is asked for every frame stands close together.
+    roles: Vec<Roles>,
     numbers: HashMap<ModuleFacts, ModuleIndex, foldhash::fast::RandomState>,
 }
 
@@ -143,6 +145,7 @@ impl Modules {
         let index = ModuleIndex(u32::try_from(self.modules.len()).expect("fewer modules than addresses"));
         let roles = lists.roles(facts, windows);
         let ModuleFacts { path, identity, sha256, signer } = facts.clone();
+        self.roles.push(roles);
         self.modules.push(Module { path, identity, sha256, signer, roles });
         self.numbers.insert(facts.clone(), index);
         index
@@ -151,6 +154,11 @@ impl Modules {
     /// A module.
     pub fn get(&self, index: ModuleIndex) -> &Module {
         &self.modules[index.index()]
+    }
+
+    /// What a module is to the detections.
+    pub fn roles(&self, index: ModuleIndex) -> Roles {
+        self.roles[index.index()]
     }
 
     /// How many there are.

@@ -102,7 +102,7 @@ impl<'a> View<'a> {
 
     /// What the module of a frame is; nothing for code of no module.
     pub fn roles(&self, frame: &Frame) -> Roles {
-        self.module(frame).map_or_else(Roles::default, |module| module.roles)
+        frame.code.module().map_or_else(Roles::default, |module| self.modules.roles(module))
     }
 
     /// Whether the module of a frame has a role.

@@ -4,6 +4,7 @@
 //! it; everything else follows from the clock's frequency. See `docs/format/clocks.md`.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 /// A timestamp exactly as a record stores it, in ticks of the session's clock.
 ///
@@ -108,6 +109,11 @@ impl Clock {
     /// Raw ticks in a span of 100 ns units, rounded down.
     pub fn span_to_raw(&self, span: i64) -> i64 {
         saturate((i128::from(span) * i128::from(self.ticks.get())).div_euclid(i128::from(self.period.get())))
+    }
+
+    /// Raw ticks in a length of time, rounded down.
+    pub fn duration_to_raw(&self, duration: Duration) -> i64 {
+        self.span_to_raw(i64::try_from(duration.as_nanos() / 100).unwrap_or(i64::MAX))
     }
 
     /// Units of 100 ns in a span of raw ticks, rounded down.

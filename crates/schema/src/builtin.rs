@@ -140,7 +140,7 @@ impl Providers {
                 };
                 let (version, schema) = (layout.from_version, Arc::new(schema));
                 if let Some(description) = self.descriptions.last_mut() {
-                    description.events.push(event_description(id, version, schema.clone()));
+                    description.events.push(EventDescription::new(id, version, schema.clone()));
                 }
                 versions.push((version, Arc::new(Plan::new(schema))));
             }
@@ -159,20 +159,6 @@ fn description(provider: &ClassText<'_>) -> ProviderDescription {
         name: provider.name.into(),
         keywords: keywords.map(|&(value, name)| Named { value, name: name.into(), message: None }).collect(),
         ..ProviderDescription::default()
-    }
-}
-
-fn event_description(id: u16, version: u8, schema: Arc<Schema>) -> EventDescription {
-    EventDescription {
-        id,
-        version,
-        channel: None,
-        level: None,
-        opcode: None,
-        task: None,
-        keywords: None,
-        symbol: None,
-        schema,
     }
 }
 

@@ -16,8 +16,8 @@ use stackhound_etl::PointerSize;
 
 use crate::error::Error;
 use crate::model::{Field, InType, Schema, Value};
-pub(crate) use read::{Cursor, Extent};
-use read::{ansi_to_zero, utf16_to_zero};
+use read::ansi_to_zero;
+pub(crate) use read::{Cursor, Extent, utf16_to_zero};
 pub(crate) use references::References;
 pub(crate) use walk::Walk;
 

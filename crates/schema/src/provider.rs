@@ -55,6 +55,23 @@ pub struct EventDescription {
     pub schema: Arc<Schema>,
 }
 
+impl EventDescription {
+    /// An event of which no more is known than its number and its schema.
+    pub(crate) fn new(id: u16, version: u8, schema: Arc<Schema>) -> EventDescription {
+        EventDescription {
+            id,
+            version,
+            channel: None,
+            level: None,
+            opcode: None,
+            task: None,
+            keywords: None,
+            symbol: None,
+            schema,
+        }
+    }
+}
+
 /// A provider and its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderDescription {

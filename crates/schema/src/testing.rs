@@ -26,17 +26,7 @@ pub fn schema(fields: Vec<Field>) -> Schema {
 
 /// An event of which only the schema is known.
 pub fn event(schema: Schema) -> EventDescription {
-    EventDescription {
-        id: 0,
-        version: 0,
-        channel: None,
-        level: None,
-        opcode: None,
-        task: None,
-        keywords: None,
-        symbol: None,
-        schema: Arc::new(schema),
-    }
+    EventDescription::new(0, 0, Arc::new(schema))
 }
 
 /// UTF-16LE bytes with a terminating zero.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use stackhound_etl::Guid;
 
+use crate::decode::utf16_to_zero;
 use crate::error::Error;
 use crate::manifest::MAX_DESCRIPTION_BYTES;
 use crate::model::{Schema, SchemaSource};
@@ -265,9 +266,7 @@ impl Bytes<'_> {
 
 /// UTF-16LE up to a zero or the end.
 fn utf16_until_zero(bytes: &[u8]) -> Box<str> {
-    let (units, _) = bytes.as_chunks::<2>();
-    let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
-    utf16_chars(&bytes[..2 * length]).collect::<String>().into()
+    utf16_chars(utf16_to_zero(bytes)).collect::<String>().into()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Guid, Pid, PointerSize, Selection, Tid};
+use stackhound_etl::{Guid, Pid, Selection, Tid};
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
 use stackhound_system::{Limits, Losses, System};
@@ -50,23 +50,14 @@ impl Knowledge {
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {
         let system = match passes {
             Passes::Two => System::of(trace),
-            Passes::One => {
-                let sessions = trace.sources().iter().map(|source| source.recording.session());
-                let pointer_size = sessions.clone().map(|session| session.pointer_size).max();
-                let losses = sessions.fold(Losses::default(), |sum, session| Losses {
-                    events: sum.events + u64::from(session.events_lost),
-                    buffers: sum.buffers + u64::from(session.buffers_lost),
-                });
-                System::new(pointer_size.unwrap_or(PointerSize::Eight), losses)
-            }
+            Passes::One => System::of_sessions(trace.sessions()),
         };
         Knowledge::new(system, schemas)
     }
 
     /// Of live sessions, at their beginning.
     pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
-        let (events, buffers) = arrivals.lost_before();
-        let system = System::new(arrivals.pointer_size(), Losses { events, buffers });
+        let system = System::of_sessions(arrivals.sessions());
         Knowledge::new(system.limited(Limits::default()), schemas)
     }
 
@@ -133,24 +124,11 @@ impl Knowledge {
             return kernel::lookup_for(hook, version, pointer, record.payload()).map(SchemaRef::Kernel);
         }
         let identity = Identity::of(&record)?;
-        if let Identity::Classic { class, opcode, version } = identity
-            && let Some(schema) =
-                kernel::lookup_classic_for(class, opcode, version, pointer, record.payload())
-        {
-            return Some(SchemaRef::Kernel(schema));
-        }
         self.schemas
             .borrow_mut()
             .lookup(&identity, record.payload(), pointer)
             .cloned()
             .map(SchemaRef::Compiled)
-    }
-
-    /// How to read an event's properties: of the built-in tables, or as learned.
-    pub(crate) fn plan_of(&self, event: &Event<'_>) -> Option<Arc<Plan>> {
-        let record = event.record();
-        let identity = Identity::of(&record)?;
-        self.schemas.borrow_mut().lookup(&identity, record.payload(), record.pointer_size()).cloned()
     }
 
     /// The class GUID of a kernel event, as consumers see it.

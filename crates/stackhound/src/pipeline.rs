@@ -54,6 +54,7 @@ enum Input<'t> {
 }
 
 /// Events in time order, of either kind.
+#[derive(Debug)]
 enum Events {
     Recorded(Box<Ordered>),
     Live(Box<Arrivals>),
@@ -113,6 +114,27 @@ pub struct Outcome {
     pub schema_misses: u64,
     /// What was taken in of processes, modules and names, and what a live session forgot of them.
     pub system: SystemStats,
+}
+
+/// What a run has counted up to now. Nothing is copied before it is asked for.
+#[derive(Debug)]
+pub struct Counted<'r> {
+    events: &'r Events,
+    correlator: &'r Correlator,
+    creates: &'r CreateJoin,
+    known: &'r Knowledge,
+}
+
+impl Counted<'_> {
+    /// What was read.
+    pub fn trace(&self) -> Stats {
+        self.events.stats()
+    }
+
+    /// All of it.
+    pub fn outcome(&self) -> Outcome {
+        outcome(self.trace(), self.correlator, self.creates, self.known)
+    }
 }
 
 /// An event that was chosen, and the how manieth of all it is.
@@ -219,7 +241,7 @@ impl<'t> Pipeline<'t> {
         &mut self,
         choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
         handle: impl FnMut(&Seen<'_>) -> Flow,
-        watch: impl FnMut(&dyn Fn() -> Outcome) -> Flow,
+        watch: impl FnMut(&Counted<'_>) -> Flow,
     ) -> Outcome {
         let ahead = if self.enricher.naming.is_some() { AHEAD } else { 0 };
         self.feed(ahead, choose, handle, watch)
@@ -230,7 +252,7 @@ impl<'t> Pipeline<'t> {
         ahead: usize,
         mut choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
         mut handle: impl FnMut(&Seen<'_>) -> Flow,
-        mut watch: impl FnMut(&dyn Fn() -> Outcome) -> Flow,
+        mut watch: impl FnMut(&Counted<'_>) -> Flow,
     ) -> Outcome {
         let (window, bases) = (self.window, self.bases.clone());
         let (mut correlator, learning) = match self.definitions.take() {
@@ -283,10 +305,11 @@ impl<'t> Pipeline<'t> {
                     forgotten = until;
                 }
             }
-            if (quiet || taken.is_multiple_of(WATCH_EVENTS))
-                && watch(&|| outcome(events.stats(), &correlator, &creates, &self.known)).is_break()
-            {
-                break;
+            if quiet || taken.is_multiple_of(WATCH_EVENTS) {
+                let (correlator, creates, known) = (&correlator, &creates, &self.known);
+                if watch(&Counted { events: &events, correlator, creates, known }).is_break() {
+                    break;
+                }
             }
             while let Some(delivered) = correlator.pop() {
                 passed += 1;

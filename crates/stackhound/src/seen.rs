@@ -9,7 +9,7 @@ use stackhound_enrich::{
 };
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
-use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value};
+use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
 use stackhound_stacks::{Delivered, StackId, StackState};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
@@ -27,7 +27,6 @@ pub struct Seen<'c> {
     enricher: &'c Enricher,
     create: Option<CreateOutcome>,
     schema: OnceCell<Option<SchemaRef>>,
-    plan: OnceCell<Option<Arc<Plan>>>,
     owner: OnceCell<(Option<Pid>, Option<Tid>)>,
     level: OnceCell<Level>,
 }
@@ -39,9 +38,8 @@ impl<'c> Seen<'c> {
         enricher: &'c Enricher,
         create: Option<CreateOutcome>,
     ) -> Seen<'c> {
-        let (schema, plan) = (OnceCell::new(), OnceCell::new());
-        let (owner, level) = (OnceCell::new(), OnceCell::new());
-        Seen { delivered, known, enricher, create, schema, plan, owner, level }
+        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Seen { delivered, known, enricher, create, schema, owner, level }
     }
 
     /// The event itself.
@@ -179,11 +177,10 @@ impl<'c> Seen<'c> {
 
     /// How to read the payload's properties.
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
-        let find = || match self.schema.get() {
-            Some(Some(SchemaRef::Compiled(plan))) => Some(plan.clone()),
-            _ => self.known.plan_of(self.event()),
-        };
-        self.plan.get_or_init(find).as_ref()
+        match self.schema()? {
+            SchemaRef::Kernel(schema) => kernel::plan(schema),
+            SchemaRef::Compiled(plan) => Some(plan),
+        }
     }
 
     /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
@@ -276,7 +273,7 @@ impl<'c> Seen<'c> {
         })
     }
 
-    fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
+    pub(crate) fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
         let frames = || Frames::of(self.known.system(), &self.delivered);
         let all: Arc<[enrich::Frame]> = match (self.stack(), &self.enricher.frames) {
             (None, _) => Arc::default(),

@@ -158,8 +158,8 @@ impl System {
         let (processes, threads) = self.forget_processes(time);
         self.forgetting.over += processes + threads;
         self.modules.forget_before(time);
-        self.methods.forget_before(time);
-        self.views.forget_before(time);
+        self.methods.spaces.forget_before(time);
+        self.views.spaces.forget_before(time);
         self.regions.forget_before(time);
         self.files.forget_before(time);
         self.registry.forget_before(time);
@@ -181,8 +181,8 @@ impl System {
         let gone = self.processes.forget_before(time);
         for &index in &gone {
             self.modules.forget_process(index);
-            self.methods.forget_process(index);
-            self.views.forget_process(index);
+            self.methods.spaces.forget_process(index);
+            self.views.spaces.forget_process(index);
             self.regions.forget_process(index);
         }
         let is_there = |process| self.processes.span(process).is_some();
@@ -235,9 +235,9 @@ impl System {
         self.shed_modules(limits.modules);
         self.shed_methods(limits.methods);
         let is_over = |index| self.processes.is_over(index);
-        let views = heaviest(self.views.lens(), limits.views, is_over);
+        let views = heaviest(self.views.spaces.lens(), limits.views, is_over);
         if !views.is_empty() {
-            views.into_iter().for_each(|index| self.views.forget_process(index));
+            views.into_iter().for_each(|index| self.views.spaces.forget_process(index));
             self.forgetting.early.views += self.views.sweep();
         }
         let regions = heaviest(self.regions.lens(), limits.allocations, is_over);
@@ -262,10 +262,10 @@ impl System {
     }
 
     fn shed_methods(&mut self, limit: usize) {
-        let shed = heaviest(self.methods.lens(), limit, |index| self.processes.is_over(index));
+        let shed = heaviest(self.methods.spaces.lens(), limit, |index| self.processes.is_over(index));
         if !shed.is_empty() {
             for index in shed {
-                self.methods.forget_process(index);
+                self.methods.spaces.forget_process(index);
                 self.processes.mark_shed(index);
             }
             self.forgetting.early.methods += self.methods.sweep();
@@ -284,7 +284,7 @@ impl System {
         early.thread_names += self.threads.forget_renames(self.threads.renames_len() / 2);
         self.forget_unused_texts();
         if self.texts.bytes() > bytes {
-            self.shed_methods(self.methods.lens().sum::<usize>() / 2);
+            self.shed_methods(self.methods.spaces.lens().sum::<usize>() / 2);
             self.forget_unused_texts();
         }
     }

@@ -52,6 +52,7 @@ mod ranges;
 mod region;
 mod registry;
 mod slots;
+mod spaces;
 mod span;
 mod system;
 mod text;

@@ -6,8 +6,9 @@ use stackhound_etl::{Address, Pid};
 use stackhound_trace::TraceTime;
 
 use crate::process::{ProcessId, ProcessRef};
-use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::ranges::AddressRange;
 use crate::slots::{Id, Slots};
+use crate::spaces::Spaces;
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
@@ -82,14 +83,13 @@ struct Record {
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
     records: Slots<Record>,
-    /// By process.
-    spaces: Vec<RangeHistory>,
+    pub spaces: Spaces,
 }
 
 impl Methods {
     #[inline]
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodId> {
-        let number = self.spaces.get(process.index())?.at(address.0, time)?;
+        let number = self.spaces.at(process, address, time)?;
         Some(MethodId(self.records.id(number)))
     }
 
@@ -101,28 +101,9 @@ impl Methods {
         self.records.iter().map(|(id, _)| MethodId(id))
     }
 
-    /// Forgets all of a process: it is over, or there is too much of it.
-    pub fn forget_process(&mut self, index: u32) {
-        if let Some(space) = self.spaces.get_mut(index as usize) {
-            space.clear();
-        }
-    }
-
-    /// Forgets what no answer about this time or a later one rests on.
-    pub fn forget_before(&mut self, time: TraceTime) {
-        self.spaces.iter_mut().for_each(|space| space.forget_before(time));
-    }
-
-    /// How much is remembered of each process, in changes.
-    pub fn lens(&self) -> impl Iterator<Item = usize> {
-        self.spaces.iter().map(RangeHistory::len)
-    }
-
     /// Forgets methods that are nowhere any more. Gives how many.
     pub fn sweep(&mut self) -> u64 {
-        let mut used = vec![false; self.records.end()];
-        self.spaces.iter().flat_map(RangeHistory::values).for_each(|number| used[number as usize] = true);
-        self.records.retain(|number, _| used[number as usize])
+        self.records.sweep(self.spaces.values())
     }
 
     /// All texts that are referred to.
@@ -131,13 +112,9 @@ impl Methods {
         records.flat_map(|record| [&mut record.namespace, &mut record.name, &mut record.signature])
     }
 
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
-        self.spaces.get(process.index()).map_or_else(Stretch::default, |space| space.stretch(time))
-    }
-
     /// Whether just this is known of the code at `start`, name included, so that another statement of it tells nothing.
     pub fn is_known(&self, process: ProcessId, time: TraceTime, id: u64, start: Address, size: u64) -> bool {
-        let held = self.spaces.get(process.index()).and_then(|space| space.held_at(start.0, time));
+        let held = self.spaces.get(process).and_then(|space| space.held_at(start.0, time));
         held.is_some_and(|number| {
             let record = self.records.get(number);
             record.id == id
@@ -155,11 +132,8 @@ impl Methods {
         facts: &MethodFacts<'_>,
     ) {
         let Some(range) = AddressRange::new(facts.start.0, facts.size) else { return };
-        if self.spaces.len() <= process.index() {
-            self.spaces.resize_with(process.index() + 1, RangeHistory::default);
-        }
         let Methods { records, spaces } = self;
-        let space = &mut spaces[process.index()];
+        let space = spaces.get_mut(process);
         let present = space.held_at(range.first, time);
         let present = present.filter(|&number| records.get(number).range.first == range.first);
         let mut text = |text: &str| texts.intern(text);

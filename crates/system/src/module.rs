@@ -136,14 +136,10 @@ impl Modules {
 
     /// Forgets modules that are nowhere any more. Gives how many.
     pub fn sweep(&mut self) -> u64 {
-        let mut used = vec![false; self.records.end()];
         let spaces = self.spaces.iter().chain([&self.kernel]);
-        spaces.flat_map(|space| space.ranges.values()).for_each(|number| used[number as usize] = true);
-        let forgotten = self.records.retain(|number, _| used[number as usize]);
-        let mut named = vec![false; self.pdbs.end()];
+        let forgotten = self.records.sweep(spaces.flat_map(|space| space.ranges.values()));
         let pdbs = self.records.iter().filter_map(|(_, record)| record.pdb);
-        pdbs.chain(self.awaiting.values().copied()).for_each(|number| named[number as usize] = true);
-        self.pdbs.retain(|number, _| named[number as usize]);
+        self.pdbs.sweep(pdbs.chain(self.awaiting.values().copied()));
         self.number_pdbs();
         forgotten
     }
@@ -183,6 +179,18 @@ impl Modules {
 
     pub fn stretch(&self, owner: Owner, time: TraceTime) -> Stretch {
         self.space(owner).map_or_else(Stretch::default, |space| space.ranges.stretch(time))
+    }
+
+    /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.
+    pub fn of_process(&self, process: ProcessId, max: usize) -> Option<impl Iterator<Item = ModuleId>> {
+        let ranges = self.space(Some(process)).map(|space| &space.ranges);
+        if ranges.is_some_and(|ranges| ranges.len() > max) {
+            return None;
+        }
+        let mut numbers: Vec<u32> = ranges.into_iter().flat_map(RangeHistory::values).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Some(numbers.into_iter().map(|number| ModuleId(self.records.id(number))))
     }
 
     /// Takes in what an event says of a module. `owner_from` is when its address space came into being.

@@ -105,11 +105,9 @@ impl Regions {
 
     /// Forgets allocations that are nowhere any more. Gives how many.
     pub fn sweep(&mut self) -> u64 {
-        let mut used = vec![false; self.allocations.end()];
-        let values =
-            self.spaces.iter().flat_map(|space| space.reserved.values().chain(space.committed.values()));
-        values.for_each(|number| used[number as usize] = true);
-        self.allocations.retain(|number, _| used[number as usize])
+        let spaces = self.spaces.iter();
+        self.allocations
+            .sweep(spaces.flat_map(|space| space.reserved.values().chain(space.committed.values())))
     }
 
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {

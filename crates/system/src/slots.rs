@@ -53,11 +53,6 @@ impl<T> Slots<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// One more than the highest number that was ever in use.
-    pub fn end(&self) -> usize {
-        self.slots.len()
-    }
-
     /// The number that the next thing will have.
     pub fn next(&self) -> u32 {
         self.free.last().map_or(self.slots.len() as u32, |&slot| slot)
@@ -115,6 +110,13 @@ impl<T> Slots<T> {
     /// All things, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|place| place.content.as_mut())
+    }
+
+    /// Removes all but the things with these numbers; gives how many that were.
+    pub fn sweep(&mut self, in_use: impl Iterator<Item = u32>) -> u64 {
+        let mut is_used = vec![false; self.slots.len()];
+        in_use.for_each(|number| is_used[number as usize] = true);
+        self.retain(|number, _| is_used[number as usize])
     }
 
     /// Removes what does not fit; gives how many things that were.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_etl::{Address, Index, LogfileHeader, Pid, PointerSize, Tid};
 use stackhound_trace::{OpenTrace, TraceTime};
 
 use crate::completeness::{Completeness, Gap, Losses};
@@ -99,18 +99,25 @@ impl System {
         }
     }
 
-    /// The machine that a trace is about, with what the sources' headers tell of pointer size and losses.
-    pub fn of(trace: &OpenTrace) -> System {
+    /// The machine that these sessions are about, with what their headers tell of pointer size and losses.
+    pub fn of_sessions<'s>(sessions: impl IntoIterator<Item = &'s LogfileHeader>) -> System {
         let mut losses = Losses::default();
         let mut pointer_size = PointerSize::Four;
-        for (source, index) in trace.sources().iter().zip(trace.indexes()) {
-            let session = source.recording.session();
+        for session in sessions {
             losses.events += u64::from(session.events_lost);
-            losses.buffers += u64::from(session.buffers_lost) + index.missing_buffers();
-            // A private session of a 32-bit process can be among the sources.
+            losses.buffers += u64::from(session.buffers_lost);
+            // A private session of a 32-bit process can be among them.
             pointer_size = pointer_size.max(session.pointer_size);
         }
         System::new(pointer_size, losses)
+    }
+
+    /// The machine that a trace is about, with all that is known to be missing from its recordings.
+    pub fn of(trace: &OpenTrace) -> System {
+        let mut system = System::of_sessions(trace.sessions());
+        let buffers = trace.indexes().iter().map(Index::missing_buffers).sum();
+        system.add_losses(Losses { events: 0, buffers });
+        system
     }
 
     /// Takes in that events are missing, beside those that were known to be.
@@ -426,8 +433,30 @@ impl System {
         if self.processes.span(process).is_none() {
             return Stretch::default();
         }
-        let rest = self.methods.stretch(process, time).and(self.views.stretch(process, time));
+        let rest = self.methods.spaces.stretch(process, time).and(self.views.spaces.stretch(process, time));
         modules.and(rest).and(self.regions.stretch(process, time))
+    }
+
+    /// As [`stretch`](System::stretch), of the modules of a process alone.
+    #[inline]
+    pub fn module_stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        match self.processes.span(process) {
+            Some(_) => self.modules.stretch(Some(process), time),
+            None => Stretch::default(),
+        }
+    }
+
+    /// The modules of a process at a time, in no order. `None` if more than `max` changes of its modules are remembered:
+    /// the cost is that of all of them.
+    pub fn modules_in(
+        &self,
+        process: ProcessId,
+        time: TraceTime,
+        max: usize,
+    ) -> Option<impl Iterator<Item = ModuleRef<'_>>> {
+        self.processes.span(process)?;
+        let ids = self.modules.of_process(process, max)?;
+        Some(ids.map(|id| self.module(id)).filter(move |module| module.span().touches(time)))
     }
 
     /// The compiled method at an address of a process at a time.

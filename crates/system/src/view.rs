@@ -7,8 +7,9 @@ use stackhound_trace::TraceTime;
 
 use crate::file::FileKey;
 use crate::process::ProcessId;
-use crate::ranges::{AddressRange, RangeHistory, Stretch};
+use crate::ranges::AddressRange;
 use crate::slots::Slots;
+use crate::spaces::Spaces;
 use crate::span::{Evidence, Phase, Span};
 
 /// What pages allow, as the memory manager numbers it.
@@ -75,13 +76,12 @@ pub struct View {
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     records: Slots<View>,
-    /// By process.
-    spaces: Vec<RangeHistory>,
+    pub spaces: Spaces,
 }
 
 impl Views {
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<View> {
-        let number = self.spaces.get(process.index())?.at(address.0, time)?;
+        let number = self.spaces.at(process, address, time)?;
         Some(*self.records.get(number))
     }
 
@@ -89,41 +89,15 @@ impl Views {
         self.records.len()
     }
 
-    /// Forgets all of a process: it is over, or there is too much of it.
-    pub fn forget_process(&mut self, index: u32) {
-        if let Some(space) = self.spaces.get_mut(index as usize) {
-            space.clear();
-        }
-    }
-
-    /// Forgets what no answer about this time or a later one rests on.
-    pub fn forget_before(&mut self, time: TraceTime) {
-        self.spaces.iter_mut().for_each(|space| space.forget_before(time));
-    }
-
-    /// How much is remembered of each process, in changes.
-    pub fn lens(&self) -> impl Iterator<Item = usize> {
-        self.spaces.iter().map(RangeHistory::len)
-    }
-
     /// Forgets views that are nowhere any more. Gives how many.
     pub fn sweep(&mut self) -> u64 {
-        let mut used = vec![false; self.records.end()];
-        self.spaces.iter().flat_map(RangeHistory::values).for_each(|number| used[number as usize] = true);
-        self.records.retain(|number, _| used[number as usize])
-    }
-
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
-        self.spaces.get(process.index()).map_or_else(Stretch::default, |space| space.stretch(time))
+        self.records.sweep(self.spaces.values())
     }
 
     pub fn sight(&mut self, phase: Phase, time: TraceTime, process: ProcessId, facts: &ViewFacts) {
         let Some(range) = AddressRange::new(facts.base.0, facts.size) else { return };
-        if self.spaces.len() <= process.index() {
-            self.spaces.resize_with(process.index() + 1, RangeHistory::default);
-        }
         let Views { records, spaces } = self;
-        let space = &mut spaces[process.index()];
+        let space = spaces.get_mut(process);
         let present = space.held_at(range.first, time).map(|number| *records.get(number));
         let present = present.filter(|view| view.base == facts.base);
         if phase == Phase::End

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPoolBuilder;
-use stackhound_etl::{Clock, Index, Selection};
+use stackhound_etl::{Clock, Index, LogfileHeader, Selection};
 
 use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
@@ -93,6 +93,11 @@ impl OpenTrace {
     /// The sources, in the order of their numbers.
     pub fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// What each source says of its session.
+    pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
+        self.sources.iter().map(|source| &**source.recording.session())
     }
 
     /// Each source's buffers. Found at the first call, which visits every buffer header.

@@ -71,19 +71,11 @@ pub fn is_logfile_header(hook: Option<u16>) -> bool {
     hook == Some(0)
 }
 
-/// The class and opcode of a hook; `None` for groups whose class is unknown.
-fn class_of(hook: u16) -> Option<(Guid, u8)> {
-    let opcode = hook as u8;
-    // The image load is recorded with the process group and shown with the image class.
-    let group = if hook == 0x030a { 0x14 } else { (hook >> 8) as u8 };
-    Some((kernel::class_guid(group)?, opcode))
-}
-
 /// Whether [`deliver`] has something for a record of this kind and hook.
 pub fn is_delivered(kind: HeaderKind, hook: Option<u16>) -> bool {
     match kind {
         HeaderKind::Error => false,
-        _ => hook.is_none_or(|hook| !is_logfile_header(Some(hook)) && class_of(hook).is_some()),
+        _ => hook.is_none_or(|hook| !is_logfile_header(Some(hook)) && kernel::class_of_hook(hook).is_some()),
     }
 }
 
@@ -143,7 +135,7 @@ pub fn deliver<'a>(record: &Record<'a>, buffer_flags: u16) -> Option<Delivered<'
             header[0x2c] = bytes[5];
         }
         let class = match record.hook() {
-            Some(hook) => class_of(hook)?.0,
+            Some(hook) => kernel::class_of_hook(hook)?,
             None => record.guid().unwrap_or(Guid([0; 16])),
         };
         put(&mut header, 0x18, &class.0);

@@ -66,8 +66,7 @@ impl Live {
     /// How long events wait for their stacks; `None` is as long as those of recordings.
     pub fn window(&self) -> Option<Window> {
         let clock = self.arrivals.clock();
-        let hundred_ns = SHORT.as_nanos() as i64 / 100;
-        self.short.then(|| Window { max_hold: clock.span_to_raw(hundred_ns), ..Window::of(&clock) })
+        self.short.then(|| Window { max_hold: clock.duration_to_raw(SHORT), ..Window::of(&clock) })
     }
 }
 

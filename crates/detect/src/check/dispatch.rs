@@ -56,7 +56,7 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if !evidence.lists.is_sensitive(operation) && operation != Operation::ImageLoad {
         return Outcome::no(Reason::NotSensitive, USED);
     }
-    if let Some(outcome) = no_frames(&view) {
+    if let Some(outcome) = no_frames(view) {
         return outcome;
     }
     if !view.has_end() {
@@ -67,14 +67,14 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::ProxyHasUser, USED).at(asker);
     }
     // The loader's own threads in the pool never come through the Win32 base.
-    let Some(callback) = callback(&view) else {
+    let Some(callback) = callback(view) else {
         return Outcome::no(Reason::NoDispatcher, USED);
     };
     let dispatcher = search(evidence, Functions::PoolDispatchers);
     if let Some(found) = dispatcher.found.filter(|found| *found >= callback) {
         return Outcome::yes(Severity::Medium, Some(found), Reason::ProxyPool, USED.with(Input::Symbols));
     }
-    if is_proxy_summary(&view) {
+    if is_proxy_summary(view) {
         return Outcome::yes(Severity::Medium, Some(callback), Reason::ProxySummary, USED);
     }
     match dispatcher.has_unnamed {
@@ -115,7 +115,7 @@ pub(crate) fn wait(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if view.case.event.operation != Operation::Wait {
         return Outcome::no(Reason::NoWait, USED);
     }
-    if let Some(outcome) = no_frames(&view) {
+    if let Some(outcome) = no_frames(view) {
         return outcome;
     }
     if !view.has_end() {
@@ -141,7 +141,7 @@ pub(crate) fn exception(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if !evidence.lists.is_sensitive(view.case.event.operation) {
         return Outcome::no(Reason::NotSensitive, USED);
     }
-    if let Some(outcome) = no_frames(&view) {
+    if let Some(outcome) = no_frames(view) {
         return outcome;
     }
     let dispatcher = search(evidence, Functions::ExceptionDispatchers);

@@ -26,7 +26,7 @@ enum Top {
 }
 
 fn top(evidence: &Evidence<'_, '_>) -> Top {
-    let view = &evidence.view;
+    let view = evidence.view;
     let Some(top) = view.top else {
         let missing = Inputs::of(&[Input::Stack]);
         return Top::Other(match view.has_user_part() {
@@ -52,7 +52,7 @@ fn top(evidence: &Evidence<'_, '_>) -> Top {
 }
 
 fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
-    let view = &evidence.view;
+    let view = evidence.view;
     let frame = view.frame(index);
     let undetermined = |reason| {
         let missing = Inputs::of(&[Input::Modules]);
@@ -159,7 +159,7 @@ const FOR_CALLERS: [Operation; 3] =
 /// CS06.
 pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
     const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
-    let view = &evidence.view;
+    let view = evidence.view;
     let event = &view.case.event;
     if event.entry == Entry::Interrupt {
         return Outcome::no(Reason::NoSystemCall, USED);

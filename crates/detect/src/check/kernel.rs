@@ -8,7 +8,7 @@ const USED: Inputs = Inputs::of(&[Input::KernelStack, Input::Modules]);
 
 /// CS23.
 pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
     let mut unknown = None;
     let kernel = view.frames().iter().enumerate().filter(|(_, frame)| frame.mode == Mode::Kernel);

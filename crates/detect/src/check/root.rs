@@ -25,7 +25,7 @@ fn outermost(view: &View<'_>, severity: Severity) -> Result<(usize, Frame), Outc
 
 /// CS14.
 pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let (last, frame) = match outermost(&evidence.view, Severity::Medium) {
+    let (last, frame) = match outermost(evidence.view, Severity::Medium) {
         Ok(found) => found,
         Err(outcome) => return outcome,
     };
@@ -40,7 +40,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if is_named == Some(true) {
         return Outcome::no(Reason::RootFound, used);
     }
-    let view = &evidence.view;
+    let view = evidence.view;
     let severity = if frame.is_wow64 { Severity::Low } else { Severity::Medium };
     let found = |used| {
         let found = Outcome::yes(severity, Some(last), Reason::RootIsNone, used);
@@ -77,7 +77,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
 /// CS15.
 pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
     const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::ThreadStart]);
-    let view = &evidence.view;
+    let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::Medium, reason, USED, Inputs::of(&[input]));
     if let Err(outcome) = outermost(view, Severity::Medium) {
         return outcome;

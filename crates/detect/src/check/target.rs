@@ -1,6 +1,5 @@
 //! Handles to processes that hold credentials (CS24).
 
-use crate::catalogue::DetectionId;
 use crate::judge::Evidence;
 use crate::module::Role;
 use crate::stack::Code;
@@ -8,12 +7,12 @@ use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Target, Input::AccessMask]);
 
-/// What makes a handle suspicious: CS01 to CS08.
+/// What makes a handle suspicious: CS01 to CS08, whose answers stand before this one.
 const SUSPICIOUS: usize = 8;
 
 /// CS24.
 pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     let Some(target) = view.case.event.target else {
         return Outcome::no(Reason::NoTarget, USED);
     };
@@ -31,9 +30,8 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
         None => return unsure(Reason::AccessUnknown, Input::AccessMask),
         Some(_) => {}
     }
-    let before = DetectionId::all().zip(evidence.before).take(SUSPICIOUS);
-    let worst = before
-        .map(|(_, outcome)| outcome)
+    let worst = evidence.outcomes[..SUSPICIOUS]
+        .iter()
         .filter(|outcome| outcome.verdict == Verdict::Yes)
         .max_by_key(|outcome| outcome.severity);
     if let Some(found) = worst {

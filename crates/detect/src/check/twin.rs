@@ -10,7 +10,7 @@ const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
 /// CS10.
 pub(crate) fn second_ntdll(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     if let Some(load) = view.case.event.load {
         let roles = view.modules.get(load.module).roles;
         if roles.has(Role::NamedNtdll) && !roles.has(Role::Ntdll) {

@@ -86,7 +86,7 @@ fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
 
 /// CS07.
 pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     let is_sensitive = evidence.lists.is_sensitive(view.case.event.operation);
     let severity = if is_sensitive { Severity::High } else { Severity::Medium };
     if let Some(caller) = unbacked_caller(view) {
@@ -107,7 +107,7 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// CS08.
 pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     // What CS01 and CS07 tell of is not told again.
     let told = match view.top {
         Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
@@ -137,7 +137,7 @@ fn is_writable(protection: u32) -> bool {
 /// CS09.
 pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
     const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Regions]);
-    let view = &evidence.view;
+    let view = evidence.view;
     if view.unbacked.is_none() {
         return none_found(view, Severity::High);
     }

@@ -10,7 +10,7 @@ const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
 /// CS20.
 pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
-    let view = &evidence.view;
+    let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
     let has_layer =
         view.narrow_top.is_some() || view.user_frames().any(|(_, frame)| view.roles(frame).has(Role::Wow64));

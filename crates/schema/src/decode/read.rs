@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-pub(super) fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
+pub(crate) fn utf16_to_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..first_zero::<2>(bytes)]
 }
 

@@ -18,7 +18,7 @@ use crate::consumer::error::Error;
 use crate::consumer::running::{Running, Shared, TraceStats};
 use crate::consumer::{Input, LiveInput, Trace, handler};
 use crate::enrichment::Enrichment;
-use crate::pipeline::{Outcome, Passes, Pipeline};
+use crate::pipeline::{Counted, Outcome, Passes, Pipeline};
 use crate::seen::Seen;
 
 /// How often counters are published.
@@ -155,14 +155,14 @@ fn feed(
         dispatch.borrow_mut().call(seen, all)?;
         shared.go_on()
     };
-    let watch = |outcome: &dyn Fn() -> Outcome| {
+    let watch = |counted: &Counted<'_>| {
         if polled.elapsed() >= POLL {
             polled = Instant::now();
             shared.poll_sessions();
         }
         if published.elapsed() >= PUBLISH {
             published = Instant::now();
-            shared.publish(stats_of(outcome(), &dispatch.borrow()));
+            shared.publish(stats_of(counted.outcome(), &dispatch.borrow()));
             if let Some(publisher) = &mut dispatch.borrow_mut().publisher {
                 publisher.flush()?;
             }

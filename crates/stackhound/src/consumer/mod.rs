@@ -248,10 +248,7 @@ impl Trace {
         match self.hold {
             Hold::Default => Window::of(clock),
             Hold::Not => Window::none(),
-            Hold::At(time, max_pending) => {
-                let hundred_ns = i64::try_from(time.as_nanos() / 100).unwrap_or(i64::MAX);
-                Window { max_hold: clock.span_to_raw(hundred_ns), max_pending }
-            }
+            Hold::At(time, max_pending) => Window { max_hold: clock.duration_to_raw(time), max_pending },
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stackhound_etl::{Block, Clock, LogFileMode, PointerSize};
+use stackhound_etl::{Block, Clock, LogFileMode, LogfileHeader};
 
 use crate::event::{Event, TraceTime};
 use crate::live::queue::{Dropped, Incoming};
@@ -113,7 +113,6 @@ impl Arrivals {
             return Err(Error::TooMany);
         }
         let disorder = incoming.iter().map(Incoming::disorder).max().unwrap_or_default();
-        let hundred_ns = i64::try_from(disorder.as_nanos() / 100).unwrap_or(i64::MAX);
         let sources = incoming.into_iter().map(|incoming| {
             let session = incoming.session();
             let base = TimeBase::between(session.clock(), clock);
@@ -123,7 +122,7 @@ impl Arrivals {
         });
         Ok(Arrivals {
             sources: sources.collect(),
-            window: clock.span_to_raw(hundred_ns),
+            window: clock.duration_to_raw(disorder),
             clock,
             streams: Vec::new(),
             ready: BinaryHeap::new(),
@@ -149,18 +148,9 @@ impl Arrivals {
         self.sources.iter().map(|source| source.base).collect()
     }
 
-    /// The widest pointers of the sessions.
-    pub fn pointer_size(&self) -> PointerSize {
-        let sizes = self.sources.iter().map(|source| source.incoming.session().pointer_size);
-        sizes.max().unwrap_or(PointerSize::Eight)
-    }
-
-    /// Events and buffers that were lost before the sessions were opened.
-    pub fn lost_before(&self) -> (u64, u64) {
-        self.sources.iter().fold((0, 0), |(events, buffers), source| {
-            let session = source.incoming.session();
-            (events + u64::from(session.events_lost), buffers + u64::from(session.buffers_lost))
-        })
+    /// What the sessions said of themselves when they were opened.
+    pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
+        self.sources.iter().map(|source| &**source.incoming.session())
     }
 
     /// When the first session began, as far as its description says.
@@ -295,8 +285,8 @@ impl Arrivals {
             return Step::Quiet(self.newest);
         }
         // It is at least so late in the session's own time.
-        let elapsed = i64::try_from(self.newest_came.elapsed().as_nanos() / 100).unwrap_or(i64::MAX);
-        let now = self.newest.0.saturating_add(self.clock.span_to_raw(elapsed));
+        let elapsed = self.clock.duration_to_raw(self.newest_came.elapsed());
+        let now = self.newest.0.saturating_add(elapsed);
         self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
         let first = self.ready.peek().map(|Reverse((time, ..))| *time);
         Step::Quiet(first.map_or(self.safe, |first| first.min(self.safe)))
@@ -319,7 +309,7 @@ mod tests {
     use proptest::prelude::*;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-    use stackhound_etl::{Guid, LogfileHeader, Pid, RawTime, Recording, Tid};
+    use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 
     use super::*;
     use crate::live::{Capture, Handed, Overflow, Queue, channel};

@@ -21,6 +21,10 @@ pub struct Buffers {
     per_processor: bool,
 }
 
+/// The logging mode by which flush times are in milliseconds. Not in `evntrace.h` of all kits
+/// (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
+const MS_FLUSH_TIMER: u32 = 0x0000_0010;
+
 /// The time after which a buffer is handed over that is not full, as ETW wants it told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushTimer {
@@ -28,6 +32,30 @@ pub enum FlushTimer {
     Seconds(u32),
     /// Milliseconds, of which the logging mode has to say that they are meant (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
     Milliseconds(u32),
+}
+
+impl FlushTimer {
+    /// Of a session with these numbers, `FlushTimer` and `LogFileMode`.
+    pub fn of_numbers(timer: u32, mode: u32) -> FlushTimer {
+        if mode & MS_FLUSH_TIMER == 0 { FlushTimer::Seconds(timer) } else { FlushTimer::Milliseconds(timer) }
+    }
+
+    /// `FlushTimer`, and what it adds to `LogFileMode`.
+    pub fn to_numbers(self) -> (u32, u32) {
+        match self {
+            FlushTimer::Seconds(seconds) => (seconds, 0),
+            FlushTimer::Milliseconds(ms) => (ms, MS_FLUSH_TIMER),
+        }
+    }
+
+    /// How long that is. Of a session that hands events over, 0 stands for a second.
+    pub fn duration(self) -> Duration {
+        match self {
+            FlushTimer::Seconds(0) | FlushTimer::Milliseconds(0) => Duration::from_secs(1),
+            FlushTimer::Seconds(seconds) => Duration::from_secs(seconds.into()),
+            FlushTimer::Milliseconds(ms) => Duration::from_millis(ms.into()),
+        }
+    }
 }
 
 impl Buffers {
@@ -145,6 +173,9 @@ mod tests {
         for (buffers, size_kib, minimum, maximum, flush) in rows {
             assert_eq!(Buffers::new(size_kib, minimum, maximum, buffers.flush), Ok(buffers));
             assert_eq!(buffers.flush_timer(), flush);
+            assert_eq!(flush.duration(), buffers.flush);
+            let (timer, mode) = flush.to_numbers();
+            assert_eq!(FlushTimer::of_numbers(timer, mode), flush);
             assert!(buffers.per_processor());
         }
     }

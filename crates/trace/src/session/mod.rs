@@ -42,8 +42,6 @@ const SAMPLE_INTERVAL: std::ops::RangeInclusive<u128> = 1_221..=10_000_000;
 // Logging modes: Microsoft's page "Logging Mode Constants".
 const FILE_SEQUENTIAL: u32 = 0x0000_0001;
 const REAL_TIME: u32 = 0x0000_0100;
-/// Not in `evntrace.h` of all kits (`EVENT_TRACE_USE_MS_FLUSH_TIMER`).
-const MS_FLUSH_TIMER: u32 = 0x0000_0010;
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
 const NO_PER_PROCESSOR: u32 = 0x1000_0000;
 
@@ -323,10 +321,7 @@ impl Session {
             let refused = || SettingError::SampleInterval(ticks.try_into().unwrap_or(u64::MAX));
             SAMPLE_INTERVAL.contains(&ticks).then_some(ticks as u32).ok_or_else(refused)
         });
-        let (flush_timer, timer_mode) = match self.buffers.flush_timer() {
-            FlushTimer::Seconds(seconds) => (seconds, 0),
-            FlushTimer::Milliseconds(ms) => (ms, MS_FLUSH_TIMER),
-        };
+        let (flush_timer, timer_mode) = self.buffers.flush_timer().to_numbers();
         let mode = REAL_TIME
             | timer_mode
             | if self.tee.is_some() { FILE_SEQUENTIAL } else { 0 }

@@ -8,7 +8,7 @@ mod double;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use double::{Double, EVENTS, PROCESSORS, PROVIDER};
+use double::{EVENTS, PROCESSORS, PROVIDER};
 use stackhound_etl::Guid;
 use stackhound_trace::live::{Arrivals, Incoming, Overflow, Queue, Step};
 use stackhound_trace::{
@@ -53,7 +53,7 @@ fn start(session: &Session) -> Result<(LiveSession, Incoming), Error> {
 #[test]
 fn all_events_come_in_the_order_of_time() {
     let test = "all_events_come_in_the_order_of_time";
-    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\nseed = 5\ndisorder_ms = 300\n") else {
+    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nseed = 5\ndisorder_ms = 300\n") else {
         return;
     };
     for delivery in [Delivery::Best, Delivery::Events] {
@@ -69,7 +69,7 @@ fn all_events_come_in_the_order_of_time() {
 #[test]
 fn a_session_says_what_a_recording_would() {
     let test = "a_session_says_what_a_recording_would";
-    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
     let (live, incoming) = start(&Session::user("one")).expect("a session");
     let header = incoming.session();
     assert_eq!((header.session_name.as_str(), header.processors), ("one", PROCESSORS.into()));
@@ -88,7 +88,7 @@ fn a_session_says_what_a_recording_would() {
 fn stopped_in_a_burst_every_event_is_read_or_counted() {
     let test = "stopped_in_a_burst_every_event_is_read_or_counted";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = Double::run(test, text) else { return };
+    let Some(double) = double::run(test, text) else { return };
     for overflow in [Overflow::Block, Overflow::DropNewest, Overflow::DropOldest] {
         let session = Session::user("one").delivery(Delivery::Events);
         let queue = Queue { blocks: 4, ..Queue::new(overflow) };
@@ -127,7 +127,7 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
 fn nobody_has_to_read() {
     let test = "nobody_has_to_read";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = Double::run(test, text) else { return };
+    let Some(double) = double::run(test, text) else { return };
     let begin = Instant::now();
     let (live, incoming) = start(&Session::user("one")).expect("a session");
     drop(incoming);
@@ -143,7 +143,7 @@ fn nobody_has_to_read() {
 fn what_is_stopped_can_be_read_by_the_same_thread() {
     let test = "what_is_stopped_can_be_read_by_the_same_thread";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     let queue = Queue { blocks: 2, ..queue() };
     let (mut live, incoming) =
         LiveSession::start(&Session::user("one"), &[provider()], queue).expect("a session");
@@ -156,7 +156,7 @@ fn what_is_stopped_can_be_read_by_the_same_thread() {
 #[test]
 fn presets_reach_windows_as_described() {
     let test = "presets_reach_windows_as_described";
-    let Some(double) = Double::run(test, "") else { return };
+    let Some(double) = double::run(test, "") else { return };
     for session in [Session::syscalls("sensor"), Session::enrichment("names")] {
         let (live, incoming) = LiveSession::start(&session, &[], queue()).expect("a session");
         drop(incoming);
@@ -177,7 +177,7 @@ fn presets_reach_windows_as_described() {
 #[test]
 fn providers_reach_windows_merged() {
     let test = "providers_reach_windows_merged";
-    let Some(double) = Double::run(test, "") else { return };
+    let Some(double) = double::run(test, "") else { return };
     let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
     let settings = [
         provider().any(1).level(2).only_in_etw(ids(&[10])).unwrap(),
@@ -202,7 +202,7 @@ fn providers_reach_windows_merged() {
 fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     let test = "a_session_that_exists_is_respected_replaced_or_attached_to";
     let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 100000\nrounds = forever\n";
-    let Some(double) = Double::run(test, text) else { return };
+    let Some(double) = double::run(test, text) else { return };
     let theirs = || Session::user("theirs");
     let error = start(&theirs()).map(|_| ()).unwrap_err();
     assert!(matches!(&error, Error::SessionExists(name) if name == "theirs"), "{error}");
@@ -231,6 +231,22 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
 }
 
 #[test]
+fn events_of_others_are_waited_for_as_long_as_their_session_takes() {
+    let test = "events_of_others_are_waited_for_as_long_as_their_session_takes";
+    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let flush = |ms| Buffers::new(64, 4, 64, Duration::from_millis(ms)).expect("buffers");
+    for (ms, disorder_ms) in [(5, 510), (1_000, 2_500), (3_000, 6_500)] {
+        let (live, ours) = start(&Session::user("one").buffers(flush(ms))).expect("a session");
+        let (attached, theirs) = LiveSession::attach("one", queue()).expect("attached");
+        let disorder = Duration::from_millis(disorder_ms);
+        assert_eq!((ours.disorder(), theirs.disorder()), (disorder, disorder));
+        drop((ours, theirs));
+        drop(attached);
+        live.stop().expect("stopped");
+    }
+}
+
+#[test]
 fn errors_say_what_is_needed_and_leave_nothing_behind() {
     let test = "errors_say_what_is_needed_and_leave_nothing_behind";
     let intelligence = "f4e1897c-bb5d-5668-f1d8-040f4d8dd344";
@@ -239,7 +255,7 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
          error OpenTraceFromRealTimeLogger closed = 5\nerror EnableTraceEx2 {{{intelligence}}} = 5\n\
          error EnableTraceEx2 {{00000000-0000-0000-0000-000000000000}} = 87\nerror TraceSetInformation 3 = 1314\n"
     );
-    let Some(double) = Double::run(test, &text) else { return };
+    let Some(double) = double::run(test, &text) else { return };
     let error = |session: Session, provider: ProviderSettings| -> String {
         LiveSession::start(&session, &[provider], queue()).map(|_| ()).unwrap_err().to_string()
     };
@@ -270,7 +286,7 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
 fn losses_are_counted_while_it_runs_and_afterwards() {
     let test = "losses_are_counted_while_it_runs_and_afterwards";
     let text = "[*]\nrecording = RECORDING\nlose_every = 3\nat_end = wait\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     let session = Session::user("one").buffers(Buffers::low_latency());
     let (live, incoming) = start(&session).expect("a session");
     let reader = thread::spawn(move || read(incoming).0.len());

@@ -6,7 +6,7 @@ mod sinks;
 
 use std::time::{Duration, Instant};
 
-use double::{Double, EVENTS, ITEM, PROCESSORS, PROVIDER};
+use double::{EVENTS, ITEM, PROCESSORS, PROVIDER};
 use sinks::{Seen, Taken};
 use stackhound_windows::Error;
 use stackhound_windows::etw::{
@@ -54,7 +54,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> (&'static str, u32) {
 #[test]
 fn events_arrive_with_header_items_and_payload() {
     let test = "events_arrive_with_header_items_and_payload";
-    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\n") else { return };
+    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\n") else { return };
     let _session = start("one");
     let opened = etw::open("one", Delivery::Events).expect("opened");
     assert!(!opened.by_buffers());
@@ -85,7 +85,7 @@ fn events_arrive_with_header_items_and_payload() {
 #[test]
 fn whole_buffers_arrive_where_windows_has_them() {
     let test = "whole_buffers_arrive_where_windows_has_them";
-    let Some(_double) = Double::run(test, "[*]\nrecording = RECORDING\n") else { return };
+    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
     let consumer = listen("one", Delivery::Best, &taken);
@@ -104,7 +104,7 @@ fn whole_buffers_arrive_where_windows_has_them() {
 #[test]
 fn older_systems_hand_over_events() {
     let test = "older_systems_hand_over_events";
-    let Some(_double) = Double::run(test, "raw = off\n[*]\nrecording = RECORDING\n") else { return };
+    let Some(_double) = double::run(test, "raw = off\n[*]\nrecording = RECORDING\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
     let consumer = listen("one", Delivery::Best, &taken);
@@ -118,7 +118,7 @@ fn older_systems_hand_over_events() {
 fn where_buffers_are_refused_events_come() {
     let test = "where_buffers_are_refused_events_come";
     let text = "error OpenTraceFromRealTimeLogger = 50\n[*]\nrecording = RECORDING\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     let _session = start("one");
     assert!(!listen("one", Delivery::Best, &Taken::default()).by_buffers());
 }
@@ -127,7 +127,7 @@ fn where_buffers_are_refused_events_come() {
 fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
     let test = "stopped_in_a_burst_everything_comes_and_nothing_behind_it";
     let text = "[*]\nrecording = RECORDING\nrate = 300000\nrounds = forever\n";
-    let Some(double) = Double::run(test, text) else { return };
+    let Some(double) = double::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::Best] {
         let session = start("one");
         let taken = Taken::default();
@@ -157,7 +157,7 @@ fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
 fn a_session_that_goes_on_is_left() {
     let test = "a_session_that_goes_on_is_left";
     let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     let (session, state) = Session::attach("theirs").expect("attached");
     assert_eq!(state.name, "theirs");
     let taken = Taken::default();
@@ -174,7 +174,7 @@ fn a_session_that_goes_on_is_left() {
 fn a_panic_in_the_sink_is_returned() {
     let test = "a_panic_in_the_sink_is_returned";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::Best] {
         let session = start("one");
         let taken = Taken::panics_at(5);
@@ -192,7 +192,7 @@ fn a_panic_in_the_sink_is_returned() {
 fn a_sink_that_breaks_ends_it() {
     let test = "a_sink_that_breaks_ends_it";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     let session = start("one");
     let taken = Taken::breaks_at(7);
     let consumer = listen("one", Delivery::Events, &taken);
@@ -206,7 +206,7 @@ fn a_sink_that_breaks_ends_it() {
 fn a_dropped_consumer_frees_its_sink() {
     let test = "a_dropped_consumer_frees_its_sink";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = Double::run(test, text) else { return };
+    let Some(double) = double::run(test, text) else { return };
     let _session = start("one");
     let taken = Taken::default();
     drop(listen("one", Delivery::Events, &taken));
@@ -220,7 +220,7 @@ fn errors_of_windows_keep_their_function_and_number() {
     let test = "errors_of_windows_keep_their_function_and_number";
     let text = "exists = theirs\nerror StartTraceW denied = 5\nerror StartTraceW many = 1450\n\
                 error EnableTraceEx2 {07070707-0707-0707-0707-070707070707} = 5\n";
-    let Some(_double) = Double::run(test, text) else { return };
+    let Some(_double) = double::run(test, text) else { return };
     assert_eq!(code(Session::start(&settings("theirs"))), ("StartTraceW", 183));
     assert_eq!(code(Session::start(&settings("denied"))), ("StartTraceW", 5));
     assert_eq!(code(Session::start(&settings("many"))), ("StartTraceW", 1450));
@@ -241,7 +241,7 @@ fn errors_of_windows_keep_their_function_and_number() {
 #[test]
 fn a_session_is_started_with_its_numbers() {
     let test = "a_session_is_started_with_its_numbers";
-    let Some(double) = Double::run(test, "") else { return };
+    let Some(double) = double::run(test, "") else { return };
     let file = double.path("tee.etl");
     let session = Session::start(&StartSession {
         file: Some(&file),
@@ -281,7 +281,7 @@ fn a_session_is_started_with_its_numbers() {
 #[test]
 fn providers_are_enabled_with_filters() {
     let test = "providers_are_enabled_with_filters";
-    let Some(double) = Double::run(test, "") else { return };
+    let Some(double) = double::run(test, "") else { return };
     let session = start("one");
     let ids = [1, 0, 2, 0, 10, 0, 20, 0];
     let pids = [4, 0, 0, 0];
@@ -307,7 +307,7 @@ fn providers_are_enabled_with_filters() {
 fn all_sessions_are_listed() {
     let test = "all_sessions_are_listed";
     let names: Vec<String> = (0..60).map(|number| format!("session {number}")).collect();
-    let Some(_double) = Double::run(test, &format!("exists = {}\n", names.join(", "))) else { return };
+    let Some(_double) = double::run(test, &format!("exists = {}\n", names.join(", "))) else { return };
     let listed: Vec<String> = etw::list().expect("a list").into_iter().map(|state| state.name).collect();
     assert!(names.iter().all(|name| listed.contains(name)), "{listed:?}");
     Session::stop_by_name("session 7").expect("stopped");

@@ -13,10 +13,7 @@ use super::access::{Tried, meaning};
 use super::{SessionCounters, SessionInfo};
 use crate::live::{Capture, Handed, Incoming, Queue, channel};
 use crate::session::{Delivery, fresh_guid};
-use crate::{EnableParameters, Error, Flow, IfExists, ProviderSettings, Session, SessionNumbers};
-
-/// The mode by which flush times are in milliseconds.
-const MS_FLUSH_TIMER: u32 = 0x0000_0010;
+use crate::{EnableParameters, Error, Flow, FlushTimer, IfExists, ProviderSettings, Session, SessionNumbers};
 
 /// Takes events where Windows hands them over.
 struct Taking(Capture);
@@ -50,7 +47,7 @@ pub struct LiveSession {
     owned: bool,
     /// Told to stop.
     told: bool,
-    milliseconds: bool,
+    flush_timer: FlushTimer,
     consumer: Option<Consumer>,
     last: Mutex<SessionCounters>,
 }
@@ -72,8 +69,8 @@ impl LiveSession {
         if numbers.profile_privilege {
             etw::take_system_profile_privilege().map_err(|error| error_of(tried, error))?;
         }
-        let (control, owned, milliseconds) = match begin(session, &numbers) {
-            Ok(control) => (control, true, numbers.mode & MS_FLUSH_TIMER != 0),
+        let (control, owned, flush_timer) = match begin(session, &numbers) {
+            Ok(control) => (control, true, FlushTimer::of_numbers(numbers.flush_timer, numbers.mode)),
             Err(error) => {
                 let exists = matches!(error.code(), Some((_, 183)));
                 if !exists || session.existing() != IfExists::Attach {
@@ -81,7 +78,7 @@ impl LiveSession {
                 }
                 let (control, state) =
                     etw::Session::attach(session.name()).map_err(|error| error_of(tried, error))?;
-                (control, false, state.mode & MS_FLUSH_TIMER != 0)
+                (control, false, FlushTimer::of_numbers(state.flush_timer, state.mode))
             }
         };
         let mut live = LiveSession {
@@ -90,13 +87,10 @@ impl LiveSession {
             control,
             owned,
             told: false,
-            milliseconds,
+            flush_timer,
             consumer: None,
             last: Mutex::default(),
         };
-        let timer = u64::from(numbers.flush_timer.max(1));
-        let timer = if milliseconds { Duration::from_millis(timer) } else { Duration::from_secs(timer) };
-        let queue = if owned { queue.for_flush(timer) } else { queue };
         // From here on the session is stopped when `live` goes.
         let incoming = live.listen(queue, session.delivered())?;
         if owned {
@@ -122,7 +116,7 @@ impl LiveSession {
             control,
             owned: false,
             told: false,
-            milliseconds: state.mode & MS_FLUSH_TIMER != 0,
+            flush_timer: FlushTimer::of_numbers(state.flush_timer, state.mode),
             consumer: None,
             last: Mutex::new(counters_of(&state)),
         };
@@ -137,7 +131,7 @@ impl LiveSession {
         };
         let opened = etw::open::<Taking>(&self.name, delivery).map_err(|error| self.error(error))?;
         let header = header_of(opened.facts(), &self.name)?;
-        let (capture, incoming) = channel(Arc::new(header), queue);
+        let (capture, incoming) = channel(Arc::new(header), queue.for_flush(self.flush_timer.duration()));
         let consumer = opened.run(Taking(capture)).map_err(|error| self.error(error))?;
         self.consumer = Some(consumer);
         Ok(incoming)
@@ -225,7 +219,10 @@ impl LiveSession {
     /// Changes the most buffers there can be, and how often they are handed over: in whole milliseconds if the session was
     /// started with less than a second, else in whole seconds.
     pub fn update(&self, maximum_buffers: u32, flush: Duration) -> Result<(), Error> {
-        let timer = if self.milliseconds { flush.as_millis() } else { flush.as_secs().into() };
+        let timer = match self.flush_timer {
+            FlushTimer::Milliseconds(_) => flush.as_millis(),
+            FlushTimer::Seconds(_) => flush.as_secs().into(),
+        };
         let timer = u32::try_from(timer).unwrap_or(u32::MAX).max(1);
         self.control.update(maximum_buffers, timer).map_err(|error| self.error(error))
     }

@@ -1,0 +1,76 @@
+//! What judging costs: stacks as those of recordings, without files.
+//!
+//! Judging happens once for each distinct stack and its circumstances; this measures that, not the look-up.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use stackhound_detect::{
+    Binaries, Case, Code, Entry, Event, Frame, Judge, Lists, ModuleFacts, ModuleIndex, Operation, Part,
+    Process, Services, Stack, Target,
+};
+use stackhound_symbols::ModuleIdentity;
+
+fn module(judge: &mut Judge, path: &str) -> ModuleIndex {
+    let name = path.rsplit('\\').next().unwrap_or_default().to_owned();
+    let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
+    judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+}
+
+/// Stacks of 8 to 39 frames: ordinary ones, and in one of 16 a frame in no module.
+fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
+    let ntdll = module(judge, r"C:\Windows\System32\ntdll.dll");
+    let base = module(judge, r"C:\Windows\System32\KernelBase.dll");
+    let kernel32 = module(judge, r"C:\Windows\System32\kernel32.dll");
+    let own: Vec<ModuleIndex> =
+        (0..100).map(|index| module(judge, &format!(r"C:\Program Files\App\part{index}.dll"))).collect();
+    let frame = |module, rva| Frame {
+        address: Some(0x7ff8_0000_0000 + rva),
+        ..Frame::user(Code::Image(module, rva))
+    };
+    let one = |index: usize| {
+        let mut frames = vec![frame(ntdll, 0x9d4c4), frame(base, 0x2730e)];
+        let own = |depth: usize| frame(own[(index * 7 + depth * 3) % own.len()], 0x1000 + 16 * depth as u64);
+        frames.extend((0..4 + index % 32).map(own));
+        if index.is_multiple_of(16) {
+            frames[3] = Frame { address: Some(0x24f_64b7_b7a1), ..Frame::user(Code::Unbacked) };
+        }
+        frames.extend([frame(kernel32, 0x17034), frame(ntdll, 0x526a1)]);
+        frames
+    };
+    (0..1024).map(one).collect()
+}
+
+fn judge(criterion: &mut Criterion) {
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let stacks = stacks(&mut judge);
+    let target = Target { image: r"C:\Windows\System32\svchost.exe", is_other: true, access: Some(0x1000) };
+    let event = Event {
+        entry: Entry::SystemCall,
+        operation: Operation::ProcessOpen,
+        services: Services::Entered("NtOpenProcess"),
+        target: Some(target),
+        ..Event::OTHER
+    };
+    let mut group = criterion.benchmark_group("judge");
+    group.throughput(Throughput::Elements(stacks.len() as u64));
+    group.bench_function("stacks of 24 frames", |bencher| {
+        bencher.iter(|| {
+            for frames in &stacks {
+                let stack = Stack {
+                    frames,
+                    kernel: Part::Whole,
+                    user: Part::Whole,
+                    limit: Some(192),
+                    map_is_complete: true,
+                    has_losses: false,
+                };
+                black_box(judge.judge(&Case { event, process: Process::UNKNOWN, stack }));
+            }
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, judge);
+criterion_main!(benches);

@@ -1,0 +1,81 @@
+use super::*;
+use crate::verdict::{Inputs, Outcome, Reason};
+
+const SECOND: u64 = 10_000_000;
+
+fn finding(id: &str, verdict: Verdict, severity: Severity) -> Finding {
+    let outcome = Outcome::yes(severity, None, Reason::FrameUnbacked, Inputs::NONE);
+    Finding {
+        id: DetectionId::parse(id).unwrap(),
+        outcome: Outcome { verdict, ..outcome },
+        alert: String::new(),
+    }
+}
+
+fn sighting(pid: u32, seconds: u64) -> Sighting {
+    let process = ProcessReport { pid: Some(pid), path: r"C:\a.exe".into(), ..ProcessReport::default() };
+    Sighting { count: 1, time: Some(seconds * SECOND), process, ..Sighting::default() }
+}
+
+/// The alerts of findings, each `(process, second, detection, severity)`.
+fn alerts(findings: &[(u32, u64, &str, Severity)]) -> Vec<Alert> {
+    let mut alerts = Alerts::new(60 * SECOND);
+    for &(pid, seconds, id, severity) in findings {
+        alerts.add(&sighting(pid, seconds), &mut [finding(id, Verdict::Yes, severity)]);
+    }
+    alerts.finish()
+}
+
+#[test]
+fn findings_of_a_process_within_a_window_are_one_alert() {
+    use Severity::{High, Medium};
+    for (findings, expected) in [
+        (&[(1, 0, "CS07", High), (1, 60, "CS08", Medium), (1, 120, "CS08", Medium)][..], &[(1, 3)][..]),
+        (&[(1, 0, "CS07", High), (1, 61, "CS08", Medium)], &[(1, 1), (1, 1)]),
+        (&[(1, 0, "CS07", High), (2, 0, "CS08", Medium)], &[(1, 1), (2, 1)]),
+        // Files that follow each other need not be in the order of time.
+        (&[(1, 100, "CS07", High), (1, 90, "CS07", High)], &[(1, 2)]),
+        (&[], &[]),
+    ] {
+        let found: Vec<(u32, u64)> =
+            alerts(findings).iter().map(|alert| (alert.process.pid.unwrap(), alert.count())).collect();
+        assert_eq!(found, expected, "{findings:?}");
+    }
+}
+
+#[test]
+fn different_findings_outweigh_equal_ones() {
+    use Severity::{High, Medium};
+    let two = alerts(&[(1, 0, "CS07", Medium), (1, 0, "CS24", High)]);
+    let many: Vec<_> = (0..5).map(|second| (1, second, "CS08", Medium)).collect();
+    let endless: Vec<_> = (0..5000).map(|_| (1, 1, "CS08", Medium)).collect();
+    assert!(two[0].score() > alerts(&many)[0].score());
+    assert!(two[0].score() > alerts(&endless)[0].score());
+    assert!(alerts(&many)[0].score() > alerts(&many[..1])[0].score());
+    assert_eq!(two[0].severity, High);
+}
+
+#[test]
+fn what_is_not_found_opens_no_alert() {
+    let mut alerts = Alerts::new(SECOND);
+    let mut undetermined = [finding("CS01", Verdict::Undetermined, Severity::High)];
+    alerts.add(&sighting(1, 0), &mut undetermined);
+    assert!(undetermined[0].alert.is_empty());
+    assert!(alerts.finish().is_empty());
+}
+
+#[test]
+fn keys_name_the_alert_in_each_finding() {
+    let mut alerts = Alerts::new(SECOND);
+    let mut findings = [
+        finding("CS07", Verdict::Yes, Severity::High),
+        finding("CS18", Verdict::Undetermined, Severity::High),
+    ];
+    alerts.add(&sighting(1, 0), &mut findings);
+    let mut later = [finding("CS07", Verdict::Yes, Severity::High)];
+    alerts.add(&sighting(1, 10), &mut later);
+    assert_eq!(findings[0].alert, findings[1].alert);
+    assert_ne!(findings[0].alert, later[0].alert);
+    assert_eq!(alerts.take_closed().len(), 1);
+    assert_eq!(alerts.finish()[0].key, later[0].alert);
+}

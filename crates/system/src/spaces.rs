@@ -1,0 +1,60 @@
+//! The address spaces of all processes, where each has one history of its ranges.
+
+use stackhound_etl::Address;
+use stackhound_trace::TraceTime;
+
+use crate::process::ProcessId;
+use crate::ranges::{RangeHistory, Stretch};
+
+/// By process.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces(Vec<RangeHistory>);
+
+impl Spaces {
+    /// What a process has, if anything was ever stated about it.
+    #[inline]
+    pub fn get(&self, process: ProcessId) -> Option<&RangeHistory> {
+        self.0.get(process.index())
+    }
+
+    /// What a process has, to be changed.
+    pub fn get_mut(&mut self, process: ProcessId) -> &mut RangeHistory {
+        if self.0.len() <= process.index() {
+            self.0.resize_with(process.index() + 1, RangeHistory::default);
+        }
+        &mut self.0[process.index()]
+    }
+
+    /// What is at an address of a process.
+    #[inline]
+    pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<u32> {
+        self.get(process)?.at(address.0, time)
+    }
+
+    /// The stretch of time in which nothing changes in a process.
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        self.get(process).map_or_else(Stretch::default, |space| space.stretch(time))
+    }
+
+    /// Forgets all of a process: it is over, or there is too much of it.
+    pub fn forget_process(&mut self, index: u32) {
+        if let Some(space) = self.0.get_mut(index as usize) {
+            space.clear();
+        }
+    }
+
+    /// Forgets what no answer about this time or a later one rests on.
+    pub fn forget_before(&mut self, time: TraceTime) {
+        self.0.iter_mut().for_each(|space| space.forget_before(time));
+    }
+
+    /// How much is remembered of each process, in changes.
+    pub fn lens(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(RangeHistory::len)
+    }
+
+    /// All values that are anywhere, some more than once.
+    pub fn values(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(RangeHistory::values)
+    }
+}
