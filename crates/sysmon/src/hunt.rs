@@ -193,7 +193,8 @@ impl Sysmon {
             if text.is_empty() {
                 continue;
             }
-            let text = if is_whole { Ok(text) } else { Err(format!("the line is longer than {LINE_MAX} bytes")) };
+            let text =
+                if is_whole { Ok(text) } else { Err(format!("the line is longer than {LINE_MAX} bytes")) };
             if self.record(text, (name, number), judge, &mut totals, &mut on).is_break() {
                 return Ok(totals);
             }
