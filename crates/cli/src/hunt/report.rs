@@ -112,6 +112,12 @@ impl<'a> Report<'a> {
         self.totals.merge(totals);
     }
 
+    /// Takes in a judgement that holds for so many events.
+    pub fn count_one(&mut self, judgement: &Judgement, events: u64, has_stack: bool) {
+        self.totals.add(judgement, events);
+        self.with_stack += if has_stack { events } else { 0 };
+    }
+
     /// What was judged and found, for the closing line.
     pub fn closing(&mut self) -> String {
         let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();

@@ -240,6 +240,8 @@ pub enum Reason {
     PagesOriginal,
     /// The memory of the process was not looked at.
     MemoryUnknown,
+    /// The stack was taken in an interrupt, where pages that are not at hand end it.
+    InterruptedWalk,
 }
 
 /// Each reason, its code and its sentence.
@@ -363,6 +365,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::BytesDiffer, "bytes-differ", "The bytes around {frame} are not those of its image file."),
     (Reason::PagesOriginal, "pages-original", "All pages of images are the files'."),
     (Reason::MemoryUnknown, "memory-unknown", "The memory of the process was not looked at."),
+    (Reason::InterruptedWalk, "interrupted-walk", "The stack was taken in an interrupt, where pages that are not at hand end it."),
 ];
 
 /// A set of reasons is a number of 128 bits.
