@@ -3,7 +3,7 @@
 use stackhound_etl::Address;
 
 /// The most frames that a stack in a scenario has.
-const CAPACITY: usize = 40;
+const CAPACITY: usize = 56;
 
 /// A stack or a part of one, innermost first.
 #[derive(Clone, Copy, Debug)]

@@ -39,13 +39,16 @@ impl<W: Write> Simulation<'_, W> {
             }
             Action::EnterFromCallback(call) => {
                 let outer = self.kernel_frames(thread, &site::CALLBACK);
-                self.threads[thread].outer = Some(outer);
-                self.threads[thread].kernel.clear();
+                let user = self.threads[thread].callback_frames(&self.machine, call);
+                let actor = &mut self.threads[thread];
+                actor.outer = Some((outer, std::mem::replace(&mut actor.user, user)));
+                actor.kernel.clear();
                 self.enter(on, thread, call)?;
             }
             Action::ReturnToCallback => {
                 self.exit_event(on, thread)?;
-                let Some(outer) = self.threads[thread].outer.take() else { return Ok(()) };
+                let Some((outer, user)) = self.threads[thread].outer.take() else { return Ok(()) };
+                self.threads[thread].user = user;
                 self.threads[thread].kernel.clear();
                 self.threads[thread].kernel.extend(&outer.as_slice()[site::CALLBACK.len()..]);
             }

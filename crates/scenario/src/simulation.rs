@@ -425,7 +425,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         }
         frames.push(self.machine.address(Site(Known::Ntoskrnl, 0x20_31c0 + 0x1_1a37 * place as u32)));
         frames.extend(thread.kernel.as_slice());
-        if let Some(outer) = &thread.outer {
+        if let Some((outer, _)) = &thread.outer {
             frames.extend(outer.as_slice());
         }
         frames
@@ -487,7 +487,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         let frames = self.kernel_frames(thread, below);
         let owner = self.owner(thread);
         let mut pending = self.kernel_record(on, owner, event, logged, &frames)?;
-        if let Some(outer) = self.threads[thread].outer {
+        if let Some((outer, _)) = self.threads[thread].outer {
             let second = self.kernel_record(on, owner, event, logged, &outer)?;
             pending.kernel.extend(second.kernel.as_slice());
             pending.kernel_kept |= second.kernel_kept;

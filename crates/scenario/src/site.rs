@@ -134,6 +134,10 @@ pub(crate) const PREEMPTED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_3
 pub(crate) const CALLBACK: [Site; 4] =
     [nt(0x3f_e6a9), Site(Known::Win32kfull, 0x6_18c3), Site(Known::Win32kfull, 0x4_5b07), nt(0x61_e2c4)];
 
+/// The same way in user mode: below the window procedure, and what the kernel called.
+pub(crate) const CALLED_BACK: [Site; 3] =
+    [Site(Known::User32, 0xe858), Site(Known::User32, 0x2_48a3), Site(Known::Ntdll, 0xa_0c54)];
+
 /// The two outermost frames of a thread of a program.
 pub(crate) const THREAD_ROOT: [Site; 2] = [Site(Known::Kernel32, 0x1_6fd4), NATIVE_THREAD_ROOT];
 /// The outermost frame of a thread of a process without the Windows subsystem.

@@ -194,8 +194,8 @@ pub(crate) struct LiveThread {
     pub route: u64,
     /// Its frames in the kernel below what it does there.
     pub kernel: Frames,
-    /// The frames further out, if a window procedure was called from the kernel.
-    pub outer: Option<Frames>,
+    /// The frames of the kernel further out and those of user mode, if a window procedure was called from the kernel.
+    pub outer: Option<(Frames, Frames)>,
     /// Its frames in user mode while it is in the kernel.
     pub user: Frames,
     /// Events since it entered the kernel.
@@ -295,6 +295,19 @@ impl LiveThread {
         }
         way.push_calls(&mut frames, n);
         self.push_root(&mut frames, machine);
+        frames
+    }
+
+    /// The user frames of a call from a window procedure, which the kernel called back.
+    pub fn callback_frames(&self, machine: &Machine, call: &Call) -> Frames {
+        let mut frames = Frames::EMPTY;
+        frames.push(machine.address(call.stub_return()));
+        let loaded = machine.processes[self.process].role.libraries();
+        let wrappers = call.wrappers.iter().filter(|wrapper| loaded.contains(&wrapper.0));
+        wrappers.for_each(|&wrapper| frames.push(machine.address(wrapper)));
+        frames.push(self.way(machine).program.call_site(1, u64::from(call.routine.1 >> 4), 0));
+        site::CALLED_BACK.iter().for_each(|&site| frames.push(machine.address(site)));
+        frames.extend(self.user.as_slice());
         frames
     }
 
