@@ -5,7 +5,7 @@
 //! form `event_id`, `calltrace`, `count`. Names can also be joined by dots.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -211,12 +211,17 @@ impl Fields {
         reader.end()
     }
 
-    fn set(&mut self, field: Field, text: fmt::Arguments<'_>) {
+    fn set(&mut self, field: Field, text: &str) {
         let slot = &mut self.texts[field as usize];
         slot.clear();
-        // Writing to a text cannot fail.
-        let _ = fmt::write(slot, text);
+        slot.push_str(text);
         self.given |= 1 << field as u32;
+    }
+
+    fn set_number(&mut self, field: Field, number: impl fmt::Display) {
+        self.set(field, "");
+        // Writing to a text cannot fail.
+        let _ = write!(self.texts[field as usize], "{number}");
     }
 }
 
@@ -261,8 +266,8 @@ impl<'de> Visitor<'de> for Object<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.place {
-            Place::Host => self.fields.set(Field::Collector, format_args!("{text}")),
-            Place::Provider => self.fields.set(Field::Provider, format_args!("{text}")),
+            Place::Host => self.fields.set(Field::Collector, text),
+            Place::Provider => self.fields.set(Field::Provider, text),
             _ => {}
         }
         Ok(())
@@ -318,27 +323,27 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.fields.set(self.field, format_args!("{text}"));
+        self.fields.set(self.field, text);
         Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.fields.set(self.field, format_args!("{number}"));
+        self.fields.set_number(self.field, number);
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.fields.set(self.field, format_args!("{number}"));
+        self.fields.set_number(self.field, number);
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.fields.set(self.field, format_args!("{number}"));
+        self.fields.set_number(self.field, number);
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.fields.set(self.field, format_args!("{value}"));
+        self.fields.set(self.field, if value { "true" } else { "false" });
         Ok(())
     }
 

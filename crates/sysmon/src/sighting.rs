@@ -1,6 +1,8 @@
 //! What outputs show of a judged row.
 
-use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::report::{
+    EventReport, FrameReport, Place, ProcessReport, Sighting, final_user_module, summary,
+};
 use stackhound_detect::{Case, Code, Frame, Mode, Modules, View};
 
 use crate::call_trace;
@@ -55,8 +57,8 @@ pub(crate) fn sighting(
         host: (*host).to_owned(),
         process,
         event,
-        summary: summary(case.stack.frames, modules),
-        final_user_module: final_user_module(case, modules),
+        summary: summary(&stack),
+        final_user_module: final_user_module(&View::new(case, modules)),
         stack,
     }
 }
@@ -83,36 +85,4 @@ fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
         Code::Unbacked => "unbacked",
     };
     report
-}
-
-fn summary(frames: &[Frame], modules: &Modules) -> String {
-    let mut summary = String::new();
-    let mut last = "";
-    for frame in frames.iter().filter(|frame| frame.mode == Mode::User) {
-        let name = name(frame, modules);
-        if !name.eq_ignore_ascii_case(last) {
-            summary.push_str(if summary.is_empty() { "" } else { "|" });
-            summary.push_str(name);
-            last = name;
-        }
-    }
-    summary
-}
-
-fn name<'m>(frame: &Frame, modules: &'m Modules) -> &'m str {
-    match frame.code {
-        Code::Image(module, _) => modules.get(module).name(),
-        Code::Unbacked => "Unbacked",
-        Code::Compiled(_) | Code::Unknown => "Unknown",
-    }
-}
-
-fn final_user_module(case: &Case<'_>, modules: &Modules) -> String {
-    let frames = case.stack.frames;
-    let name = match View::new(case, modules).asker {
-        Some(asker) => name(&frames[asker], modules),
-        None if !frames.is_empty() && frames.iter().all(|frame| frame.mode == Mode::Kernel) => "Kernel",
-        None => "Undetermined",
-    };
-    name.to_owned()
 }

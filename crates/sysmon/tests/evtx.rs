@@ -113,7 +113,7 @@ fn what_is_damaged_is_told_and_the_rest_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_damage_stops_the_reader(
