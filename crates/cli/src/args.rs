@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stackhound::Pipeline;
+use stackhound::detect::{DetectionId, Severity};
 use stackhound::schema::SchemaStore;
 use stackhound::trace::OpenTrace;
 
@@ -33,6 +34,7 @@ Examples:
   stackhound stacks trace.etl --top 10     the most frequent call stacks
   stackhound profile trace.etl -o t.svg    a flame graph
   stackhound tree x.stacks --at 1000       the calls around a context of a trace
+  stackhound hunt trace.etl                what call stacks give away
   stackhound demo                          make a recording and show all this on it";
 
 /// Options of every verb.
@@ -113,6 +115,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::config::Verb,
     },
+    /// Judge call stacks: who calls the kernel in a way that honest programs do not
+    ///
+    /// Exits with 1 if findings were written, with 0 if not; 2 is an error.
+    Hunt(Hunt),
+    /// What a finding means, what it needs, what it misses, and what to do next
+    Explain(crate::explain::Arguments),
     /// Completions for a shell
     Completions {
         /// Which shell
@@ -482,6 +490,75 @@ pub struct Record {
 
 /// What only a recording of a session takes.
 const LIVE: [&str; 7] = ["preset", "buffers", "session", "replace", "duration", "provider", "stacks"];
+
+/// Arguments of `hunt`.
+#[derive(Args, Debug)]
+pub struct Hunt {
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Only findings that matter as much or more
+    #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = severity, help_heading = "Findings")]
+    pub min_severity: Severity,
+    /// Only these detections, such as CS01,CS05
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = detection, help_heading = "Findings")]
+    pub only: Vec<DetectionId>,
+    /// Also what cannot be determined, with what is missing for it
+    #[arg(long, help_heading = "Findings")]
+    pub all: bool,
+    /// Exit with 0 whatever is found
+    #[arg(long, help_heading = "Findings")]
+    pub exit_zero: bool,
+    /// Image and symbol files of the recorded machine: any files, or a symbol store; only those that are the very ones that
+    /// were recorded are used
+    #[arg(long, value_name = "DIR", help_heading = "Evidence")]
+    pub images: Vec<PathBuf>,
+    /// Who is who: a file that states lists in place of built-in ones, in TOML
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub lists: Option<PathBuf>,
+    /// Images that are known to be part of Windows: a path, file name or SHA-256 sum a line
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub known_images: Option<PathBuf>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: HuntFormat,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `hunt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HuntFormat {
+    /// For people
+    Table,
+    /// One object a finding, one a line
+    Ndjson,
+    /// Documents of the Elastic Common Schema, one a line
+    Ecs,
+    /// Detection findings of the Open Cybersecurity Schema Framework, one a line
+    Ocsf,
+    /// A layer for the ATT&CK Navigator
+    Navigator,
+    /// Comma-separated, one line a finding
+    Csv,
+}
+
+fn severity(text: &str) -> Result<Severity, String> {
+    let names = Severity::ALL.map(Severity::name).join(", ");
+    Severity::of(text).ok_or_else(|| format!("`{text}` is no severity; write one of {names}"))
+}
+
+fn detection(text: &str) -> Result<DetectionId, String> {
+    let mut ids = DetectionId::all().map(DetectionId::name);
+    let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
+    DetectionId::parse(text.trim())
+        .ok_or_else(|| format!("there is no detection `{text}`; they are {first} to {last}"))
+}
 
 /// Which mix of events `demo` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -37,7 +37,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
     printer.finish()?;
     naming::finish(progress, &outcome, &pipeline, common);
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 
 /// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.

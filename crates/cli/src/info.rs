@@ -124,7 +124,7 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    Ok(Outcome { damaged })
+    Ok(Outcome { damaged, ..Outcome::default() })
 }
 
 fn session_facts(source: &Source) -> FileInfo {

@@ -8,8 +8,10 @@ mod calltree;
 mod config;
 mod demo;
 mod events;
+mod explain;
 mod filter;
 mod frame;
+mod hunt;
 mod info;
 mod inputs;
 mod live;
@@ -40,8 +42,11 @@ use args::{Arguments, ColorChoice, Common, Verb};
 pub struct Outcome {
     /// A byte of the input was damaged.
     pub damaged: bool,
+    /// Something was found that somebody has to look at.
+    pub found: bool,
 }
 
+const FOUND: u8 = 1;
 const USAGE_OR_IO: u8 = 2;
 const DAMAGED: u8 = 3;
 
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
     }
     match run(&arguments) {
         Ok(outcome) if outcome.damaged && arguments.common.strict => ExitCode::from(DAMAGED),
+        Ok(outcome) if outcome.found => ExitCode::from(FOUND),
         Ok(_) => ExitCode::SUCCESS,
         // Whoever read the output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -106,6 +112,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::EventsOf(arguments) => calltree::events::run(arguments, common),
         Verb::Calls(arguments) => calltree::calls::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
+        Verb::Hunt(arguments) => hunt::run(arguments, common),
+        Verb::Explain(arguments) => explain::run(arguments),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stackhound", &mut text);

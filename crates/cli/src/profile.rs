@@ -74,7 +74,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     if !common.quiet {
         tell(&profile, &counted, shows_time(format));
     }
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 
 /// Whether a format shows more than samples.

@@ -155,7 +155,7 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty() })
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 
 fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &Seen<'_>) {

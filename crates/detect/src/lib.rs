@@ -18,6 +18,7 @@ pub mod lists;
 mod module;
 pub mod report;
 mod stack;
+mod totals;
 mod verdict;
 mod view;
 
@@ -28,5 +29,6 @@ pub use judge::Judge;
 pub use lists::Lists;
 pub use module::{Module, ModuleFacts, ModuleIndex, Modules, Role, Roles};
 pub use stack::{Code, Frame, Gap, Memory, MemoryKind, Mode, Part, SiteBytes, Stack};
+pub use totals::{Tally, Totals};
 pub use verdict::{Input, Inputs, Judgement, Outcome, Reason, Reasons, Severity, Verdict};
 pub use view::View;

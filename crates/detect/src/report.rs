@@ -1,7 +1,9 @@
 //! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
 
 use crate::catalogue::DetectionId;
+use crate::stack::{Code, Part};
 use crate::verdict::Outcome;
+use crate::view::View;
 
 /// Where a judged event stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -122,6 +124,36 @@ pub struct Sighting {
     pub summary: String,
     /// File name of the module that asked; `Unbacked`, `Unknown`, `Undetermined` or `Kernel` where there is none.
     pub final_user_module: String,
+}
+
+/// Names of the user frames' modules, as [`Sighting::summary`] wants them.
+pub fn summary(stack: &[FrameReport]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for frame in stack.iter().filter(|frame| !frame.is_kernel) {
+        let name = match frame.backing {
+            "unbacked" => "Unbacked",
+            "unknown" => "Unknown",
+            _ => frame.module_name(),
+        };
+        if !names.last().is_some_and(|last| last.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    names.join("|")
+}
+
+/// The module that asked, as [`Sighting::final_user_module`] wants it.
+pub fn final_user_module(view: &View<'_>) -> String {
+    let asker = view.asker.or(view.last).map(|frame| view.frame(frame).code);
+    match asker {
+        Some(Code::Image(module, _)) => view.modules.get(module).name(),
+        Some(Code::Compiled(runtime)) => return format!("jit:{runtime}"),
+        Some(Code::Unbacked) => "Unbacked",
+        Some(Code::Unknown) => "Unknown",
+        None if view.case.stack.user == Part::Whole => "Kernel",
+        None => "Undetermined",
+    }
+    .to_owned()
 }
 
 /// A detection's answer about a judged event, as it is shown.

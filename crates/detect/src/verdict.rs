@@ -214,7 +214,7 @@ impl Reasons {
 }
 
 /// The answer to one detection's question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Outcome {
     /// The answer.
     pub verdict: Verdict,
@@ -266,7 +266,7 @@ impl Outcome {
 }
 
 /// The answers to all detections' questions about one case.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Judgement {
     /// In the order of [`DETECTIONS`].
     pub outcomes: [Outcome; DETECTIONS.len()],

@@ -273,7 +273,7 @@ impl<'c> Seen<'c> {
         })
     }
 
-    fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
+    pub(crate) fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
         let frames = || Frames::of(self.known.system(), &self.delivered);
         let all: Arc<[enrich::Frame]> = match (self.stack(), &self.enricher.frames) {
             (None, _) => Arc::default(),

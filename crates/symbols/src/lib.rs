@@ -31,5 +31,5 @@ pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
 pub use symbolizer::{
     FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine,
-    ResolvedName, SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions,
+    ResolvedName, SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions, file_loader,
 };

@@ -158,6 +158,14 @@ impl SymbolPath {
         Ok(reader.path)
     }
 
+    /// With a folder before all others, whatever characters its name has: files in it, and in it as a store.
+    pub fn behind(mut self, folder: PathBuf) -> SymbolPath {
+        let first = [Place::Folder(folder.clone()), Place::Store(StoreFolder::At(folder))];
+        self.places.retain(|place| !first.contains(place));
+        self.places.splice(0..0, first);
+        self
+    }
+
     /// The places, in order; each once.
     pub fn places(&self) -> &[Place] {
         &self.places

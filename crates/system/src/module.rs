@@ -181,6 +181,18 @@ impl Modules {
         self.space(owner).map_or_else(Stretch::default, |space| space.ranges.stretch(time))
     }
 
+    /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.
+    pub fn of_process(&self, process: ProcessId, max: usize) -> Option<impl Iterator<Item = ModuleId>> {
+        let ranges = self.space(Some(process)).map(|space| &space.ranges);
+        if ranges.is_some_and(|ranges| ranges.len() > max) {
+            return None;
+        }
+        let mut numbers: Vec<u32> = ranges.into_iter().flat_map(RangeHistory::values).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Some(numbers.into_iter().map(|number| ModuleId(self.records.id(number))))
+    }
+
     /// Takes in what an event says of a module. `owner_from` is when its address space came into being.
     pub fn sight(
         &mut self,

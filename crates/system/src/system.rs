@@ -437,6 +437,28 @@ impl System {
         modules.and(rest).and(self.regions.stretch(process, time))
     }
 
+    /// As [`stretch`](System::stretch), of the modules of a process alone.
+    #[inline]
+    pub fn module_stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+        match self.processes.span(process) {
+            Some(_) => self.modules.stretch(Some(process), time),
+            None => Stretch::default(),
+        }
+    }
+
+    /// The modules of a process at a time, in no order. `None` if more than `max` changes of its modules are remembered:
+    /// the cost is that of all of them.
+    pub fn modules_in(
+        &self,
+        process: ProcessId,
+        time: TraceTime,
+        max: usize,
+    ) -> Option<impl Iterator<Item = ModuleRef<'_>>> {
+        self.processes.span(process)?;
+        let ids = self.modules.of_process(process, max)?;
+        Some(ids.map(|id| self.module(id)).filter(move |module| module.span().touches(time)))
+    }
+
     /// The compiled method at an address of a process at a time.
     #[inline]
     pub fn method_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<MethodRef<'_>> {

@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         };
         anstream::eprintln!("{}, {}{skipped}", number(known.len(), "provider"), number(events, "event"));
     }
-    Ok(Outcome { damaged })
+    Ok(Outcome { damaged, ..Outcome::default() })
 }
 
 /// Whether a provider is the one that is asked for.

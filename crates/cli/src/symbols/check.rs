@@ -143,5 +143,5 @@ fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<
         ListFormat::Table => report.table(&mut sink, common.verbose)?,
     }
     sink.finish()?;
-    Ok(Outcome { damaged })
+    Ok(Outcome { damaged, ..Outcome::default() })
 }

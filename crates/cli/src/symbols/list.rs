@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         ListFormat::Table => table(&mut sink, &rows)?,
     }
     sink.finish()?;
-    Ok(Outcome { damaged })
+    Ok(Outcome { damaged, ..Outcome::default() })
 }
 
 fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {

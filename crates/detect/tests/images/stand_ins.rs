@@ -73,10 +73,10 @@ fn stand_ins_of_direct_and_indirect_calls_are_told() {
         }
         let expected = match way {
             "ordinary" => ["no top-system-call", "no stub-matches", "no callee-matches"],
-            "direct" => ["yes high top-unbacked+system-call-before @0", "no no-stub-frame", "no no-stub-frame"],
-            "indirect" => {
-                ["no top-system-call", "yes high stub-differs @0", "yes high callee-differs @1"]
+            "direct" => {
+                ["yes high top-unbacked+system-call-before @0", "no no-stub-frame", "no no-stub-frame"]
             }
+            "indirect" => ["no top-system-call", "yes high stub-differs @0", "yes high callee-differs @1"],
             other => panic!("{other}"),
         };
         assert_eq!(["CS01", "CS03", "CS05"].map(answer), expected, "{way}");

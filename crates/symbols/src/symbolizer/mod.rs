@@ -83,6 +83,15 @@ pub struct SymbolizerOptions {
     pub call_sites: bool,
 }
 
+/// Loads modules from the files of a store, which it gives too. `images` says whether the images come along as they are in
+/// their files. Tables are kept on disk, in `tables` of the user's own folder.
+pub fn file_loader(options: StoreOptions, images: bool) -> (Arc<Store>, Loader) {
+    let tables = options.cache.as_ref().map(|cache| cache.join("tables"));
+    let store = Arc::new(Store::new(options));
+    let loader = FileLoader { store: Arc::clone(&store), tables, call_sites: images };
+    (store, Box::new(move |module| loader.load(module)))
+}
+
 /// Requests that are collected before they are handed over.
 const BATCH: usize = 4096;
 
@@ -136,11 +145,8 @@ impl Symbolizer {
     /// With the files of a store. Tables are kept on disk, in `tables` of the user's own folder. Fails if threads cannot
     /// be started.
     pub fn new(options: SymbolizerOptions) -> io::Result<Symbolizer> {
-        let tables = options.store.cache.as_ref().map(|cache| cache.join("tables"));
-        let store = Arc::new(Store::new(options.store));
-        let loader = FileLoader { store: Arc::clone(&store), tables, call_sites: options.call_sites };
-        let mut symbolizer =
-            Symbolizer::with_loader(&options.work, Box::new(move |module| loader.load(module)))?;
+        let (store, loader) = file_loader(options.store, options.call_sites);
+        let mut symbolizer = Symbolizer::with_loader(&options.work, loader)?;
         symbolizer.store = Some(store);
         Ok(symbolizer)
     }

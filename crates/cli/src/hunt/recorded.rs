@@ -1,0 +1,85 @@
+//! Hunting in recordings.
+
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use stackhound::detect::report::Place;
+use stackhound::detect::{Judge, Totals};
+use stackhound::hunt::Hunter;
+use stackhound::trace::OpenTrace;
+use stackhound::{Outcome, Pipeline, Seen};
+
+use super::report::Report;
+use crate::args::{Common, Hunt, Naming};
+use crate::filter::EventFilter;
+use crate::naming;
+use crate::progress::Progress;
+
+/// What became of a trace.
+pub struct Hunted {
+    pub outcome: Outcome,
+    pub totals: Totals,
+    /// Judged events with a stack, or a part of one.
+    pub with_stack: u64,
+}
+
+/// Judges all events of a trace that are wanted; gives the judge back.
+pub fn hunt(
+    trace: &OpenTrace,
+    judge: Judge,
+    arguments: &Hunt,
+    common: &Common,
+    (report, progress): (&mut Report<'_>, &mut Progress),
+) -> Result<(Judge, Hunted)> {
+    let filter = EventFilter::new(&arguments.filters, trace)?;
+    let mut pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
+    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
+    // Of each source, so that a number means the same event whatever else is read.
+    let mut records = vec![0; names.len()];
+    let outcome = pipeline.run(|seen| {
+        progress.tick();
+        let source = usize::from(seen.event().source());
+        records[source] += 1;
+        if !filter.choose(seen)? {
+            return ControlFlow::Continue(());
+        }
+        let place = || Place { file: names[source].to_owned(), record: records[source] };
+        judge_one(&mut hunter, seen, report, place)
+    });
+    let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
+    report.failed()?;
+    Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack }))
+}
+
+/// Judges an event, and reports what was found. Breaks if nothing more can be written.
+pub fn judge_one(
+    hunter: &mut Hunter,
+    seen: &Seen<'_>,
+    report: &mut Report<'_>,
+    place: impl FnOnce() -> Place,
+) -> ControlFlow<()> {
+    if !Hunter::can_judge(seen) {
+        return ControlFlow::Continue(());
+    }
+    let judgement = hunter.judge(seen);
+    if !report.wants(judgement) {
+        return ControlFlow::Continue(());
+    }
+    let judgement = *judgement;
+    report.write(&hunter.sighting(seen, place()), &judgement)
+}
+
+/// Judging needs no names from other threads; expressions over functions do.
+pub fn with_names<'t>(
+    pipeline: Pipeline<'t>,
+    arguments: &Hunt,
+    filter: &EventFilter,
+    common: &Common,
+) -> Result<Pipeline<'t>> {
+    if !filter.names_functions() {
+        return Ok(pipeline);
+    }
+    let naming = Naming { symbols: None, places: arguments.symbols.clone() };
+    Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events)?))
+}

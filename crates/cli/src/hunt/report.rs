@@ -1,0 +1,199 @@
+//! What is told of findings: written as they come, put together to alerts, counted for the closing line.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use stackhound::detect::alert::Alerts;
+use stackhound::detect::report::{Finding, Sighting};
+use stackhound::detect::{DetectionId, Judgement, Lists, Outcome, Severity, Totals, Verdict};
+use stackhound_export::findings::{FindingsFormat, Writer};
+
+use crate::args::{Hunt, HuntFormat};
+use crate::output::{Sink, grouped};
+
+/// Inputs that the closing line names as missing, at most.
+const MISSING_SHOWN: usize = 3;
+
+/// Writes findings.
+pub struct Report<'a> {
+    arguments: &'a Hunt,
+    writer: Writer,
+    sink: Sink,
+    alerts: Alerts,
+    totals: Totals,
+    with_stack: u64,
+    /// Findings that were written.
+    written: u64,
+    failure: Option<anyhow::Error>,
+}
+
+fn format(format: HuntFormat) -> FindingsFormat {
+    match format {
+        HuntFormat::Table => FindingsFormat::Table,
+        HuntFormat::Ndjson => FindingsFormat::Ndjson,
+        HuntFormat::Ecs => FindingsFormat::Ecs,
+        HuntFormat::Ocsf => FindingsFormat::Ocsf,
+        HuntFormat::Navigator => FindingsFormat::Navigator,
+        HuntFormat::Csv => FindingsFormat::Csv,
+    }
+}
+
+impl<'a> Report<'a> {
+    pub fn open(arguments: &'a Hunt, lists: &Lists, is_colored: bool) -> Result<Report<'a>> {
+        Ok(Report {
+            arguments,
+            writer: Writer::new(format(arguments.format), is_colored),
+            sink: Sink::open(arguments.output.output.as_deref())?,
+            alerts: Alerts::new(lists.alert_window()),
+            totals: Totals::default(),
+            with_stack: 0,
+            written: 0,
+            failure: None,
+        })
+    }
+
+    /// Whether anything of it is to be told.
+    #[inline]
+    pub fn wants(&self, judgement: &Judgement) -> bool {
+        judgement.iter().any(|(id, outcome)| self.is_told(id, outcome))
+    }
+
+    fn is_told(&self, id: DetectionId, outcome: &Outcome) -> bool {
+        let is_answer = match outcome.verdict {
+            Verdict::Yes => true,
+            Verdict::Undetermined => self.arguments.all,
+            Verdict::No => false,
+        };
+        is_answer && outcome.severity >= self.arguments.min_severity && self.is_asked(id)
+    }
+
+    /// Whether a detection is of interest.
+    fn is_asked(&self, id: DetectionId) -> bool {
+        self.arguments.only.is_empty() || self.arguments.only.contains(&id)
+    }
+
+    /// Writes what is to be told of a judged event. Breaks if nothing more can be written.
+    pub fn write(&mut self, sighting: &Sighting, judgement: &Judgement) -> ControlFlow<()> {
+        let told = judgement.iter().filter(|(id, outcome)| self.is_told(*id, outcome));
+        let mut findings: Vec<Finding> =
+            told.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
+        self.alerts.add(sighting, &mut findings);
+        self.written +=
+            findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
+        let written = self.writer.write(&mut self.sink, sighting, &findings);
+        self.note(written)
+    }
+
+    /// What was written so far can be seen.
+    pub fn flush(&mut self) -> ControlFlow<()> {
+        let flushed = self.sink.flush();
+        self.note(flushed)
+    }
+
+    fn note(&mut self, written: std::io::Result<()>) -> ControlFlow<()> {
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failure = Some(error.into());
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Why nothing more could be written, if so.
+    pub fn failed(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Takes in the answers that an input came to.
+    pub fn count(&mut self, with_stack: u64, totals: &Totals) {
+        self.with_stack += with_stack;
+        self.totals.merge(totals);
+    }
+
+    /// Takes in a judgement that holds for so many events.
+    pub fn count_one(&mut self, judgement: &Judgement, events: u64, has_stack: bool) {
+        self.totals.add(judgement, events);
+        self.with_stack += if has_stack { events } else { 0 };
+    }
+
+    /// What was judged and found, for the closing line.
+    pub fn closing(&mut self) -> String {
+        let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();
+        self.totals.retain(|id| asked.contains(&id));
+        closing(&self.totals, self.with_stack)
+    }
+
+    /// Writes what comes last. Says whether findings were written.
+    pub fn finish(mut self) -> Result<bool> {
+        self.failed()?;
+        self.writer.finish(&mut self.sink, &self.alerts.finish(), &self.totals)?;
+        self.sink.finish()?;
+        Ok(self.written > 0)
+    }
+}
+
+fn closing(totals: &Totals, with_stack: u64) -> String {
+    let mut text =
+        format!(", {} judged, {} of them with stacks", grouped(totals.events), grouped(with_stack));
+    let by_severity =
+        |severity: Severity| -> u64 { totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum() };
+    let mut found: Vec<String> = Vec::new();
+    for severity in Severity::ALL.into_iter().rev() {
+        match by_severity(severity) {
+            0 => {}
+            count => found.push(format!("{} {}", grouped(count), severity.name())),
+        }
+    }
+    text += &match found.is_empty() {
+        true => "; no findings".to_owned(),
+        false => format!("; findings: {}", found.join(", ")),
+    };
+    let undetermined: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
+    if undetermined > 0 {
+        text += &format!("; {} answers undetermined", grouped(undetermined));
+        let mut missing: Vec<(&str, u64)> = Vec::new();
+        for (input, count) in totals.iter().flat_map(|(_, tally)| tally.wanted()) {
+            match missing.iter_mut().find(|(name, _)| *name == input.name()) {
+                Some((_, sum)) => *sum += count,
+                None => missing.push((input.name(), count)),
+            }
+        }
+        missing.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+        let shown = missing.iter().take(MISSING_SHOWN);
+        let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+        if !shown.is_empty() {
+            text += &format!(" for want of {}", shown.join(", "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use stackhound::detect::{Input, Inputs, Reason};
+
+    use super::*;
+
+    #[test]
+    fn the_closing_line_tells_findings_and_what_was_missing() {
+        let id = |number| DetectionId::new(number).unwrap();
+        let mut totals = Totals { events: 12_345, ..Totals::default() };
+        assert_eq!(closing(&totals, 2_000), ", 12,345 judged, 2,000 of them with stacks; no findings");
+        let none = Inputs::NONE;
+        let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, none);
+        totals.add_outcome(id(2), &yes(Severity::High), 3);
+        totals.add_outcome(id(8), &yes(Severity::Low), 1_000);
+        let open = |missing: &[Input]| {
+            Outcome::undetermined(Severity::High, Reason::ImageMissing, none, Inputs::of(missing))
+        };
+        totals.add_outcome(id(3), &open(&[Input::ImageBytes, Input::Service]), 40);
+        totals.add_outcome(id(5), &open(&[Input::ImageBytes]), 2);
+        totals.add_outcome(id(15), &open(&[Input::ThreadStart]), 1);
+        totals.add_outcome(id(18), &open(&[Input::MemoryBytes]), 1);
+        let expected = ", 12,345 judged, 2,000 of them with stacks; findings: 3 high, 1,000 low; 44 answers \
+                        undetermined for want of image_bytes 42, service 40, memory_bytes 1";
+        assert_eq!(closing(&totals, 2_000), expected);
+    }
+}

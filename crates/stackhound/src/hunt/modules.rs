@@ -1,0 +1,71 @@
+//! The detections' numbers of the system's modules.
+
+use stackhound_detect::{Judge, ModuleFacts, ModuleIndex, Role};
+use stackhound_symbols::folder::Folder;
+use stackhound_system::{ModuleId, ModuleRef, System};
+
+use crate::naming::identity;
+
+/// What is known of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    /// The detections' number of its file.
+    pub index: ModuleIndex,
+    /// Whether a 32-bit process on 64-bit Windows has it in its 64-bit part.
+    pub is_wide: bool,
+    /// Whether it is a runtime that compiles code, or holds what one compiled before.
+    pub is_runtime: bool,
+    /// Whether it is called `ntdll.dll`.
+    pub is_ntdll: bool,
+    /// Whether it is Windows' own `win32u.dll`.
+    pub is_win32u: bool,
+}
+
+/// Numbers of modules, by the system's index of each: names are looked at once for a module, not once for a frame. A module
+/// that was forgotten has left its index to another one.
+#[derive(Debug, Default)]
+pub(super) struct ModuleNumbers(Vec<Option<(ModuleId, Known)>>);
+
+impl ModuleNumbers {
+    /// What is known of a module.
+    pub fn of(&mut self, system: &System, judge: &mut Judge, id: ModuleId) -> Known {
+        let index = id.index();
+        if let Some(&Some((known, number))) = self.0.get(index)
+            && known == id
+        {
+            return number;
+        }
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        let known = look_up(system, judge, system.module(id));
+        self.0[index] = Some((id, known));
+        known
+    }
+}
+
+fn look_up(system: &System, judge: &mut Judge, module: ModuleRef<'_>) -> Known {
+    let path = system.dos_path(module.path());
+    let windows = system.volumes().windows_directory();
+    let facts =
+        ModuleFacts { path: path.as_ref().into(), identity: identity(module), sha256: None, signer: None };
+    let index = judge.module(&facts, windows);
+    let roles = judge.modules().get(index).roles;
+    Known {
+        index,
+        is_wide: is_wide(&path, windows, module.base().0),
+        is_runtime: roles.has(Role::Runtime),
+        is_ntdll: roles.has(Role::NamedNtdll),
+        is_win32u: roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll"),
+    }
+}
+
+/// Of a module in a 32-bit process: what lies in `System32` there is of the 64-bit part, what lies in another folder of
+/// Windows' own libraries is not. Elsewhere the address tells: 64-bit images are mapped above 4 GB since Windows 8.
+fn is_wide(path: &str, windows: Option<&str>, base: u64) -> bool {
+    let folder = path.rsplit('\\').nth(1).unwrap_or_default();
+    match Folder::of(path, windows) {
+        Folder::System => folder.eq_ignore_ascii_case("System32"),
+        Folder::Windows | Folder::Elsewhere | Folder::Unstated => base > u64::from(u32::MAX),
+    }
+}

@@ -1,0 +1,105 @@
+//! Which service of the kernel ran: by the address of its routine, or by the kernel's part of the stack.
+
+use hashbrown::HashMap;
+use stackhound_detect::{Code, Frame, Judge, Mode, ModuleIndex, Operation};
+use stackhound_etl::Address;
+use stackhound_symbols::AddressKind;
+use stackhound_system::{Stretch, System};
+use stackhound_trace::TraceTime;
+
+use super::modules::ModuleNumbers;
+
+/// Number of a service's name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Service(u32);
+
+/// Addresses whose services are remembered, at most: there are some two thousand services.
+const ADDRESSES_MAX: usize = 1 << 14;
+
+/// Names of services.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    names: Vec<(Box<str>, Operation)>,
+    numbers: HashMap<Box<str>, Service, foldhash::fast::RandomState>,
+    /// By the address of a routine, with the stretch of the kernel's modules that it was looked up in.
+    addresses: HashMap<u64, (Stretch, Option<Service>), foldhash::fast::RandomState>,
+}
+
+impl Services {
+    /// The name of a service, and what it does.
+    pub fn get(&self, service: Service) -> (&str, Operation) {
+        let (name, operation) = &self.names[service.0 as usize];
+        (name, *operation)
+    }
+
+    fn number(&mut self, judge: &Judge, name: &str) -> Service {
+        if let Some(&known) = self.numbers.get(name) {
+            return known;
+        }
+        let number = Service(self.names.len() as u32);
+        self.names.push((name.into(), judge.lists().operation(name)));
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    /// The service whose routine begins at an address. `None` if no file names it.
+    pub fn at(
+        &mut self,
+        system: &System,
+        (judge, modules): (&mut Judge, &mut ModuleNumbers),
+        address: Address,
+        time: TraceTime,
+    ) -> Option<Service> {
+        let stretch = system.stretch(None, time);
+        if let Some((known, service)) = self.addresses.get(&address.0)
+            && *known == stretch
+        {
+            return *service;
+        }
+        let place = system.kernel_module_at(address, time);
+        let place = place.map(|(module, rva)| (modules.of(system, judge, module.id()).index, rva));
+        let name = place.and_then(|place| function(judge, place, AddressKind::Instruction));
+        let service = name.filter(|(_, offset)| *offset == 0).map(|(name, _)| self.number(judge, &name));
+        if self.addresses.len() >= ADDRESSES_MAX {
+            self.addresses.clear();
+        }
+        self.addresses.insert(address.0, (stretch, service));
+        service
+    }
+
+    /// The service that the kernel's part of a stack shows: what the dispatcher of system calls has called. `None` if no
+    /// file names both.
+    pub fn in_stack(&mut self, judge: &mut Judge, frames: &[Frame]) -> Option<Service> {
+        let user = frames.iter().position(|frame| frame.mode == Mode::User)?;
+        let [.., routine, dispatcher] = &frames[..user] else { return None };
+        let (name, _) = named(judge, dispatcher)?;
+        if !DISPATCHERS.iter().any(|dispatcher| name.starts_with(dispatcher)) {
+            return None;
+        }
+        let (name, _) = named(judge, routine).filter(|(name, _)| name.starts_with("Nt"))?;
+        Some(self.number(judge, &name))
+    }
+}
+
+/// Where names of the functions begin that dispatch system calls: `KiSystemServiceCopyEnd`, `KiSystemServiceExitPico`,
+/// `KiFastCallEntry` of 32-bit systems.
+const DISPATCHERS: [&str; 2] = ["KiSystemService", "KiFastCallEntry"];
+
+/// The function that a frame is in, and how far.
+pub(super) fn named(judge: &mut Judge, frame: &Frame) -> Option<(Box<str>, u32)> {
+    let Code::Image(module, rva) = frame.code else { return None };
+    let kind = if frame.is_instruction { AddressKind::Instruction } else { AddressKind::Return };
+    function(judge, (module, rva), kind)
+}
+
+fn function(judge: &mut Judge, place: (ModuleIndex, u64), kind: AddressKind) -> Option<(Box<str>, u32)> {
+    let (binaries, modules) = judge.binaries();
+    let name = binaries.function(modules, place, kind)?;
+    Some((name.text, name.offset))
+}
+
+/// The function that is at a place.
+pub(super) fn place_name(judge: &mut Judge, code: Code) -> Option<Box<str>> {
+    let Code::Image(module, rva) = code else { return None };
+    Some(function(judge, (module, rva), AddressKind::Instruction)?.0)
+}

@@ -1,0 +1,140 @@
+//! Stacks and frames as the detections want them.
+
+use stackhound_detect::{Code, Frame, Gap, Judge, Memory, MemoryKind, Mode, Part};
+use stackhound_enrich::{self as enrich, Backing, RegionKind};
+use stackhound_stacks::StackState;
+use stackhound_symbols::AddressKind;
+use stackhound_system::{Evidence, Runtime, System};
+
+use super::modules::ModuleNumbers;
+
+/// Frames that Windows records of a stack, at most.
+pub(super) const LIMIT: u16 = 192;
+
+/// The parts of a stack: the kernel's and the rest.
+pub(super) fn parts(state: StackState, has_kernel: bool, has_user: bool, has_losses: bool) -> (Part, Part) {
+    let never_came = Part::Missing(if has_losses { Gap::Lost } else { Gap::NotRecorded });
+    let unresolved = Part::Missing(Gap::Unresolved);
+    let unless = |is_there: bool, gap| if is_there { Part::Whole } else { gap };
+    match state {
+        StackState::Complete => (Part::Whole, Part::Whole),
+        StackState::KernelOnly => (Part::Whole, never_came),
+        StackState::UserOnly => (never_came, Part::Whole),
+        StackState::UnresolvedKey => (unless(has_kernel, unresolved), unless(has_user, unresolved)),
+        StackState::Ambiguous => (unresolved, unresolved),
+        StackState::Lost => (Part::Missing(Gap::Lost), Part::Missing(Gap::Lost)),
+        StackState::None => (never_came, never_came),
+    }
+}
+
+/// What is known of the place of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Whether its process runs 32-bit code on 64-bit Windows.
+    pub is_wow64: bool,
+    /// Whether all modules of the process are known.
+    pub all_modules: bool,
+    /// Whether all drivers are known.
+    pub all_drivers: bool,
+}
+
+/// A frame in the form of the detections.
+pub(super) fn frame(
+    system: &System,
+    (judge, modules): (&mut Judge, &mut ModuleNumbers),
+    facts: &enrich::Frame,
+    place: Place,
+) -> Frame {
+    let module = facts.module.map(|(id, rva)| (modules.of(system, judge, id), rva));
+    let is_user = facts.mode == enrich::Mode::User;
+    let is_wide = match module {
+        Some((known, _)) => known.is_wide,
+        None => facts.address.0 > u64::from(u32::MAX),
+    };
+    let code = match module {
+        Some((known, rva)) => Code::Image(known.index, rva),
+        None => code_outside(system, facts, place),
+    };
+    Frame {
+        address: Some(facts.address.0),
+        mode: if is_user { Mode::User } else { Mode::Kernel },
+        is_wow64: is_user && place.is_wow64 && !is_wide,
+        is_instruction: facts.kind == AddressKind::Instruction,
+        code,
+        memory: Memory { kind: memory_kind(facts.region.kind), ..Memory::UNKNOWN },
+        bytes: None,
+    }
+}
+
+/// Code in no module that is known.
+fn code_outside(system: &System, facts: &enrich::Frame, place: Place) -> Code {
+    if let Some(method) = facts.method {
+        return Code::Compiled(runtime(system.method(method).runtime()));
+    }
+    if let RegionKind::Jit(by) = facts.region.kind {
+        return Code::Compiled(runtime(by));
+    }
+    // What was seen to be allocated there is no image, whatever else is not known of the process.
+    let is_allocated = facts.region.kind == RegionKind::Private
+        && matches!(facts.region.evidence, Some((_, Evidence::Observed)));
+    match (facts.mode, facts.backing) {
+        (enrich::Mode::Kernel, _) if place.all_drivers && !is_of_hal(facts.address.0) => Code::Unbacked,
+        (enrich::Mode::Kernel, _) => Code::Unknown,
+        (enrich::Mode::User, Backing::Unbacked) if place.all_modules => Code::Unbacked,
+        (enrich::Mode::User, _) if is_allocated => Code::Unbacked,
+        (enrich::Mode::User, _) => Code::Unknown,
+    }
+}
+
+/// The last 4 MB belong to the hardware abstraction layer. It maps the page there by which the kernel calls a hypervisor, and
+/// no recording of old systems tells where.
+fn is_of_hal(address: u64) -> bool {
+    const SIZE: u64 = 4 << 20;
+    address >= u64::MAX - SIZE + 1
+        || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
+}
+
+fn runtime(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Clr => "clr",
+        Runtime::Script => "script",
+    }
+}
+
+/// Recordings tell what memory was mapped or allocated as, not what its pages allow now.
+fn memory_kind(kind: RegionKind) -> Option<MemoryKind> {
+    match kind {
+        RegionKind::Image => Some(MemoryKind::Image),
+        RegionKind::Mapped => Some(MemoryKind::Mapped),
+        RegionKind::Private | RegionKind::Jit(_) => Some(MemoryKind::Private),
+        RegionKind::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_state_gives_a_part_that_may_be_missing_as_whole() {
+        use StackState::*;
+        let (lost, never, open) =
+            (Part::Missing(Gap::Lost), Part::Missing(Gap::NotRecorded), Part::Missing(Gap::Unresolved));
+        for (state, kernel, user, losses, expected) in [
+            (Complete, true, true, true, (Part::Whole, Part::Whole)),
+            (Complete, true, false, false, (Part::Whole, Part::Whole)),
+            (KernelOnly, true, false, false, (Part::Whole, never)),
+            (KernelOnly, true, false, true, (Part::Whole, lost)),
+            (UserOnly, false, true, false, (never, Part::Whole)),
+            (UnresolvedKey, true, false, false, (Part::Whole, open)),
+            (UnresolvedKey, false, true, false, (open, Part::Whole)),
+            (UnresolvedKey, false, false, false, (open, open)),
+            (Ambiguous, true, true, false, (open, open)),
+            (Lost, false, false, true, (lost, lost)),
+            (None, false, false, false, (never, never)),
+            (None, false, false, true, (lost, lost)),
+        ] {
+            assert_eq!(parts(state, kernel, user, losses), expected, "{state:?} {kernel} {user} {losses}");
+        }
+    }
+}

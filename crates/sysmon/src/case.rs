@@ -1,0 +1,245 @@
+//! Rows as cases in the normal form.
+//!
+//! What an access shows: the stack of the thread that opened the handle, from where the kernel was entered. Sysmon walks the
+//! stack inside the system call, so the innermost user frame is where that returns to, and its module is asked of the process's
+//! list of loaded modules at that time: code in none is unbacked.
+
+use stackhound_detect::{
+    Case, Code, Entry, Event, Frame, Gap, Judge, Lists, Mode, ModuleIndex, Operation, Part, Process, Role,
+    Services, Stack, Start, Target,
+};
+use stackhound_symbols::folder::below_windows;
+
+use crate::call_trace::{self, FrameError, Hex, Place};
+use crate::known::KnownModules;
+use crate::row::{Action, Aim, Row};
+
+/// Frames that are looked at; Sysmon has 24 at most.
+const FRAMES_MAX: usize = 1024;
+
+/// The offset of an address of which only its module is told: outside of any file, so that nothing is looked up there.
+pub const OFFSET_UNKNOWN: u64 = u64::MAX;
+
+/// Makes cases of rows. Allocates nothing but for modules that were not met before.
+#[derive(Debug)]
+pub struct Cases {
+    /// What can cause an access, and the start of a thread.
+    opens: Box<[Box<str>]>,
+    starts: Box<[Box<str>]>,
+    pub(crate) modules: KnownModules,
+    frames: Vec<Frame>,
+}
+
+impl Cases {
+    /// For judges who believe in these lists.
+    pub fn new(lists: &Lists) -> Cases {
+        Cases {
+            opens: lists.causes(Operation::ProcessOpen).into(),
+            starts: lists.causes(Operation::ThreadCreate).into(),
+            modules: KnownModules::default(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// The case of a row: of an access or of the start of a thread, `None` for others. With the first piece of the stack that
+    /// cannot be read, if there is one: its frame is of unknown code then, and the stack has losses.
+    ///
+    /// All calls must come with the same judge, who numbers the modules.
+    pub fn case<'c>(
+        &'c mut self,
+        judge: &mut Judge,
+        row: &Row<'c>,
+    ) -> Option<(Case<'c>, Option<FrameError>)> {
+        let image = row.actor.image;
+        let target = |aim: &Aim<'c>, access| {
+            let is_other = aim.pid.is_none() || aim.pid != row.actor.pid;
+            Some(Target { image: aim.image, is_other, access })
+        };
+        match &row.action {
+            Action::ProcessAccess { target: aim, access, call_trace } => {
+                let (stack, traits, damage) = self.stack(judge, row.host, call_trace);
+                let event = Event {
+                    entry: Entry::SystemCall,
+                    operation: Operation::ProcessOpen,
+                    services: services(&self.opens),
+                    target: target(aim, *access),
+                    ..Event::OTHER
+                };
+                let process = Process {
+                    image,
+                    is_wow64: traits.is_wow64(image),
+                    has_runtime: traits.has_runtime.then_some(true),
+                    has_win32u: traits.has_win32u.then_some(true),
+                    thread_start: None,
+                };
+                let stack = Stack { frames: &self.frames, ..stack };
+                Some((Case { event, process, stack }, damage))
+            }
+            Action::RemoteThread { target: aim, address, module, function, .. } => {
+                let (code, map_is_complete) = self.start(judge, row.host, *address, module);
+                let target = target(aim, None);
+                let start = Start {
+                    address: address.value(),
+                    is_kernel: address.is_kernel_address(),
+                    code,
+                    function: Some(*function).filter(|function| !function.is_empty()),
+                    is_remote: target.is_some_and(|target| target.is_other),
+                };
+                let event = Event {
+                    entry: Entry::SystemCall,
+                    operation: Operation::ThreadCreate,
+                    services: services(&self.starts),
+                    target,
+                    start: Some(start),
+                    ..Event::OTHER
+                };
+                let process = Process { image, ..Process::UNKNOWN };
+                Some((Case { event, process, stack: Stack { map_is_complete, ..NO_STACK } }, None))
+            }
+            Action::ImageLoad { .. } | Action::ProcessCreate { .. } => None,
+        }
+    }
+
+    /// What is at an address where a thread starts, and whether all modules are known.
+    fn start(&mut self, judge: &mut Judge, host: &str, address: Hex, module: &str) -> (Code, bool) {
+        if !module.is_empty() {
+            let host = self.modules.host(host);
+            let module = self.modules.find(judge, host, module);
+            return module
+                .map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
+        }
+        let is_nowhere = address.value() == 0;
+        (if is_nowhere || address.is_kernel_address() { Code::Unknown } else { Code::Unbacked }, true)
+    }
+
+    /// Takes in the frames of a text.
+    fn stack(
+        &mut self,
+        judge: &mut Judge,
+        host: &str,
+        text: &str,
+    ) -> (Stack<'static>, Traits, Option<FrameError>) {
+        let Cases { modules, frames, .. } = self;
+        let host = modules.host(host);
+        frames.clear();
+        let (mut stack, mut traits, mut damage) = (NO_STACK, Traits::default(), None);
+        if !text.is_empty() {
+            stack.user = Part::Whole;
+        }
+        for frame in call_trace::frames(text) {
+            if frames.len() == FRAMES_MAX {
+                stack.has_losses = true;
+                break;
+            }
+            let unknown = Frame::user(Code::Unknown);
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    damage.get_or_insert(error);
+                    stack.has_losses = true;
+                    frames.push(unknown);
+                    continue;
+                }
+            };
+            let is_wow64 = frame.is_wow64;
+            frames.push(match frame.place {
+                Place::Module { path, offset } => match modules.find(judge, host, path) {
+                    Some(module) => {
+                        traits.add_module(judge, module, is_wow64);
+                        Frame { is_wow64, ..Frame::user(Code::Image(module, offset.value())) }
+                    }
+                    None => {
+                        stack.map_is_complete = false;
+                        Frame { is_wow64, ..unknown }
+                    }
+                },
+                Place::Unknown { address } => {
+                    traits.has_narrow_address |= address.width() <= 8 && !is_wow64;
+                    let (is_kernel, is_nowhere) = (frame.is_kernel(), address.value() == 0);
+                    Frame {
+                        address: Some(address.value()).filter(|_| !is_nowhere),
+                        mode: if is_kernel { Mode::Kernel } else { Mode::User },
+                        is_wow64,
+                        code: if is_kernel || is_nowhere { Code::Unknown } else { Code::Unbacked },
+                        ..unknown
+                    }
+                }
+            });
+            traits.is_marked |= is_wow64;
+        }
+        if traits.is_native() {
+            // 32-bit Windows knows no such frames, and yet old versions mark some there.
+            frames.iter_mut().for_each(|frame| frame.is_wow64 = false);
+        }
+        stack.limit = Some(if frames.len() == usize::from(OLD_LIMIT) { OLD_LIMIT } else { LIMIT });
+        (stack, traits, damage)
+    }
+}
+
+/// Sysmon's limit of frames, and that of versions before 10.4 or so. Which version wrote an event is not told, so a stack of
+/// either length may go on.
+const LIMIT: u16 = 24;
+const OLD_LIMIT: u16 = 16;
+
+/// The kernel's part is never told.
+const NO_STACK: Stack<'static> = Stack {
+    frames: &[],
+    kernel: Part::Missing(Gap::NotRecorded),
+    user: Part::Missing(Gap::NotRecorded),
+    limit: None,
+    map_is_complete: true,
+    has_losses: false,
+};
+
+fn services(causes: &[Box<str>]) -> Services<'_> {
+    if causes.is_empty() { Services::Unknown } else { Services::OneOf(causes) }
+}
+
+/// What the frames show of their process.
+#[derive(Clone, Copy, Default)]
+struct Traits {
+    /// A frame is marked as 32-bit code on 64-bit Windows.
+    is_marked: bool,
+    /// A module of the layer that runs 32-bit code.
+    has_layer: bool,
+    /// A library of Windows that only code of the system's own width uses.
+    has_base: bool,
+    /// An address of 32-bit Windows.
+    has_narrow_address: bool,
+    has_runtime: bool,
+    has_win32u: bool,
+}
+
+impl Traits {
+    fn add_module(&mut self, judge: &Judge, module: ModuleIndex, is_wow64: bool) {
+        let module = judge.modules().get(module);
+        let roles = module.roles;
+        let is_base = roles.has(Role::NativeLayer) && !roles.has_any(Role::SystemCall | Role::Wow64);
+        self.has_layer |= roles.has(Role::Wow64);
+        self.has_base |= is_base && !is_wow64;
+        self.has_runtime |= roles.has(Role::Runtime);
+        self.has_win32u |= roles.has(Role::SystemCall) && module.name().eq_ignore_ascii_case("win32u.dll");
+    }
+
+    /// Whether the process runs code of the system's own width.
+    fn is_native(self) -> bool {
+        !self.has_layer && (self.has_base || self.has_narrow_address)
+    }
+
+    /// Whether it is a 32-bit process on 64-bit Windows, as far as can be told.
+    fn is_wow64(self, image: &str) -> Option<bool> {
+        let is_narrow_image = || {
+            let rest = below_windows(image, None)?;
+            rest.split_at_checked(r"\SysWOW64\".len())
+                .filter(|(folder, _)| folder.eq_ignore_ascii_case(r"\SysWOW64\"))
+        };
+        match self {
+            _ if self.is_native() => Some(false),
+            _ if self.has_layer || self.is_marked || is_narrow_image().is_some() => Some(true),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

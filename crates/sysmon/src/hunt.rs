@@ -1,0 +1,321 @@
+//! Files of Sysmon's events, row by row, with what could not be read. Memory is bounded for files of any size.
+
+use std::fmt;
+use std::io::{self, BufRead, Read, Seek};
+use std::ops::ControlFlow;
+
+use evtx::{EvtxParser, ParserSettings};
+use stackhound_detect::report::{Place, Sighting};
+use stackhound_detect::{Case, Judge, Judgement, Lists};
+
+use crate::case::Cases;
+use crate::json::Fields;
+use crate::known::{KnownProcesses, Started};
+use crate::row::{Action, Row};
+use crate::sighting::sighting;
+
+/// The longest line that is read.
+const LINE_MAX: u64 = 4 << 20;
+
+/// A form of files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Windows' own, `.evtx`.
+    Evtx,
+    /// JSON, one object on each line.
+    Json,
+}
+
+/// What can be told of a file by its first bytes; some 64 of them are enough. `None` if it is none of Sysmon's.
+pub fn detects(start: &[u8]) -> Option<Format> {
+    if start.starts_with(b"ElfFile\0") {
+        return Some(Format::Evtx);
+    }
+    let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
+    start.starts_with(b"{").then_some(Format::Json)
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A file that cannot be read, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not be read.
+    #[error("the file cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It has no form that is known.
+    #[error("the file is neither an event log (.evtx) nor JSON with one object on each line")]
+    UnknownFormat,
+    /// Its header is not that of an event log.
+    #[error("the event log cannot be read: {0}")]
+    Evtx(String),
+}
+
+/// A line or record that could not be read, or a stack of which a part could not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Where it stands.
+    pub place: Place,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.place.file, self.place.record, self.reason)
+    }
+}
+
+/// A judged row.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    /// It.
+    pub row: &'a Row<'a>,
+    /// What was judged.
+    pub case: &'a Case<'a>,
+    /// The answers.
+    pub judgement: &'a Judgement,
+    file: &'a str,
+    record: u64,
+    judge: &'a Judge,
+    processes: &'a KnownProcesses,
+}
+
+impl Judged<'_> {
+    /// Where it stands: the number of its line or record, from 1.
+    pub fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// What outputs show of it. Allocates, so it is made for those rows that are shown.
+    pub fn sighting(&self) -> Sighting {
+        let place = Place { file: self.file.to_owned(), record: self.record };
+        sighting(place, self.row, self.case, self.judge.modules(), self.processes)
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// A row that was judged.
+    Judged(Judged<'a>),
+    /// Something that could not be read.
+    Unreadable(&'a Unreadable),
+}
+
+/// What was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Lines or records.
+    pub records: u64,
+    /// Rows that were judged.
+    pub judged: u64,
+    /// Events in these rows.
+    pub events: u64,
+    /// Judged accesses without a stack; starts of threads never have one.
+    pub without_stack: u64,
+    /// Judged stacks of which a part could not be read.
+    pub damaged_stacks: u64,
+    /// Events that told of processes and images.
+    pub context: u64,
+    /// Events of other kinds, or of others than Sysmon.
+    pub other: u64,
+    /// Lines and records that could not be read.
+    pub unreadable: u64,
+}
+
+/// Hunts in Sysmon's files. What is told of processes and images counts for all that follows, in further files too.
+#[derive(Debug)]
+pub struct Sysmon {
+    fields: Fields,
+    known: Known,
+}
+
+/// What was told.
+#[derive(Debug)]
+struct Known {
+    cases: Cases,
+    processes: KnownProcesses,
+}
+
+impl Sysmon {
+    /// With judges who believe in these lists. All files must be judged by the same one.
+    pub fn new(lists: &Lists) -> Sysmon {
+        let known = Known { cases: Cases::new(lists), processes: KnownProcesses::default() };
+        Sysmon { fields: Fields::default(), known }
+    }
+
+    /// Judges all rows of a file, whose form is told by its content. `name` is what findings call it. What is found is told in
+    /// the order of the file, until `on` breaks.
+    ///
+    /// # Errors
+    /// If the file has no known form, or cannot be read to its end. Lines and records that cannot be read are none: they are
+    /// told and counted.
+    pub fn hunt(
+        &mut self,
+        mut input: impl BufRead + Seek,
+        name: &str,
+        judge: &mut Judge,
+        on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Result<Totals, Error> {
+        match detects(input.fill_buf()?) {
+            Some(Format::Evtx) => self.hunt_evtx(input, name, judge, on),
+            Some(Format::Json) => self.hunt_json(input, name, judge, on),
+            None => Err(Error::UnknownFormat),
+        }
+    }
+
+    /// The same for JSON, one object on each line, that can only be read once.
+    ///
+    /// # Errors
+    /// If it cannot be read to its end.
+    pub fn hunt_json(
+        &mut self,
+        mut input: impl BufRead,
+        name: &str,
+        judge: &mut Judge,
+        mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Result<Totals, Error> {
+        let mut totals = Totals::default();
+        let mut line = Vec::new();
+        let mut number = 0;
+        loop {
+            let is_whole = match next_line(&mut input, &mut line)? {
+                Line::End => return Ok(totals),
+                Line::Whole => true,
+                Line::TooLong => false,
+            };
+            number += 1;
+            let mut text = line.trim_ascii();
+            if number == 1 {
+                text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+            }
+            if text.is_empty() {
+                continue;
+            }
+            let text =
+                if is_whole { Ok(text) } else { Err(format!("the line is longer than {LINE_MAX} bytes")) };
+            if self.record(text, (name, number), judge, &mut totals, &mut on).is_break() {
+                return Ok(totals);
+            }
+        }
+    }
+
+    fn hunt_evtx(
+        &mut self,
+        input: impl Read + Seek,
+        name: &str,
+        judge: &mut Judge,
+        mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Result<Totals, Error> {
+        let parser = EvtxParser::from_read_seek(input).map_err(|error| Error::Evtx(error.to_string()))?;
+        let mut parser = parser.with_configuration(ParserSettings::default());
+        let mut totals = Totals::default();
+        for (number, record) in (1..).zip(parser.records_json_bytes()) {
+            let record = match &record {
+                Ok(record) => Ok(&record.data[..]),
+                Err(error) => Err(one_line(error)),
+            };
+            if self.record(record, (name, number), judge, &mut totals, &mut on).is_break() {
+                break;
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Takes in one line or record.
+    fn record(
+        &mut self,
+        json: Result<&[u8], String>,
+        (file, record): (&str, u64),
+        judge: &mut Judge,
+        totals: &mut Totals,
+        on: &mut impl FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        totals.records += 1;
+        let unreadable = |reason| Unreadable { place: Place { file: file.to_owned(), record }, reason };
+        let fields = &mut self.fields;
+        let row = json
+            .and_then(|json| fields.read(json).map_err(|error| format!("not one object of JSON: {error}")))
+            .and_then(|()| Row::of(fields).map_err(|error| error.to_string()));
+        let row = match row {
+            Ok(Some(row)) => row,
+            Ok(None) => {
+                totals.other += 1;
+                return ControlFlow::Continue(());
+            }
+            Err(reason) => {
+                totals.unreadable += 1;
+                return on(Found::Unreadable(&unreadable(reason)));
+            }
+        };
+        let Known { cases, processes } = &mut self.known;
+        match row.action {
+            Action::ImageLoad { path, sha256, signer } => {
+                cases.modules.learn(judge, row.host, path, sha256, signer);
+            }
+            Action::ProcessCreate { command_line, parent_pid } => {
+                let started = Started { command_line: command_line.into(), parent_pid, time: row.time };
+                processes.learn(row.actor.guid, started);
+            }
+            Action::ProcessAccess { .. } | Action::RemoteThread { .. } => {}
+        }
+        let Some((case, damage)) = cases.case(judge, &row) else {
+            totals.context += 1;
+            return ControlFlow::Continue(());
+        };
+        totals.judged += 1;
+        totals.events = totals.events.saturating_add(row.count);
+        if let Action::ProcessAccess { call_trace, .. } = row.action {
+            totals.without_stack += u64::from(call_trace.is_empty());
+        }
+        if let Some(damage) = damage {
+            totals.damaged_stacks += 1;
+            on(Found::Unreadable(&unreadable(damage.to_string())))?;
+        }
+        let judgement = judge.judge(&case);
+        let judged = Judged { row: &row, case: &case, judgement: &judgement, file, record, judge, processes };
+        on(Found::Judged(judged))
+    }
+}
+
+/// An error with its causes in one line.
+fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+enum Line {
+    End,
+    Whole,
+    /// Only its beginning was kept.
+    TooLong,
+}
+
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    line.clear();
+    if input.by_ref().take(LINE_MAX + 1).read_until(b'\n', line)? == 0 {
+        return Ok(Line::End);
+    }
+    if line.ends_with(b"\n") || line.len() as u64 <= LINE_MAX {
+        return Ok(Line::Whole);
+    }
+    let mut rest = Vec::new();
+    loop {
+        rest.clear();
+        if input.by_ref().take(LINE_MAX).read_until(b'\n', &mut rest)? == 0 || rest.ends_with(b"\n") {
+            return Ok(Line::TooLong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

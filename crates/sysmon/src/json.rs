@@ -1,0 +1,373 @@
+//! Events in JSON: which names mean which field, wherever a shipper of logs has put them, and how rows are written.
+//!
+//! Read are Winlogbeat's documents (`winlog.event_data.X`, also with the fields that Elastic's common schema moves away),
+//! flat ones (`EventID`, `CallTrace`, … at the top), what `evtx_dump` makes of a file (`Event.EventData.X`), and rows of the
+//! form `event_id`, `calltrace`, `count`. Names can also be joined by dots.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+mod write;
+
+pub use write::{flat, winlogbeat};
+
+/// A field that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Field {
+    EventId,
+    Provider,
+    Channel,
+    Host,
+    /// The machine that collected the event, which can be another one.
+    Collector,
+    Utc,
+    Timestamp,
+    Count,
+    Image,
+    Pid,
+    Tid,
+    ProcessGuid,
+    CommandLine,
+    ParentPid,
+    TargetImage,
+    TargetPid,
+    Access,
+    CallTrace,
+    NewThread,
+    StartAddress,
+    StartModule,
+    StartFunction,
+    ImageLoaded,
+    Hashes,
+    Signed,
+    Signature,
+    SignatureStatus,
+}
+
+const FIELDS: usize = Field::SignatureStatus as usize + 1;
+
+/// Where in a document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Root,
+    Winlog,
+    Event,
+    System,
+    /// Attributes of an element of [`Place::System`] that stand in an object of their own.
+    Provider,
+    Data,
+    /// Of Elastic's common schema.
+    EcsEvent,
+    Host,
+    Process,
+    Thread,
+    Parent,
+    File,
+    FileHash,
+    FileSignature,
+}
+
+/// What a name leads to.
+enum Step {
+    Into(Place),
+    Field(Field),
+    Nothing,
+}
+
+impl Place {
+    /// What a name means here.
+    fn step(self, name: &str) -> Step {
+        use Step::{Into, Nothing};
+        let field = |field: Option<Field>| field.map_or(Nothing, Step::Field);
+        match (self, name) {
+            (Place::Root, "winlog") => Into(Place::Winlog),
+            (Place::Root, "Event") => Into(Place::Event),
+            (Place::Root, "event") => Into(Place::EcsEvent),
+            (Place::Root, "process") => Into(Place::Process),
+            (Place::Root, "file" | "dll") => Into(Place::File),
+            (Place::Root, "_source") => Into(Place::Root),
+            // A name, or an object with one.
+            (Place::Root, "host") => Into(Place::Host),
+            (Place::Root | Place::Winlog, "event_data") | (Place::Event | Place::Root, "EventData") => {
+                Into(Place::Data)
+            }
+            (Place::Event | Place::Root, "System") => Into(Place::System),
+            (Place::Root, _) => field(header(name).or_else(|| row(name)).or_else(|| data(name))),
+            (Place::System, "Provider" | "Provider_attributes") => Into(Place::Provider),
+            (Place::Winlog | Place::System, _) => field(header(name)),
+            (Place::Provider, "Name") | (Place::EcsEvent, "provider") => Step::Field(Field::Provider),
+            (Place::Provider, "#attributes") => Into(Place::Provider),
+            (Place::Data, _) => field(data(name)),
+            (Place::EcsEvent, "code") => Step::Field(Field::EventId),
+            (Place::Host, "name" | "hostname") => Step::Field(Field::Collector),
+            (Place::Process, "thread") => Into(Place::Thread),
+            (Place::Process, "parent") => Into(Place::Parent),
+            (Place::Process, "executable") => Step::Field(Field::Image),
+            (Place::Process, "pid") => Step::Field(Field::Pid),
+            (Place::Process, "entity_id") => Step::Field(Field::ProcessGuid),
+            (Place::Process, "command_line") => Step::Field(Field::CommandLine),
+            (Place::Thread, "id") => Step::Field(Field::Tid),
+            (Place::Parent, "pid") => Step::Field(Field::ParentPid),
+            (Place::File, "path") => Step::Field(Field::ImageLoaded),
+            (Place::File, "hash") => Into(Place::FileHash),
+            (Place::File, "code_signature") => Into(Place::FileSignature),
+            (Place::FileHash, "sha256") => Step::Field(Field::Hashes),
+            (Place::FileSignature, "signed") => Step::Field(Field::Signed),
+            (Place::FileSignature, "subject_name") => Step::Field(Field::Signature),
+            (Place::FileSignature, "status") => Step::Field(Field::SignatureStatus),
+            _ => Nothing,
+        }
+    }
+}
+
+/// What is told of every event.
+fn header(name: &str) -> Option<Field> {
+    Some(match name {
+        "EventID" | "event_id" | "EventId" => Field::EventId,
+        "Provider" | "provider_name" | "SourceName" | "source_name" | "ProviderName" => Field::Provider,
+        "Channel" | "channel" | "log_name" | "LogName" => Field::Channel,
+        "Computer" | "computer_name" | "Hostname" | "ComputerName" => Field::Host,
+        "@timestamp" => Field::Timestamp,
+        _ => return None,
+    })
+}
+
+/// The names of rows in which equal events are folded.
+fn row(name: &str) -> Option<Field> {
+    Some(match name {
+        "utc" => Field::Utc,
+        "count" => Field::Count,
+        "pid" => Field::Pid,
+        "tid" => Field::Tid,
+        "process_guid" => Field::ProcessGuid,
+        "source_image" => Field::Image,
+        "target_image" => Field::TargetImage,
+        "target_pid" => Field::TargetPid,
+        "granted_access" => Field::Access,
+        "calltrace" => Field::CallTrace,
+        "new_thread_id" => Field::NewThread,
+        "start_address" => Field::StartAddress,
+        "start_module" => Field::StartModule,
+        "start_function" => Field::StartFunction,
+        _ => return None,
+    })
+}
+
+/// Sysmon's own names.
+fn data(name: &str) -> Option<Field> {
+    Some(match name {
+        "UtcTime" => Field::Utc,
+        "SourceImage" | "Image" => Field::Image,
+        "SourceProcessId" | "ProcessId" => Field::Pid,
+        "SourceThreadId" => Field::Tid,
+        "SourceProcessGUID" | "SourceProcessGuid" | "ProcessGuid" => Field::ProcessGuid,
+        "CommandLine" => Field::CommandLine,
+        "ParentProcessId" => Field::ParentPid,
+        "TargetImage" => Field::TargetImage,
+        "TargetProcessId" => Field::TargetPid,
+        "GrantedAccess" => Field::Access,
+        "CallTrace" => Field::CallTrace,
+        "NewThreadId" => Field::NewThread,
+        "StartAddress" => Field::StartAddress,
+        "StartModule" => Field::StartModule,
+        "StartFunction" => Field::StartFunction,
+        "ImageLoaded" => Field::ImageLoaded,
+        "Hashes" => Field::Hashes,
+        "Signed" => Field::Signed,
+        "Signature" => Field::Signature,
+        "SignatureStatus" => Field::SignatureStatus,
+        _ => return None,
+    })
+}
+
+/// The fields of one event. Used again for the next, so that reading does not allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    texts: [String; FIELDS],
+    given: u32,
+}
+
+impl Fields {
+    /// The text of a field; empty if it is not there. Numbers are in decimal digits.
+    pub(crate) fn text(&self, field: Field) -> &str {
+        if self.has(field) { &self.texts[field as usize] } else { "" }
+    }
+
+    /// Whether a field is there.
+    pub(crate) fn has(&self, field: Field) -> bool {
+        self.given & 1 << field as u32 != 0
+    }
+
+    /// Takes the fields of a JSON object in place of those before.
+    ///
+    /// # Errors
+    /// If it is no JSON, or no object.
+    pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
+        self.given = 0;
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        Object { fields: self, place: Place::Root }.deserialize(&mut reader)?;
+        reader.end()
+    }
+
+    fn set(&mut self, field: Field, text: fmt::Arguments<'_>) {
+        let slot = &mut self.texts[field as usize];
+        slot.clear();
+        // Writing to a text cannot fail.
+        let _ = fmt::write(slot, text);
+        self.given |= 1 << field as u32;
+    }
+}
+
+/// An object whose names count.
+struct Object<'f> {
+    fields: &'f mut Fields,
+    place: Place,
+}
+
+impl<'de> DeserializeSeed<'de> for Object<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        if self.place == Place::Root { reader.deserialize_map(self) } else { reader.deserialize_any(self) }
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object, one on each line")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let mut step = Step::Into(self.place);
+            for part in name.0.split('.') {
+                step = match step {
+                    Step::Into(place) => place.step(part),
+                    Step::Field(_) | Step::Nothing => Step::Nothing,
+                };
+            }
+            match step {
+                Step::Into(place) => map.next_value_seed(Object { fields: self.fields, place })?,
+                Step::Field(field) => map.next_value_seed(Value { fields: self.fields, field })?,
+                Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.place {
+            Place::Host => self.fields.set(Field::Collector, format_args!("{text}")),
+            Place::Provider => self.fields.set(Field::Provider, format_args!("{text}")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    // Anything else where an object could stand tells nothing.
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// The value of a field: a text or number, the first of a list, or the text of an XML element with attributes.
+struct Value<'f> {
+    fields: &'f mut Fields,
+    field: Field,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or number")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.fields.set(self.field, format_args!("{text}"));
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.fields.set(self.field, format_args!("{number}"));
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.fields.set(self.field, format_args!("{number}"));
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.fields.set(self.field, format_args!("{number}"));
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.fields.set(self.field, format_args!("{value}"));
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let first = list.next_element_seed(Value { fields: self.fields, field: self.field })?;
+        if first.is_some() {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            match &*name.0 {
+                "#text" => map.next_value_seed(Value { fields: self.fields, field: self.field })?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests;

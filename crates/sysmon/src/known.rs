@@ -1,0 +1,228 @@
+//! What earlier events have told: whose file a module is, and how a process was started. Bounded, whatever there is to know.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use foldhash::fast::RandomState;
+use hashbrown::{Equivalent, HashMap};
+use stackhound_detect::{Judge, ModuleFacts, ModuleIndex};
+use stackhound_symbols::ModuleIdentity;
+
+/// Different paths that are told apart; frames in further ones are in modules that are not known.
+const MODULES_MAX: usize = 1 << 20;
+/// Machines whose modules are told apart.
+const HOSTS_MAX: usize = 1 << 16;
+/// Bytes of what is known of processes; the oldest are forgotten when there are more.
+const PROCESS_BYTES_MAX: usize = 64 << 20;
+
+/// A machine that told of files. 0 stands for all others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Host(u32);
+
+/// A path on a machine; the case of its letters does not count.
+#[derive(PartialEq, Eq, Debug)]
+struct Key {
+    host: Host,
+    path: Box<str>,
+}
+
+#[derive(Clone, Copy)]
+struct KeyRef<'a> {
+    host: Host,
+    path: &'a str,
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.host.hash(hasher);
+        let mut small = [0; 64];
+        for part in self.path.as_bytes().chunks(small.len()) {
+            let small = &mut small[..part.len()];
+            small.copy_from_slice(part);
+            small.make_ascii_lowercase();
+            hasher.write(small);
+        }
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        KeyRef { host: self.host, path: &self.path }.hash(hasher);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.host == key.host && self.path.eq_ignore_ascii_case(&key.path)
+    }
+}
+
+/// The judge's numbers of modules.
+#[derive(Debug, Default)]
+pub(crate) struct KnownModules {
+    numbers: HashMap<Key, ModuleIndex, RandomState>,
+    hosts: HashMap<Box<str>, Host, RandomState>,
+}
+
+impl KnownModules {
+    /// The machine of this name.
+    pub(crate) fn host(&self, name: &str) -> Host {
+        self.hosts.get(name).copied().unwrap_or_default()
+    }
+
+    /// The module of this path on a machine. `None` if there are too many.
+    pub(crate) fn find(&mut self, judge: &mut Judge, host: Host, path: &str) -> Option<ModuleIndex> {
+        if host != Host::default()
+            && let Some(&index) = self.numbers.get(&KeyRef { host, path })
+        {
+            return Some(index);
+        }
+        let key = KeyRef { host: Host::default(), path };
+        if let Some(&index) = self.numbers.get(&key) {
+            return Some(index);
+        }
+        self.insert(key, |_| judge.module(&facts(path, None, ""), None))
+    }
+
+    /// Takes in what a machine tells of a module's file.
+    pub(crate) fn learn(
+        &mut self,
+        judge: &mut Judge,
+        host: &str,
+        path: &str,
+        sha256: Option<[u8; 32]>,
+        signer: &str,
+    ) {
+        if sha256.is_none() && signer.is_empty() {
+            return;
+        }
+        let host = match self.hosts.get(host) {
+            Some(&host) => host,
+            None if self.hosts.len() >= HOSTS_MAX => return,
+            None => {
+                let number = Host(1 + self.hosts.len() as u32);
+                *self.hosts.entry(host.into()).or_insert(number)
+            }
+        };
+        let key = KeyRef { host, path };
+        if let Some(number) = self.numbers.get_mut(&key) {
+            let known = judge.modules().get(*number);
+            if known.sha256 != sha256 || known.signer.as_deref().unwrap_or_default() != signer {
+                *number = judge.module(&facts(path, sha256, signer), None);
+            }
+            return;
+        }
+        self.insert(key, |_| judge.module(&facts(path, sha256, signer), None));
+    }
+
+    fn insert(&mut self, key: KeyRef<'_>, number: impl FnOnce(&Key) -> ModuleIndex) -> Option<ModuleIndex> {
+        if self.numbers.len() >= MODULES_MAX {
+            return None;
+        }
+        let key = Key { host: key.host, path: key.path.into() };
+        let number = number(&key);
+        self.numbers.insert(key, number);
+        Some(number)
+    }
+}
+
+fn facts(path: &str, sha256: Option<[u8; 32]>, signer: &str) -> ModuleFacts {
+    let name = path.rsplit('\\').next().unwrap_or(path).to_owned();
+    ModuleFacts {
+        path: path.into(),
+        identity: ModuleIdentity { name, image: None, pdb: None },
+        sha256,
+        signer: (!signer.is_empty()).then(|| signer.into()),
+    }
+}
+
+/// How a process was started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Started {
+    pub command_line: Box<str>,
+    pub parent_pid: Option<u32>,
+    pub time: Option<u64>,
+}
+
+/// Processes by the names that Sysmon gives them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownProcesses {
+    started: HashMap<Box<str>, Started, RandomState>,
+    /// Their names in the order in which they came.
+    order: VecDeque<Box<str>>,
+    bytes: usize,
+}
+
+impl KnownProcesses {
+    /// Takes in how a process was started.
+    pub(crate) fn learn(&mut self, guid: &str, started: Started) {
+        if guid.is_empty() || self.started.contains_key(guid) {
+            return;
+        }
+        self.bytes += size(guid, &started);
+        self.order.push_back(guid.into());
+        self.started.insert(guid.into(), started);
+        while self.bytes > PROCESS_BYTES_MAX
+            && let Some(guid) = self.order.pop_front()
+        {
+            let forgotten = self.started.remove(&guid);
+            self.bytes -= forgotten.map_or(0, |started| size(&guid, &started));
+        }
+    }
+
+    /// How a process was started, if that is known.
+    pub(crate) fn find(&self, guid: &str) -> Option<&Started> {
+        self.started.get(guid)
+    }
+}
+
+fn size(guid: &str, started: &Started) -> usize {
+    2 * guid.len() + started.command_line.len() + 128
+}
+
+#[cfg(test)]
+mod tests {
+    use stackhound_detect::{Binaries, Lists};
+
+    use super::*;
+
+    #[test]
+    fn files_are_those_of_their_machine() {
+        let judge = &mut Judge::new(Lists::default(), Binaries::none());
+        let modules = &mut KnownModules::default();
+        let plain = modules.find(judge, Host::default(), r"C:\a.dll").unwrap();
+        modules.learn(judge, "one", r"c:\A.dll", Some([1; 32]), "S");
+        modules.learn(judge, "two", r"c:\a.dll", None, "");
+        let (one, two) = (modules.host("one"), modules.host("two"));
+        assert_eq!(two, Host::default());
+        let known = modules.find(judge, one, r"C:\A.DLL").unwrap();
+        assert_ne!(known, plain);
+        assert_eq!(judge.modules().get(known).sha256, Some([1; 32]));
+        assert_eq!(judge.modules().get(known).signer.as_deref(), Some("S"));
+        assert_eq!(modules.find(judge, two, r"c:\a.dll"), Some(plain));
+        // A file that was replaced is another module from then on.
+        modules.learn(judge, "one", r"c:\a.dll", Some([2; 32]), "S");
+        let replaced = modules.find(judge, one, r"c:\a.dll").unwrap();
+        assert_eq!(judge.modules().get(replaced).sha256, Some([2; 32]));
+        assert_eq!(judge.modules().len(), 3);
+    }
+
+    #[test]
+    fn the_oldest_processes_are_forgotten() {
+        let started =
+            |length: usize| Started { command_line: "x".repeat(length).into(), parent_pid: None, time: None };
+        let mut processes = KnownProcesses::default();
+        processes.learn("", started(1));
+        assert_eq!(processes.find(""), None);
+        processes.learn("a", started(1));
+        processes.learn("b", started(PROCESS_BYTES_MAX / 2));
+        assert_eq!(processes.find("a"), Some(&started(1)));
+        processes.learn("c", started(PROCESS_BYTES_MAX / 2));
+        assert_eq!(processes.find("a"), None);
+        assert_eq!(processes.find("b"), None);
+        assert!(processes.find("c").is_some());
+        assert_eq!(processes.order.len(), 1);
+        processes.learn("d", started(PROCESS_BYTES_MAX));
+        assert_eq!((processes.bytes, processes.order.len()), (0, 0));
+    }
+}

@@ -1,0 +1,118 @@
+//! What outputs show of a judged row.
+
+use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{Case, Code, Frame, Mode, Modules, View};
+
+use crate::call_trace;
+use crate::known::KnownProcesses;
+use crate::row::{Action, Row};
+
+/// All of it. `place` is where the row stands.
+pub(crate) fn sighting(
+    place: Place,
+    row: &Row<'_>,
+    case: &Case<'_>,
+    modules: &Modules,
+    processes: &KnownProcesses,
+) -> Sighting {
+    let Row { count, host, time, actor, action } = row;
+    let started = processes.find(actor.guid);
+    let process = ProcessReport {
+        pid: actor.pid,
+        tid: actor.tid,
+        name: file_name(actor.image).to_owned(),
+        path: actor.image.to_owned(),
+        command_line: started.map(|started| started.command_line.to_string()).unwrap_or_default(),
+        parent_pid: started.and_then(|started| started.parent_pid),
+        started: started.and_then(|started| started.time),
+    };
+    let mut event = EventReport {
+        name: action.event_name().to_owned(),
+        provider: "Microsoft-Windows-Sysmon".to_owned(),
+        ..EventReport::default()
+    };
+    let mut stack = Vec::new();
+    match action {
+        Action::ProcessAccess { target, access, call_trace } => {
+            (event.target, event.target_pid, event.access) = (target.image.to_owned(), target.pid, *access);
+            let texts = call_trace::frames(call_trace);
+            stack.extend(case.stack.frames.iter().zip(texts).map(|(frame, text)| report(frame, text.ok())));
+        }
+        Action::RemoteThread { target, address, module, function, .. } => {
+            (event.target, event.target_pid) = (target.image.to_owned(), target.pid);
+            event.start_address = Some(address.value());
+            event.start_name = match (file_name(module), *function) {
+                (module, "") => module.to_owned(),
+                (module, function) => format!("{module}!{function}"),
+            };
+        }
+        Action::ImageLoad { .. } | Action::ProcessCreate { .. } => {}
+    }
+    Sighting {
+        place,
+        count: *count,
+        time: *time,
+        host: (*host).to_owned(),
+        process,
+        event,
+        summary: summary(case.stack.frames, modules),
+        final_user_module: final_user_module(case, modules),
+        stack,
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('\\').next().unwrap_or(path)
+}
+
+/// A frame, with its module as the row spells it.
+fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
+    let mut report = FrameReport {
+        address: frame.address,
+        is_kernel: frame.mode == Mode::Kernel,
+        is_wow64: frame.is_wow64,
+        ..FrameReport::default()
+    };
+    if let Some(call_trace::Place::Module { path, offset }) = text.map(|text| text.place) {
+        path.clone_into(&mut report.module);
+        report.rva = Some(offset.value());
+    }
+    report.backing = match frame.code {
+        Code::Image(..) => "",
+        Code::Compiled(_) | Code::Unknown => "unknown",
+        Code::Unbacked => "unbacked",
+    };
+    report
+}
+
+fn summary(frames: &[Frame], modules: &Modules) -> String {
+    let mut summary = String::new();
+    let mut last = "";
+    for frame in frames.iter().filter(|frame| frame.mode == Mode::User) {
+        let name = name(frame, modules);
+        if !name.eq_ignore_ascii_case(last) {
+            summary.push_str(if summary.is_empty() { "" } else { "|" });
+            summary.push_str(name);
+            last = name;
+        }
+    }
+    summary
+}
+
+fn name<'m>(frame: &Frame, modules: &'m Modules) -> &'m str {
+    match frame.code {
+        Code::Image(module, _) => modules.get(module).name(),
+        Code::Unbacked => "Unbacked",
+        Code::Compiled(_) | Code::Unknown => "Unknown",
+    }
+}
+
+fn final_user_module(case: &Case<'_>, modules: &Modules) -> String {
+    let frames = case.stack.frames;
+    let name = match View::new(case, modules).asker {
+        Some(asker) => name(&frames[asker], modules),
+        None if !frames.is_empty() && frames.iter().all(|frame| frame.mode == Mode::Kernel) => "Kernel",
+        None => "Undetermined",
+    };
+    name.to_owned()
+}

@@ -1,0 +1,145 @@
+//! Event logs, made here: no log of Windows may be part of the repository.
+
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+use stackhound_detect::report::Sighting;
+use stackhound_detect::{Binaries, Judge, Lists};
+use stackhound_sysmon::{Found, Sysmon, Totals};
+
+use self::support::{Event, Value, log};
+
+mod support;
+
+const SYSMON: &str = "Microsoft-Windows-Sysmon";
+
+/// What a file holds, as it is shown.
+fn hunt(file: &[u8]) -> (Totals, Vec<Sighting>, Vec<String>) {
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(judge.lists());
+    let (mut sightings, mut unreadable) = (Vec::new(), Vec::new());
+    let totals = sysmon.hunt(Cursor::new(file), "log.evtx", &mut judge, |found| {
+        match found {
+            Found::Judged(judged) => sightings.push(judged.sighting()),
+            Found::Unreadable(line) => unreadable.push(line.to_string()),
+        }
+        ControlFlow::Continue(())
+    });
+    (totals.expect("a log"), sightings, unreadable)
+}
+
+fn access(trace: &str) -> Event<'_> {
+    let data = vec![
+        ("UtcTime", Value::Text("2020-10-20 11:50:56.473")),
+        ("SourceProcessGUID", Value::Text("{1}")),
+        ("SourceProcessId", Value::Number(6896)),
+        ("SourceThreadId", Value::Number(1084)),
+        ("SourceImage", Value::Text(r"C:\Temp\[1]a&b.exe")),
+        ("TargetProcessId", Value::Number(700)),
+        ("TargetImage", Value::Text(r"C:\Windows\system32\lsass.exe")),
+        ("GrantedAccess", Value::Hex(0x1f_ffff)),
+        ("CallTrace", Value::Text(trace)),
+    ];
+    Event { provider: SYSMON, id: 10, computer: "PC", data }
+}
+
+fn events() -> Vec<Event<'static>> {
+    let started = vec![
+        ("UtcTime", Value::Text("2020-10-20 11:50:55.000")),
+        ("ProcessGuid", Value::Text("{1}")),
+        ("ProcessId", Value::Number(6896)),
+        ("Image", Value::Text(r"C:\Temp\[1]a&b.exe")),
+        ("CommandLine", Value::Text("a \"b\" <c>")),
+        ("ParentProcessId", Value::Number(4)),
+    ];
+    let thread = vec![
+        ("SourceProcessId", Value::Number(6896)),
+        ("SourceImage", Value::Text(r"C:\Temp\a.exe")),
+        ("TargetProcessId", Value::Number(700)),
+        ("TargetImage", Value::Text(r"C:\Windows\system32\lsass.exe")),
+        ("NewThreadId", Value::Number(9)),
+        ("StartAddress", Value::Text("0x00007FFF9F40EB60")),
+        ("StartModule", Value::Text(r"C:\Windows\System32\KERNEL32.DLL")),
+        ("StartFunction", Value::Text("LoadLibraryA")),
+    ];
+    let service = vec![("param1", Value::Text("x"))];
+    vec![
+        Event { provider: SYSMON, id: 1, computer: "PC", data: started },
+        Event { provider: "Service Control Manager", id: 10, computer: "PC", data: service },
+        access(r"C:\Windows\SYSTEM32\ntdll.dll+9d934|UNKNOWN(0000024F64B7B7A1)|C:\Temp\[1]a&b.exe+18be"),
+        access("C:\\Temp\\é\u{3100}.dll+1"),
+        Event { provider: SYSMON, id: 8, computer: "PC", data: thread },
+    ]
+}
+
+#[test]
+fn logs_tell_what_json_tells() {
+    for per_chunk in [1, 2, 100] {
+        let (totals, sightings, unreadable) = hunt(&log(&events(), per_chunk));
+        assert_eq!(unreadable, [""; 0]);
+        let expected = Totals { records: 5, judged: 3, events: 3, context: 1, other: 1, ..Totals::default() };
+        assert_eq!(totals, expected);
+        let records: Vec<u64> = sightings.iter().map(|sighting| sighting.place.record).collect();
+        assert_eq!(records, [3, 4, 5]);
+        let first = &sightings[0];
+        assert_eq!((first.host.as_str(), first.time, first.count), ("PC", Some(132_476_682_564_730_000), 1));
+        let process = &first.process;
+        assert_eq!((process.pid, process.tid, process.parent_pid), (Some(6896), Some(1084), Some(4)));
+        assert_eq!((process.name.as_str(), process.command_line.as_str()), ("[1]a&b.exe", "a \"b\" <c>"));
+        assert_eq!(process.started, Some(132_476_682_550_000_000));
+        assert_eq!((first.event.access, first.event.target_pid), (Some(0x1f_ffff), Some(700)));
+        let labels: Vec<String> = first.stack.iter().map(|frame| frame.label()).collect();
+        assert_eq!(labels, ["ntdll.dll+0x9d934", "unbacked 0x24f64b7b7a1", "[1]a&b.exe+0x18be"]);
+        assert_eq!(first.summary, "ntdll.dll|Unbacked|[1]a&b.exe");
+        let thread = &sightings[2].event;
+        assert_eq!(
+            (thread.start_name.as_str(), thread.start_address),
+            ("KERNEL32.DLL!LoadLibraryA", Some(0x7fff_9f40_eb60))
+        );
+    }
+}
+
+#[test]
+fn what_is_damaged_is_told_and_the_rest_read() {
+    let mut file = log(&events(), 1);
+    // The third record's binary XML.
+    let at = 4096 + 2 * (1 << 16) + 512 + 24;
+    file[at..at + 40].fill(0xff);
+    let (totals, sightings, unreadable) = hunt(&file);
+    assert_eq!((totals.unreadable, totals.judged), (1, 2), "{unreadable:?}");
+    assert!(unreadable[0].starts_with("log.evtx:3: "), "{unreadable:?}");
+    assert_eq!(sightings.len(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_damage_stops_the_reader(
+        damage in prop::collection::vec((0_usize..(4096 + 2 * (1 << 16)), any::<u8>()), 1..12),
+        cut in prop::option::of(128_usize..(4096 + 2 * (1 << 16))),
+    ) {
+        let mut file = log(&events(), 3);
+        for (at, byte) in damage {
+            // Most of a chunk is empty.
+            let place = if at % 3 > 0 { at % 4096 + 4096 + 500 } else { at };
+            file[place] = byte;
+        }
+        file.truncate(cut.unwrap_or(file.len()));
+        let mut judge = Judge::new(Lists::default(), Binaries::none());
+        let mut sysmon = Sysmon::new(judge.lists());
+        let mut told = 0;
+        let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |found| {
+            if let Found::Judged(judged) = found {
+                drop(judged.sighting());
+            }
+            told += 1;
+            ControlFlow::Continue(())
+        });
+        if let Ok(totals) = totals {
+            prop_assert_eq!(told, totals.judged + totals.unreadable + totals.damaged_stacks);
+            prop_assert_eq!(totals.records, totals.judged + totals.unreadable + totals.context + totals.other);
+        }
+    }
+}
