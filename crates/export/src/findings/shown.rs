@@ -94,9 +94,12 @@ pub(super) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(us
     sighting.stack.get(index).map(|frame| (index, frame))
 }
 
-/// Why, in sentences.
+/// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
 pub(super) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
-    finding.sentences(sighting).join(" ")
+    let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
+    let mut sentences: Vec<_> = is_aside.zip(finding.sentences(sighting)).collect();
+    sentences.sort_by_key(|(is_aside, _)| *is_aside);
+    sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
 }
 
 /// What a detection means: the first paragraph of its explanation, behind its title, on one line.
