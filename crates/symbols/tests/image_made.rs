@@ -233,7 +233,7 @@ fn relocations_are_read_by_address() {
     for size in [16, 0] {
         let table = words(&[0x3000, size, 0x3010_a008]);
         let bytes = Pe::new(X64).code(0x1000, vec![0x90; 16]).table(5, 0x2000, table).file();
-        assert_eq!(Image::parse(&bytes).unwrap().relocations(), []);
+        assert!(Image::parse(&bytes).unwrap().relocations().is_empty());
     }
 }
 
