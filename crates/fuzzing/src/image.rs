@@ -36,6 +36,8 @@ fn check(image: &Image<'_>, size: usize) {
             assert_eq!(site.ends_call.is_none(), matches!(image.machine(), Machine::Other(_)));
         }
     }
+    assert!(image.imports().entries.is_sorted_by_key(|import| import.slot));
+    assert!(image.relocations().len() <= size / 2);
     for entry in image.debug_entries() {
         drop(format!("{entry:?}"));
     }

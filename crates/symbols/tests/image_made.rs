@@ -179,16 +179,95 @@ fn names_that_overlap_end() {
     assert_eq!(exports.entries.len() + exports.unreadable, 500);
 }
 
+/// Two libraries, the second loaded at its first call: descriptors, names, pointers, texts.
+#[test]
+fn imports_are_read_with_their_slots() {
+    const AT: u32 = 0x2000;
+    for (machine, width) in [(X64, 8), (X86, 4)] {
+        let number: u64 = if width == 8 { 1 << 63 | 7 } else { 1 << 31 | 7 };
+        let thunk = |value: u64| value.to_le_bytes()[..width].to_vec();
+        let thunks = |values: &[u64]| values.iter().flat_map(|value| thunk(*value)).collect::<Vec<u8>>();
+        let names = thunks(&[u64::from(AT) + 0x180, number, 0]);
+        let mut table = words(&[AT + 0x100, 0, 0, AT + 0x1a0, AT + 0x140, 0, 0, 0, 0, 0]);
+        table.resize(0x60, 0);
+        table.extend(words(&[1, AT + 0x1b0, 0, AT + 0x160, AT + 0x120, 0, 0, 0]));
+        table.resize(0x100, 0);
+        table.extend(names);
+        table.resize(0x120, 0);
+        table.extend(thunks(&[u64::from(AT) + 0x190, 0]));
+        table.resize(0x180, 0);
+        table.extend(b"\0\0NtClose\0");
+        table.resize(0x190, 0);
+        table.extend(b"\0\0Late\0");
+        table.resize(0x1a0, 0);
+        table.extend(b"ntdll.dll\0");
+        table.resize(0x1b0, 0);
+        table.extend(b"late.dll\0");
+        let pe = Pe::new(machine).code(0x1000, vec![0x90; 16]).table(1, AT, table);
+        let bytes = pe.directory_at(13, AT + 0x60, 64).file();
+        let imports = Image::parse(&bytes).unwrap().imports();
+        let rows: Vec<_> = imports
+            .entries
+            .iter()
+            .map(|import| (import.slot.0, import.library, import.name.as_deref(), import.is_delayed))
+            .collect();
+        let expected = [
+            (AT + 0x140, "ntdll.dll", Some("NtClose"), false),
+            (AT + 0x140 + width as u32, "ntdll.dll", None, false),
+            (AT + 0x160, "late.dll", Some("Late"), true),
+        ];
+        assert_eq!(rows, expected, "{machine:#x}");
+        assert_eq!(imports.unreadable, 0);
+    }
+}
+
+#[test]
+fn relocations_are_read_by_address() {
+    // Two blocks, the second with an entry that fills it.
+    let table = words(&[0x3000, 12, 0x3010_a008, 0x1000, 12, 0x0000_a020]);
+    let bytes = Pe::new(X64).code(0x1000, vec![0x90; 16]).table(5, 0x2000, table).file();
+    let found = Image::parse(&bytes).unwrap().relocations();
+    let found: Vec<_> = found.iter().map(|relocation| (relocation.rva.0, relocation.length)).collect();
+    assert_eq!(found, [(0x1020, 8), (0x3008, 8), (0x3010, 4)]);
+    // A block that reaches out of its table, and one without end.
+    for size in [16, 0] {
+        let table = words(&[0x3000, size, 0x3010_a008]);
+        let bytes = Pe::new(X64).code(0x1000, vec![0x90; 16]).table(5, 0x2000, table).file();
+        assert!(Image::parse(&bytes).unwrap().relocations().is_empty());
+    }
+}
+
+/// `KiUserExceptionDispatcher` and its like push nothing: the kernel did.
+#[test]
+fn functions_behind_interrupts_are_known() {
+    let Some(bytes) = stackhound_corpus::bytes("symbols/wine/ntdll.dll") else { return };
+    let image = Image::parse(&bytes).unwrap();
+    let exports = image.exports().unwrap().code(&image);
+    for (name, expected) in [
+        ("KiUserExceptionDispatcher", true),
+        ("KiUserApcDispatcher", true),
+        ("KiUserCallbackDispatcher", true),
+        ("RtlUserThreadStart", false),
+        ("LdrLoadDll", false),
+    ] {
+        let code = exports.iter().find(|code| code.name() == name).expect(name);
+        assert_eq!(image.is_behind_interrupt(code.rva), Some(expected), "{name}");
+    }
+}
+
 /// Reads everything there is.
 fn read_all(image: &Image<'_>) {
     let exports = image.exports().unwrap_or_default();
     exports.code(image).iter().for_each(|code| assert!(!code.names.is_empty()));
     let functions = image.functions();
     image.debug_entries();
+    image.imports();
+    image.relocations();
     for rva in functions.entries.iter().map(|function| function.start).chain([Rva(0), Rva(u32::MAX)]) {
         functions.at(rva);
         image.bytes_at(rva, 16);
         image.call_site(rva, 16, 16);
+        image.is_behind_interrupt(rva);
     }
 }
 

@@ -87,8 +87,13 @@ fn each_return<'a>(
     mut ask: impl FnMut(&mut Evidence<'a, '_>, &mut Tally, &Return<'a>),
 ) {
     let view = evidence.view;
+    let has_files = !evidence.binaries.is_none();
     for (index, frame) in view.user_frames() {
         let Code::Image(module, offset) = frame.code else { continue };
+        // What the next frame lacks is known from the one before.
+        if !has_files && frame.bytes.is_none() && tally.doubts.is_some() {
+            continue;
+        }
         let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { continue };
         let is_entry = view.top == Some(index) || view.narrow_top == Some(index);
         // Behind the kernel stands where it was entered; behind code of no module, what a walk without unwind data took for

@@ -12,5 +12,6 @@ mod made;
 mod memory;
 mod program;
 mod sites;
+mod stand_ins;
 mod stubs;
 mod world;

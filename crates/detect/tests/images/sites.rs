@@ -83,7 +83,7 @@ fn memory_tells_of_calls_too() {
         ("app+1742", &call, &"41ff27c3".repeat(4), "no calls-precede", "yes high returns-to-gadget @1"),
     ] {
         let mut frames = world.frames(&format!("ntdll+1014 {stack} root"));
-        let bytes = |text: &str| hex(text).try_into().expect("16 bytes");
+        let bytes = |text: &str| -> [u8; 16] { hex(text).try_into().expect("16 bytes") };
         frames[1].bytes = Some(SiteBytes { before: bytes(before), after: bytes(after) });
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
         for (id, expected) in [("CS11", calls), ("CS12", gadgets)] {

@@ -11,7 +11,7 @@ pub struct Import<'d> {
     /// Where the pointer is.
     pub slot: Rva,
     /// The library, as the image names it.
-    pub library: Cow<'d, str>,
+    pub library: &'d str,
     /// The function; `None` if it is imported by its number.
     pub name: Option<Cow<'d, str>>,
     /// Whether it is filled at the first call only.
@@ -90,7 +90,12 @@ impl<'d> Reader<'_, 'd> {
     }
 
     fn functions(&mut self, tables: &Tables) {
-        let Some(library) = self.text(tables.library) else {
+        // Each function repeats the name, so it is lent.
+        let library = self.text(tables.library).and_then(|text| match text {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => None,
+        });
+        let Some(library) = library else {
             self.imports.unreadable += 1;
             return;
         };
@@ -109,8 +114,7 @@ impl<'d> Reader<'_, 'd> {
             // Before a name stands a hint of two bytes.
             let text = |reader: &mut Self| reader.text(u32::try_from(name).ok()?.checked_add(2)?);
             let name = if name & by_number != 0 { None } else { text(self) };
-            let (library, is_delayed) = (library.clone(), tables.is_delayed);
-            self.imports.entries.push(Import { slot, library, name, is_delayed });
+            self.imports.entries.push(Import { slot, library, name, is_delayed: tables.is_delayed });
         }
     }
 

@@ -59,6 +59,12 @@ impl Pe {
         self.section(rva, bytes, DATA)
     }
 
+    /// A table of the header that is in a section already.
+    pub fn directory_at(mut self, directory: usize, rva: u32, size: u32) -> Pe {
+        self.directories[directory] = (rva, size);
+        self
+    }
+
     /// Only the first bytes of a table count as the table.
     pub fn directory_size(mut self, directory: usize, size: u32) -> Pe {
         self.directories[directory].1 = size;

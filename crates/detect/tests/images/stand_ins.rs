@@ -1,0 +1,86 @@
+//! Stacks of direct and indirect calls as Wine has them: `scripts/windows-check.sh` runs the program that makes the calls
+//! (`crates/windows/tests/fixture/stand_ins.c`) and gives its stacks and files to this test.
+
+use std::path::{Path, PathBuf};
+
+use stackhound_detect::{
+    Binaries, Code, DetectionId, Entry, Frame, Judgement, Module, ModuleFacts, Services, SiteBytes, Verdict,
+};
+use stackhound_symbols::image::Image;
+use stackhound_symbols::table::SymbolTableBuilder;
+use stackhound_symbols::{Loaded, ModuleIdentity};
+
+use crate::made::hex;
+use crate::world::{World, line};
+
+fn load(folder: &Path, module: &Module) -> Loaded {
+    let Ok(bytes) = std::fs::read(folder.join(module.name())) else { return Loaded::default() };
+    let mut names = SymbolTableBuilder::new();
+    let image = Image::parse(&bytes).expect("an image");
+    names.add_image(&image).expect("exports");
+    Loaded { symbols: Some(Box::new(names.build())), image: Some(bytes), failures: Vec::new() }
+}
+
+/// `offset bytes path`, where the path of no module is `-`.
+fn frame(world: &mut World, text: &str) -> Frame {
+    let mut parts = text.splitn(3, ' ');
+    let mut part = || parts.next().expect("three parts");
+    let (offset, bytes, path) = (part(), hex(part()), part());
+    let offset = u64::from_str_radix(offset, 16).expect("hexadecimal");
+    let code = match path {
+        "-" => Code::Unbacked,
+        path => {
+            let name = path.rsplit('\\').next().unwrap_or_default().to_owned();
+            let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
+            let facts = ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() };
+            Code::Image(world.judge.module(&facts, None), offset)
+        }
+    };
+    let bytes: [u8; 32] = bytes.try_into().expect("32 bytes");
+    let (before, after) = bytes.split_at(16);
+    let bytes = SiteBytes { before: before.try_into().unwrap(), after: after.try_into().unwrap() };
+    Frame { bytes: Some(bytes), ..Frame::user(code) }
+}
+
+fn found(judgement: &Judgement) -> Vec<&'static str> {
+    judgement.findings().map(|(id, _)| id.name()).collect()
+}
+
+#[test]
+fn stand_ins_of_direct_and_indirect_calls_are_told() {
+    let Some(folder) = std::env::var_os("STACKHOUND_STAND_INS").map(PathBuf::from) else {
+        eprintln!("skipped: STACKHOUND_STAND_INS is not set, see scripts/windows-check.sh");
+        return;
+    };
+    let text = std::fs::read_to_string(folder.join("stacks.txt")).expect("stacks");
+    let mut seen = 0;
+    for case in text.split("\n\n").map(str::trim).filter(|case| !case.is_empty()) {
+        let (head, stack) = case.split_once('\n').expect("a stack");
+        let (way, service) = head.split_once(' ').expect("a service");
+        let files = folder.clone();
+        let mut world = World::of(Binaries::new(Box::new(move |module: &Module| load(&files, module))));
+        let frames: Vec<Frame> = stack.lines().map(|text| frame(&mut world, text)).collect();
+        let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered(service));
+        let answer = |id: &str| line(judgement.outcome(DetectionId::parse(id).expect("a detection")));
+        println!("{way}: {}", found(&judgement).join(" "));
+        for id in ["CS01", "CS02", "CS03", "CS04", "CS05", "CS11", "CS12", "CS13", "CS16", "CS18"] {
+            println!("    {id} {}", answer(id));
+        }
+        // What is no call's fault is found in none of them.
+        for id in ["CS02", "CS04", "CS11", "CS12", "CS13", "CS16", "CS18"] {
+            let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
+            assert_ne!(outcome.verdict, Verdict::Yes, "{way} {id}");
+        }
+        let expected = match way {
+            "ordinary" => ["no top-system-call", "no stub-matches", "no callee-matches"],
+            "direct" => {
+                ["yes high top-unbacked+system-call-before @0", "no no-stub-frame", "no no-stub-frame"]
+            }
+            "indirect" => ["no top-system-call", "yes high stub-differs @0", "yes high callee-differs @1"],
+            other => panic!("{other}"),
+        };
+        assert_eq!(["CS01", "CS03", "CS05"].map(answer), expected, "{way}");
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+}
