@@ -67,7 +67,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if unreadable > 0 {
         losses += &format!(", {} records unreadable", grouped(unreadable));
     }
-    progress.finish(&(told + &losses));
+    progress.finish(&(losses + &told));
     damaged |= unreadable > 0;
     Ok(Outcome { damaged, found: found && !arguments.exit_zero })
 }

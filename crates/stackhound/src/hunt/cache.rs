@@ -33,7 +33,8 @@ pub(super) struct Key {
 /// What else a judgement rests on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Circumstances {
-    pub user: Stretch,
+    /// Of the modules of the process.
+    pub modules: Stretch,
     pub kernel: Stretch,
     pub is_complete: bool,
     pub has_losses: bool,
@@ -47,10 +48,20 @@ const CASES_MAX: usize = 1 << 17;
 /// Distinct judgements that are kept, at most: about 13 MB.
 const JUDGEMENTS_MAX: usize = 1 << 14;
 
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    circumstances: Circumstances,
+    /// In which all memory of the process is as it was, if that plays a part: where all user frames lie in images, only
+    /// modules do. (That a place was taken by something else while the unload was not recorded is noticed when modules
+    /// change.)
+    memory: Option<Stretch>,
+    number: u32,
+}
+
 /// Judgements by case.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    cases: HashMap<Key, (Circumstances, u32), foldhash::fast::RandomState>,
+    cases: HashMap<Key, Known, foldhash::fast::RandomState>,
     /// Each once; many cases have the same.
     judgements: Vec<Judgement>,
     /// How many events each was made of.
@@ -62,15 +73,23 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The number of the judgement of a case, if it was made under the same circumstances.
+    /// The number of the judgement of a case, if it was made under the same circumstances. `memory` is asked where memory
+    /// beside modules plays a part.
     #[inline]
-    pub fn find(&self, key: &Key, now: &Circumstances) -> Option<u32> {
-        let (known, number) = self.cases.get(key)?;
-        (known == now).then_some(*number)
+    pub fn find(&self, key: &Key, now: &Circumstances, memory: impl FnOnce() -> Stretch) -> Option<u32> {
+        let known = self.cases.get(key)?;
+        let is_same = known.circumstances == *now && known.memory.is_none_or(|known| known == memory());
+        is_same.then_some(known.number)
     }
 
     /// Keeps a judgement; gives its number, which is good until the next one is kept.
-    pub fn keep(&mut self, key: Key, now: Circumstances, judgement: Judgement) -> u32 {
+    pub fn keep(
+        &mut self,
+        key: Key,
+        circumstances: Circumstances,
+        memory: Option<Stretch>,
+        judgement: Judgement,
+    ) -> u32 {
         if self.cases.len() >= CASES_MAX || self.judgements.len() >= JUDGEMENTS_MAX {
             self.totals = self.totals();
             self.cases.clear();
@@ -79,7 +98,7 @@ impl Cache {
             self.numbers.clear();
         }
         let number = self.number(judgement);
-        self.cases.insert(key, (now, number));
+        self.cases.insert(key, Known { circumstances, memory, number });
         number
     }
 

@@ -94,7 +94,9 @@ pub struct Hunter {
 #[derive(Clone, Copy, Debug)]
 struct ThreadStart {
     id: ThreadId,
-    stretch: Stretch,
+    modules: Stretch,
+    /// Of code in no module: in which all memory is as it was.
+    memory: Option<Stretch>,
     is_complete: bool,
     code: stackhound_detect::Code,
 }
@@ -175,14 +177,17 @@ impl Hunter {
             self.singles.add(&judgement, 1);
             return self.single.insert(judgement);
         }
-        let number = match self.cache.find(&all.key, &all.now) {
+        let memory = || memory(seen.knowledge().system(), all.owner, seen.time());
+        let number = match self.cache.find(&all.key, &all.now, memory) {
             Some(number) => {
                 self.stats.remembered += 1;
                 number
             }
             None => {
-                let judgement = self.with_case(seen, &all, |judge, case| judge.judge(case));
-                self.cache.keep(all.key, all.now, judgement)
+                let (judgement, in_images) =
+                    self.with_case(seen, &all, |judge, case| (judge.judge(case), is_in_images(case)));
+                let memory = (!in_images).then(memory);
+                self.cache.keep(all.key, all.now, memory, judgement)
             }
         };
         self.cache.count(number)
@@ -201,7 +206,7 @@ impl Hunter {
         let facts = self.processes.facts(owner.process);
         let (is_wow64, is_built) = (facts.is_wow64(), facts.is_built());
         let now = Circumstances {
-            user: owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default(),
+            modules: owner.process.map(|process| system.module_stretch(process, time)).unwrap_or_default(),
             kernel: system.stretch(None, time),
             is_complete: is_complete && is_built,
             has_losses: seen.state() == StackState::Lost
@@ -235,8 +240,10 @@ impl Hunter {
         let process = owner.process?;
         let thread = system.thread_of_event(owner.tid?, time)?;
         let index = thread.id().index();
-        if let Some(&Some(ThreadStart { id, stretch, is_complete, code })) = self.starts.get(index)
-            && (id, stretch, is_complete) == (thread.id(), now.user, now.is_complete)
+        if let Some(&Some(ThreadStart { id, modules, memory: known, is_complete, code })) =
+            self.starts.get(index)
+            && (id, modules, is_complete) == (thread.id(), now.modules, now.is_complete)
+            && known.is_none_or(|known| known == memory(system, owner, time))
         {
             return Some(code);
         }
@@ -248,8 +255,9 @@ impl Hunter {
         if self.starts.len() <= index {
             self.starts.resize(index + 1, None);
         }
-        let (id, stretch, is_complete) = (thread.id(), now.user, now.is_complete);
-        self.starts[index] = Some(ThreadStart { id, stretch, is_complete, code });
+        let memory = code.module().is_none().then(|| memory(system, owner, time));
+        let (id, modules, is_complete) = (thread.id(), now.modules, now.is_complete);
+        self.starts[index] = Some(ThreadStart { id, modules, memory, is_complete, code });
         Some(code)
     }
 
@@ -374,4 +382,15 @@ impl Hunter {
         };
         (service, operation)
     }
+}
+
+/// The stretch in which all memory of a stack's owner stays as it is.
+fn memory(system: &System, owner: StackOwner, time: TraceTime) -> Stretch {
+    owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default()
+}
+
+/// Whether nothing but modules decides where the user frames lie.
+fn is_in_images(case: &Case<'_>) -> bool {
+    let mut user = case.stack.frames.iter().filter(|frame| frame.mode == Mode::User);
+    user.all(|frame| frame.code.module().is_some())
 }
