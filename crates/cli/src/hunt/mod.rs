@@ -4,6 +4,7 @@ mod evidence;
 mod live;
 mod recorded;
 mod report;
+mod sums;
 
 use std::io::{self, IsTerminal};
 
