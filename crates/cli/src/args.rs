@@ -556,7 +556,8 @@ fn severity(text: &str) -> Result<Severity, String> {
 fn detection(text: &str) -> Result<DetectionId, String> {
     let mut ids = DetectionId::all().map(DetectionId::name);
     let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
-    DetectionId::parse(text.trim()).ok_or_else(|| format!("there is no detection `{text}`; they are {first} to {last}"))
+    DetectionId::parse(text.trim())
+        .ok_or_else(|| format!("there is no detection `{text}`; they are {first} to {last}"))
 }
 
 /// Which mix of events `demo` writes.

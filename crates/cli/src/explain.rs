@@ -37,9 +37,19 @@ fn list(out: &mut impl Write) -> Result<()> {
     for id in DetectionId::all() {
         let detection = id.detection();
         let techniques = detection.attack.join(" ");
-        writeln!(out, "{}  {:<8}  {}  [{techniques}]", id.name(), detection.severity.name(), detection.title)?;
+        writeln!(
+            out,
+            "{}  {:<8}  {}  [{techniques}]",
+            id.name(),
+            detection.severity.name(),
+            detection.title
+        )?;
     }
-    writeln!(out, "\n`stackhound explain {}` explains one.", DetectionId::all().next().map_or("", DetectionId::name))?;
+    writeln!(
+        out,
+        "\n`stackhound explain {}` explains one.",
+        DetectionId::all().next().map_or("", DetectionId::name)
+    )?;
     Ok(())
 }
 

@@ -131,8 +131,7 @@ mod tests {
         totals.add_outcome(one, &Outcome::yes(Severity::Low, None, Reason::TopImage, Inputs::NONE), 3);
         let mut more = Totals { events: 5, ..Totals::default() };
         more.add_outcome(one, &Outcome::yes(Severity::Low, None, Reason::TopImage, Inputs::NONE), 4);
-        let undetermined =
-            Outcome::undetermined(Severity::High, Reason::FrameUnknown, Inputs::NONE, missing);
+        let undetermined = Outcome::undetermined(Severity::High, Reason::FrameUnknown, Inputs::NONE, missing);
         more.add_outcome(other, &undetermined, 1);
         more.add_outcome(other, &Outcome::no(Reason::AllBacked, Inputs::NONE), 9);
         totals.merge(&more);

@@ -1,4 +1,4 @@
-//! Profiles in the formats of the tools that people look at them with, and call trees.
+//! Profiles in the formats of the tools that people look at them with, call trees, and findings.
 //!
 //! A [`ProfileBuilder`] collects processes, threads, stacks, samples, context switches and markers; the [`Profile`] that
 //! it becomes is written by one function a format:
@@ -11,7 +11,8 @@
 //! | [`perfetto`] | ui.perfetto.dev and its trace processor |
 //! | [`speedscope`] | speedscope.app |
 //!
-//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`].
+//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`]; what judging
+//! stacks found by [`findings`].
 //!
 //! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
 //!
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+pub mod findings;
 pub mod firefox;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;

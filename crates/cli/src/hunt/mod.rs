@@ -5,33 +5,116 @@ mod live;
 mod recorded;
 mod report;
 mod sums;
+mod sysmon;
 
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use stackhound_sysmon::Sysmon;
 
-use crate::Outcome;
-use crate::args::{ColorChoice, Common, Hunt, HuntFormat};
+use crate::args::{ColorChoice, Common, Filters, Hunt, HuntFormat};
+use crate::output::grouped;
 use crate::progress::Progress;
+use crate::{Outcome, inputs, render};
 use report::Report;
 
-/// Hunts in all inputs; recordings are merged by time, as everywhere.
+/// What is read at once.
+enum Input {
+    /// Recordings, merged by time.
+    Recordings(Vec<PathBuf>),
+    /// A file of Sysmon's.
+    Sysmon(PathBuf),
+}
+
+/// Hunts in all inputs, in the order in which they are given; recordings that stand together are merged by time.
 pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
     }
-    let judge = evidence::judge(arguments, common)?;
+    let inputs = inputs_of(&arguments.sources.files)?;
+    if let Some(Input::Sysmon(path)) = inputs.iter().find(|input| matches!(input, Input::Sysmon(_)))
+        && has_any(&arguments.filters)
+    {
+        let path = path.display();
+        bail!("{path}: expressions and times choose among the events of recordings; this file is Sysmon's");
+    }
+    let mut judge = evidence::judge(arguments, common)?;
+    let mut events = Sysmon::new(judge.lists());
     let mut report = Report::open(arguments, judge.lists(), is_colored(arguments, common))?;
-    let trace = crate::inputs::open(&arguments.sources.files, common)?;
-    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
-    let (_, hunted) = recorded::hunt(&trace, judge, arguments, common, &mut report, &mut progress)?;
-    report.count(hunted.with_stack, &hunted.totals);
+    let (mut losses, mut unreadable, mut damaged) = (String::new(), 0, false);
+    for input in &inputs {
+        match input {
+            Input::Recordings(files) => {
+                let trace = inputs::open(files, common)?;
+                let (same, hunted) =
+                    recorded::hunt(&trace, judge, arguments, common, (&mut report, &mut progress))?;
+                judge = same;
+                report.count(hunted.with_stack, &hunted.totals);
+                losses += &render::losses(&hunted.outcome);
+                damaged |= !hunted.outcome.trace.damage.is_empty();
+            }
+            Input::Sysmon(path) => {
+                let told = (&mut report, &mut progress);
+                let totals = sysmon::hunt(&mut events, path, &mut judge, told, common)?;
+                unreadable += totals.unreadable;
+            }
+        }
+    }
     let told = report.closing();
     let found = report.finish()?;
-    progress.finish(&(told + &crate::render::losses(&hunted.outcome)));
-    let damaged = !hunted.outcome.trace.damage.is_empty();
+    if unreadable > 0 {
+        losses += &format!(", {} records unreadable", grouped(unreadable));
+    }
+    progress.finish(&(told + &losses));
+    damaged |= unreadable > 0;
     Ok(Outcome { damaged, found: found && !arguments.exit_zero })
+}
+
+fn inputs_of(paths: &[PathBuf]) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    let mut recordings = Vec::new();
+    let sysmon = |path: PathBuf, recordings: &mut Vec<PathBuf>, inputs: &mut Vec<Input>| {
+        if !recordings.is_empty() {
+            inputs.push(Input::Recordings(std::mem::take(recordings)));
+        }
+        inputs.push(Input::Sysmon(path));
+    };
+    for path in paths {
+        let found = if path.is_dir() { sysmon::of_directory(path)? } else { Vec::new() };
+        if found.is_empty() || has_recordings(path) {
+            match path.is_file() && sysmon::is_one(path) {
+                true => sysmon(path.clone(), &mut recordings, &mut inputs),
+                false => recordings.push(path.clone()),
+            }
+        }
+        found.into_iter().for_each(|file| sysmon(file, &mut recordings, &mut inputs));
+    }
+    if !recordings.is_empty() {
+        inputs.push(Input::Recordings(recordings));
+    }
+    Ok(inputs)
+}
+
+/// Whether a directory has recordings too.
+fn has_recordings(directory: &Path) -> bool {
+    let endings = [".etl", ".etl.zst", ".etl.zip"];
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().to_ascii_lowercase())
+        .any(|name| endings.iter().any(|ending| name.ends_with(ending)))
+}
+
+fn has_any(filters: &Filters) -> bool {
+    let Filters { expression, pid, process, provider, event, from, to } = filters;
+    let texts = [process, provider, event];
+    expression.is_some()
+        || !pid.is_empty()
+        || texts.iter().any(|texts| !texts.is_empty())
+        || from.is_some()
+        || to.is_some()
 }
 
 /// Only tables that go to a terminal have colours, unless they are asked for.

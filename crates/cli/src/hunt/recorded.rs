@@ -29,8 +29,7 @@ pub fn hunt(
     judge: Judge,
     arguments: &Hunt,
     common: &Common,
-    report: &mut Report<'_>,
-    progress: &mut Progress,
+    (report, progress): (&mut Report<'_>, &mut Progress),
 ) -> Result<(Judge, Hunted)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let mut pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;

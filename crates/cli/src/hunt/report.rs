@@ -79,7 +79,8 @@ impl<'a> Report<'a> {
         let mut findings: Vec<Finding> =
             told.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
         self.alerts.add(sighting, &mut findings);
-        self.written += findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
+        self.written +=
+            findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
         let written = self.writer.write(&mut self.sink, sighting, &findings);
         self.note(written)
     }
@@ -111,6 +112,12 @@ impl<'a> Report<'a> {
         self.totals.merge(totals);
     }
 
+    /// Takes in a judgement that holds for so many events.
+    pub fn count_one(&mut self, judgement: &Judgement, events: u64, has_stack: bool) {
+        self.totals.add(judgement, events);
+        self.with_stack += if has_stack { events } else { 0 };
+    }
+
     /// What was judged and found, for the closing line.
     pub fn closing(&mut self) -> String {
         let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();
@@ -130,9 +137,8 @@ impl<'a> Report<'a> {
 fn closing(totals: &Totals, with_stack: u64) -> String {
     let mut text =
         format!(", {} judged, {} of them with stacks", grouped(totals.events), grouped(with_stack));
-    let by_severity = |severity: Severity| -> u64 {
-        totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum()
-    };
+    let by_severity =
+        |severity: Severity| -> u64 { totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum() };
     let mut found: Vec<String> = Vec::new();
     for severity in Severity::ALL.into_iter().rev() {
         match by_severity(severity) {

@@ -250,6 +250,8 @@ pub enum Reason {
     PagesOriginal,
     /// The memory of the process was not looked at.
     MemoryUnknown,
+    /// The stack was taken in an interrupt, where pages that are not at hand end it.
+    InterruptedWalk,
 }
 
 /// Each reason, its code and its sentence.
@@ -378,6 +380,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::HookInStack, "hook-in-stack", "A module that is known to hook is in the stack, and may have changed the code."),
     (Reason::PagesOriginal, "pages-original", "All pages of images are the files'."),
     (Reason::MemoryUnknown, "memory-unknown", "The memory of the process was not looked at."),
+    (Reason::InterruptedWalk, "interrupted-walk", "The stack was taken in an interrupt, where pages that are not at hand end it."),
 ];
 
 /// A set of reasons is a number of 128 bits.

@@ -1,5 +1,6 @@
 //! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
 
+use crate::case::Entry;
 use crate::judge::Evidence;
 use crate::lists::Functions;
 use crate::module::Role;
@@ -41,10 +42,13 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::RootFound, used);
     }
     let view = evidence.view;
-    let severity = if frame.is_wow64 { Severity::Low } else { Severity::Medium };
+    // In an interrupt, pages that are not at hand cannot be waited for.
+    let is_interrupt = view.case.event.entry == Entry::Interrupt;
+    let severity = if frame.is_wow64 || is_interrupt { Severity::Low } else { Severity::Medium };
     let found = |used| {
         let found = Outcome::yes(severity, Some(last), Reason::RootIsNone, used);
-        if frame.is_wow64 { found.because(Reason::NarrowStack) } else { found }
+        let found = if frame.is_wow64 { found.because(Reason::NarrowStack) } else { found };
+        if is_interrupt { found.because(Reason::InterruptedWalk) } else { found }
     };
     let roles = view.roles(&frame);
     if roles.has(Role::Hook) {
@@ -107,6 +111,14 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         }
         (Code::Unbacked, Code::Unbacked) | (Code::Compiled(_), Code::Compiled(_)) => {
             Outcome::no(Reason::StartMatches, USED)
+        }
+        // Runtimes start programs in place of the programs' own entries.
+        (Code::Image(..), Code::Image(..)) if view.roles(frame).has(Role::Runtime) => {
+            Outcome::no(Reason::RuntimeInStack, USED).at(index)
+        }
+        // Stacks cannot be walked further than such code, so this is not where the thread began.
+        (Code::Unbacked | Code::Compiled(_), _) if view.last == Some(index) => {
+            unsure(Reason::EndsUnbacked, Input::Stack).at(index)
         }
         _ => {
             let severity = if frame.is_wow64 { Severity::Low } else { Severity::Medium };

@@ -4,6 +4,7 @@
 //! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
 //! same process.
 
+use crate::case::Entry;
 use crate::judge::Evidence;
 use crate::module::{Role, Roles};
 use crate::stack::{Code, MemoryKind, Mode};
@@ -12,8 +13,10 @@ use crate::view::View;
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
-/// Where 64-bit Windows maps its libraries, and runtimes near them put the code that they compile.
-const NEAR_IMAGES: std::ops::Range<u64> = 0x7ff0_0000_0000..0x8000_0000_0000;
+/// Where 64-bit Windows maps its libraries, and runtimes near them put the code that they compile: at the end of the user's
+/// half, which was at 8 TB before Windows 8.1.
+const NEAR_IMAGES: [std::ops::Range<u64>; 2] =
+    [0x7ff0_0000_0000..0x8000_0000_0000, 0x7f0_0000_0000..0x800_0000_0000];
 
 /// The first user frame behind the native layer.
 fn behind_layer(view: &View<'_>) -> Option<usize> {
@@ -46,9 +49,11 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     if may_compile && view.has_runtime {
         lower(Severity::Low, Reason::RuntimeInStack);
     } else if process.has_runtime == Some(true) {
-        lower(Severity::Medium, Reason::RuntimeLoaded);
+        // Runtimes have code that they tell nothing of, and interrupts come there too.
+        let is_interrupt = view.case.event.entry == Entry::Interrupt;
+        lower(if is_interrupt { Severity::Low } else { Severity::Medium }, Reason::RuntimeLoaded);
     }
-    let is_near = frame.address.is_some_and(|address| NEAR_IMAGES.contains(&address));
+    let is_near = frame.address.is_some_and(|address| NEAR_IMAGES.iter().any(|near| near.contains(&address)));
     if may_compile && is_near {
         lower(Severity::Low, Reason::AddressNearImages);
     }
@@ -126,7 +131,7 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// Whether CS01 judges the innermost user frame.
 fn is_entry(view: &View<'_>) -> bool {
-    view.case.event.entry == crate::case::Entry::SystemCall
+    view.case.event.entry == Entry::SystemCall
 }
 
 /// `PAGE_READWRITE`, `PAGE_WRITECOPY` and their executable forms.

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Anything on one line: control characters of names, which terminals would obey, are replaced.
+/// Anything on one line: characters of names that terminals would obey are replaced, so that nothing is moved, hidden or
+/// turned around.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<T>(pub T);
 
@@ -11,9 +12,16 @@ pub(super) struct Escaped<T>(pub(super) T);
 
 const REPLACEMENT: &str = "\u{fffd}";
 
+/// Control characters, separators of lines, and marks that change the direction of what follows.
+fn is_obeyed(c: char) -> bool {
+    let is_direction =
+        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_direction || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 impl<T: fmt::Display> fmt::Display for Plain<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Replaced(f, |c: char| c.is_control().then_some(REPLACEMENT)), "{}", self.0)
+        write!(Replaced(f, |c: char| is_obeyed(c).then_some(REPLACEMENT)), "{}", self.0)
     }
 }
 
@@ -25,7 +33,7 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
             '>' => Some("&gt;"),
             '"' => Some("&quot;"),
             '\'' => Some("&#39;"),
-            c if c.is_control() => Some(REPLACEMENT),
+            c if is_obeyed(c) => Some(REPLACEMENT),
             _ => None,
         };
         write!(Replaced(f, replaced), "{}", self.0)

@@ -26,6 +26,7 @@
 
 mod cache;
 mod kind;
+pub mod memory;
 mod modules;
 mod process;
 mod services;
@@ -34,8 +35,8 @@ mod stack;
 mod told;
 
 use stackhound_detect::{
-    Case, Event, Frame, Judge, Judgement, Mode, Operation, Process, Services as Ran, Stack, Start, Target,
-    Totals,
+    Case, Entry, Event, Frame, Judge, Judgement, Mode, Operation, Process, Services as Ran, Stack, Start,
+    Target, Totals,
 };
 use stackhound_enrich::{Frames, StackOwner};
 use stackhound_etl::{Address, Clock, Pid, PointerSize};
@@ -47,6 +48,7 @@ use stackhound_trace::TraceTime;
 use crate::seen::Seen;
 use cache::{Cache, Circumstances, Key};
 use kind::Kind;
+use memory::{LiveMemory, MemoryStats};
 use modules::ModuleNumbers;
 use process::Processes;
 use services::Services;
@@ -79,6 +81,8 @@ pub struct Hunter {
     starts: Vec<Option<ThreadStart>>,
     /// By the system's index of each process: whether a start of one of its threads was met.
     has_threads: Vec<Option<ProcessId>>,
+    /// Of live sessions, if it is asked for.
+    memory: Option<LiveMemory>,
     cache: Cache,
     /// The judgement of a case that is not remembered.
     single: Option<Judgement>,
@@ -119,12 +123,24 @@ impl Hunter {
             services: Services::default(),
             starts: Vec::new(),
             has_threads: Vec::new(),
+            memory: None,
             cache: Cache::default(),
             single: None,
             singles: Totals::default(),
             frames: Vec::new(),
             stats: HuntStats::default(),
         }
+    }
+
+    /// Looks into the memory of the processes, too. For live sessions of this machine alone: processes of a recording are
+    /// others. Judgements then rest on when they are made, and are made again after some seconds.
+    pub fn with_memory(self, memory: LiveMemory) -> Hunter {
+        Hunter { memory: Some(memory), ..self }
+    }
+
+    /// What was asked of the memory of processes.
+    pub fn memory_stats(&self) -> Option<MemoryStats> {
+        self.memory.as_ref().map(LiveMemory::stats)
     }
 
     /// The judge, with the files that it has loaded.
@@ -180,17 +196,19 @@ impl Hunter {
         let kind = Kind::of(event);
         let completeness = owner.process.map(|process| system.map_complete_in(process));
         let is_complete = completeness == Some(Completeness::Complete);
+        let numbers = (&mut self.judge, &mut self.modules);
+        let process = self.processes.number(system, numbers, session, owner.process, time);
+        let facts = self.processes.facts(owner.process);
+        let (is_wow64, is_built) = (facts.is_wow64(), facts.is_built());
         let now = Circumstances {
             user: owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default(),
             kernel: system.stretch(None, time),
-            is_complete,
+            is_complete: is_complete && is_built,
             has_losses: seen.state() == StackState::Lost
                 || matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
             all_drivers: system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
+            memory: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
         };
-        let numbers = (&mut self.judge, &mut self.modules);
-        let process = self.processes.number(system, numbers, session, owner.process, time);
-        let is_wow64 = self.processes.facts(owner.process).is_wow64();
         let told = self.told(seen, kind, owner, session);
         let key = Key {
             stack: seen.stack(),
@@ -244,8 +262,11 @@ impl Hunter {
         session: PointerSize,
         address: Address,
     ) -> stackhound_detect::Code {
+        let numbers = (&mut self.judge, &mut self.modules);
+        self.processes.number(system, numbers, session, owner.process, time);
+        let is_built = self.processes.facts(owner.process).is_built();
         let facts = Frames::new(system, owner, time, session).frame(address, AddressKind::Instruction);
-        let place = Place { is_wow64: false, all_drivers: false };
+        let place = Place { is_wow64: false, all_modules: is_built, all_drivers: false };
         stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place).code
     }
 
@@ -269,12 +290,18 @@ impl Hunter {
         use_case: impl FnOnce(&mut Judge, &Case<'_>) -> R,
     ) -> R {
         let (system, Circumscribed { key, now, told, .. }) = (seen.knowledge().system(), all);
-        let place = Place { is_wow64: all.is_wow64, all_drivers: now.all_drivers };
+        let place =
+            Place { is_wow64: all.is_wow64, all_modules: now.is_complete, all_drivers: now.all_drivers };
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         for facts in seen.facts() {
             frames.push(stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place));
         }
+        if let (Some(memory), Some(process)) = (&mut self.memory, all.owner.process) {
+            memory.fill(system.process(process).entity(), seen.utc(), &mut frames);
+        }
+        // The stack may be that of another event of the thread.
+        let is_own = key.state != StackState::Ambiguous;
         let (service, operation) = self.service_and_operation(key, told, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
         let (kernel, user) = stack::parts(key.state, has(Mode::Kernel), has(Mode::User), now.has_losses);
@@ -283,9 +310,10 @@ impl Hunter {
         let Hunter { judge, processes, services, causes, .. } = self;
         let case = Case {
             event: Event {
-                entry: key.kind.entry,
+                entry: if is_own { key.kind.entry } else { Entry::Unknown },
                 operation,
                 services: match service {
+                    _ if !is_own => Ran::Unknown,
                     Some(service) => Ran::Entered(services.get(service).0),
                     None if key.kind.has_causes => causes.of(key.kind.operation),
                     None => Ran::Unknown,

@@ -15,6 +15,8 @@ pub(super) struct Known {
     pub is_wide: bool,
     /// Whether it is a runtime that compiles code, or holds what one compiled before.
     pub is_runtime: bool,
+    /// Whether it is called `ntdll.dll`.
+    pub is_ntdll: bool,
     /// Whether it is Windows' own `win32u.dll`.
     pub is_win32u: bool,
 }
@@ -53,6 +55,7 @@ fn look_up(system: &System, judge: &mut Judge, module: ModuleRef<'_>) -> Known {
         index,
         is_wide: is_wide(&path, windows, module.base().0),
         is_runtime: roles.has(Role::Runtime),
+        is_ntdll: roles.has(Role::NamedNtdll),
         is_win32u: roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll"),
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Facts {
     is_wow64: Option<bool>,
     has_runtime: Option<bool>,
     has_win32u: Option<bool>,
+    /// Whether an `ntdll.dll` is mapped, as far as is known.
+    has_ntdll: bool,
 }
 
 impl Facts {
@@ -33,6 +35,12 @@ impl Facts {
             has_win32u: self.has_win32u,
             thread_start: None,
         }
+    }
+
+    /// Whether all of its modules can be known by now. Stacks of a process that is being made lead through images whose
+    /// loads are told later, and processes of other kinds have none that are told.
+    pub fn is_built(&self) -> bool {
+        self.has_ntdll
     }
 
     /// Whether it runs 32-bit code on 64-bit Windows, as far as is known.
@@ -120,12 +128,15 @@ fn look_up(
     let name = process.image_name();
     let mut image = name.into();
     let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
+    let mut has_ntdll = process.pid().is_kernel_only();
     let modules = system.modules_in(id, time, CHANGES_MAX);
     let all = modules.is_some() && is_complete;
+    has_ntdll |= modules.is_none();
     for module in modules.into_iter().flatten() {
         let known = numbers.of(system, judge, module.id());
         has_runtime |= known.is_runtime;
         has_win32u |= known.is_win32u;
+        has_ntdll |= known.is_ntdll;
         has_layer |= known.is_wide && module.file_name().eq_ignore_ascii_case("wow64.dll");
         if !name.is_empty() && module.file_name().eq_ignore_ascii_case(name) {
             image = judge.modules().get(known.index).path.clone();
@@ -137,5 +148,5 @@ fn look_up(
         Some(flags) => Some(flags & IS_WOW64 != 0),
         None => told(has_layer),
     };
-    Facts { image, is_wow64, has_runtime: told(has_runtime), has_win32u: told(has_win32u) }
+    Facts { image, is_wow64, has_runtime: told(has_runtime), has_win32u: told(has_win32u), has_ntdll }
 }

@@ -32,6 +32,8 @@ pub(super) fn parts(state: StackState, has_kernel: bool, has_user: bool, has_los
 pub(super) struct Place {
     /// Whether its process runs 32-bit code on 64-bit Windows.
     pub is_wow64: bool,
+    /// Whether all modules of the process are known.
+    pub all_modules: bool,
     /// Whether all drivers are known.
     pub all_drivers: bool,
 }
@@ -51,7 +53,7 @@ pub(super) fn frame(
     };
     let code = match module {
         Some((known, rva)) => Code::Image(known.index, rva),
-        None => code_outside(system, facts, place.all_drivers),
+        None => code_outside(system, facts, place),
     };
     Frame {
         address: Some(facts.address.0),
@@ -65,7 +67,7 @@ pub(super) fn frame(
 }
 
 /// Code in no module that is known.
-fn code_outside(system: &System, facts: &enrich::Frame, all_drivers: bool) -> Code {
+fn code_outside(system: &System, facts: &enrich::Frame, place: Place) -> Code {
     if let Some(method) = facts.method {
         return Code::Compiled(runtime(system.method(method).runtime()));
     }
@@ -76,12 +78,20 @@ fn code_outside(system: &System, facts: &enrich::Frame, all_drivers: bool) -> Co
     let is_allocated = facts.region.kind == RegionKind::Private
         && matches!(facts.region.evidence, Some((_, Evidence::Observed)));
     match (facts.mode, facts.backing) {
-        (enrich::Mode::Kernel, _) if all_drivers => Code::Unbacked,
+        (enrich::Mode::Kernel, _) if place.all_drivers && !is_of_hal(facts.address.0) => Code::Unbacked,
         (enrich::Mode::Kernel, _) => Code::Unknown,
-        (enrich::Mode::User, Backing::Unbacked) => Code::Unbacked,
+        (enrich::Mode::User, Backing::Unbacked) if place.all_modules => Code::Unbacked,
         (enrich::Mode::User, _) if is_allocated => Code::Unbacked,
         (enrich::Mode::User, _) => Code::Unknown,
     }
+}
+
+/// The last 4 MB belong to the hardware abstraction layer. It maps the page there by which the kernel calls a hypervisor, and
+/// no recording of old systems tells where.
+fn is_of_hal(address: u64) -> bool {
+    const SIZE: u64 = 4 << 20;
+    address >= u64::MAX - SIZE + 1
+        || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
 }
 
 fn runtime(runtime: Runtime) -> &'static str {

@@ -4,7 +4,7 @@ use stackhound_detect::{Code, Lists, Load, Operation, Role, Services as Ran};
 use stackhound_enrich::StackOwner;
 use stackhound_etl::{Address, Pid, PointerSize};
 use stackhound_schema::kernel::view;
-use stackhound_system::{Evidence, ProcessId, Span};
+use stackhound_system::{Evidence, ProcessId};
 
 use super::Hunter;
 use super::kind::{Kind, Source, Tells};
@@ -150,15 +150,7 @@ impl Hunter {
         if address.0 == 0 {
             return;
         }
-        let mut code = self.code_in(system, pid, (time, session), address);
-        // The first thread of a process starts before its program is mapped.
-        let is_new = system.process_of_event(pid, time).is_some_and(|process| {
-            let Span { from, start, .. } = process.span();
-            start == Evidence::Observed && self.clock.span_from_raw(time.0 - from.0) < YOUNG
-        });
-        if is_new && code == Code::Unbacked {
-            code = Code::Unknown;
-        }
+        let code = self.code_in(system, pid, (time, session), address);
         told.start = Some(ToldStart { address, code, is_remote });
     }
 
@@ -207,9 +199,6 @@ impl Hunter {
         Some(Load { twin: twins.find_map(|twin| twin), ..load })
     }
 }
-
-/// Threads that start so soon after their process may be older than the images of their process: 1 s.
-const YOUNG: i64 = 10_000_000;
 
 fn class_start(seen: &Seen<'_>) -> Option<(Pid, Address)> {
     let record = seen.event().record();

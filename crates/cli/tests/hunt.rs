@@ -1,0 +1,234 @@
+//! `hunt` and `explain` as people meet them, on the demo's recording.
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::OnceLock;
+
+use program::{refused, stackhound, text};
+use serde_json::Value;
+
+/// The demo's folder, made once.
+fn demo() -> &'static Path {
+    static DEMO: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = DEMO.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let made = stackhound(&["demo", "--quiet", "--out", text(folder.path())]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        folder
+    });
+    folder.path()
+}
+
+fn recording() -> PathBuf {
+    demo().join("stackhound-demo.etl")
+}
+
+fn hunt(arguments: &[&str]) -> Output {
+    let recording = recording();
+    let given = [&["hunt", text(&recording), "--symbol-path", "", "--no-progress"], arguments].concat();
+    stackhound(&given)
+}
+
+/// The findings as NDJSON, and the exit code.
+fn findings(arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let output = hunt(&[&["--format", "ndjson"], arguments].concat());
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (lines, output.status.code())
+}
+
+fn ids(findings: &[Value]) -> Vec<&str> {
+    findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_attack_is_found_and_nothing_else_matters() {
+    let (found, code) = findings(&["--min-severity", "medium"]);
+    assert_eq!(code, Some(1));
+    let ids = ids(&found);
+    for expected in ["CS02", "CS07", "CS19"] {
+        assert!(ids.contains(&expected), "{expected} is not in {ids:?}");
+    }
+    for finding in &found {
+        assert_eq!(finding["verdict"], "yes");
+        assert!(finding["input"]["record"].as_u64().unwrap() > 0);
+        assert_eq!(finding["count"], 1);
+        assert!(finding["input"]["file"].as_str().unwrap().ends_with("stackhound-demo.etl"));
+        // Whoever attacks, and the process that it attacks.
+        let direct = finding["id"] == "CS02";
+        let name = finding["process"]["name"].as_str().unwrap();
+        assert!(!direct || name == "updater.exe", "{finding}");
+    }
+}
+
+#[test]
+fn the_exit_code_tells_whether_something_was_found() {
+    for (arguments, expected) in [
+        (&["--quiet"][..], 1),
+        (&["--exit-zero"], 0),
+        (&["--min-severity", "critical"], 0),
+        (&["--only", "CS02"], 1),
+        (&["--only", "cs20,CS23"], 0),
+        // What is not decided is not found.
+        (&["--only", "CS18", "--all"], 0),
+        (&["--pid", "4"], 0),
+    ] {
+        let output = hunt(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_told() {
+    let (found, _) = findings(&["--only", "CS02"]);
+    assert!(!found.is_empty() && ids(&found).iter().all(|id| *id == "CS02"), "{:?}", ids(&found));
+    let (all, _) = findings(&["--only", "CS05", "--all", "--min-severity", "high"]);
+    let undetermined = all.iter().filter(|finding| finding["verdict"] == "undetermined").count();
+    assert!(undetermined > 0);
+    for finding in &all {
+        assert_eq!(finding["id"], "CS05");
+        let missing = finding["inputs_missing"].as_array().unwrap();
+        assert!(finding["verdict"] != "undetermined" || !missing.is_empty(), "{finding}");
+    }
+}
+
+#[test]
+fn every_form_can_be_read() {
+    for format in ["ndjson", "ecs", "ocsf"] {
+        let output = hunt(&["--format", format]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().count() > 3, "{format}: {text}");
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert!(value.is_object(), "{format}: {line}");
+        }
+    }
+    let layer: Value = serde_json::from_slice(&hunt(&["--format", "navigator"]).stdout).unwrap();
+    let techniques = layer["techniques"].as_array().unwrap();
+    assert!(techniques.iter().any(|technique| technique["techniqueID"] == "T1106"), "{layer}");
+    let csv = String::from_utf8(hunt(&["--format", "csv"]).stdout).unwrap();
+    let mut lines = csv.split("\r\n");
+    assert!(lines.next().unwrap().split(',').count() > 5, "{csv}");
+    assert!(lines.clone().any(|line| line.contains("CS02")), "{csv}");
+    let table = String::from_utf8(hunt(&[]).stdout).unwrap();
+    assert!(table.contains("CS02") && table.contains("updater.exe"), "{table}");
+    assert!(!table.contains('\u{1b}'), "colours though it goes to no terminal");
+}
+
+#[test]
+fn threads_change_nothing() {
+    let told = |threads: &str| {
+        let output = hunt(&["--format", "ndjson", "--all", "--threads", threads]);
+        assert!(!output.stdout.is_empty());
+        output.stdout
+    };
+    assert!(told("1") == told("2"));
+}
+
+#[test]
+fn output_goes_to_a_file_when_it_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("findings.ndjson");
+    let output = hunt(&["--format", "ndjson", "-o", text(&path)]);
+    assert!(output.stdout.is_empty());
+    let (found, _) = findings(&[]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), found.len());
+}
+
+#[test]
+fn the_closing_line_says_what_was_judged_found_and_missing() {
+    let output = hunt(&[]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let closing = errors.lines().last().unwrap();
+    for part in [
+        " events, ",
+        " judged, ",
+        " of them with stacks; findings: ",
+        " high",
+        " for want of ",
+        "buffers lost",
+    ] {
+        assert!(closing.contains(part), "{part}: {closing}");
+    }
+    assert!(hunt(&["--quiet"]).stderr.is_empty());
+}
+
+#[test]
+fn what_cannot_be_used_is_told_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = recording();
+    let recording = text(&recording);
+    let file = |name: &str, bytes: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let missing = folder.path().join("nowhere");
+    let missing = text(&missing);
+    let no_file = "No such file or directory (os error 2)";
+    refused(&["hunt", missing], &format!("{missing}: {no_file}"));
+    refused(&["hunt", recording, "--lists", missing], &format!("{missing}: {no_file}"));
+    refused(&["hunt", recording, "--known-images", missing], &format!("{missing}: {no_file}"));
+    refused(
+        &["hunt", recording, "--images", missing],
+        &format!("{missing}: no directory, which --images needs"),
+    );
+    let lists = file("lists.toml", "[modules]\nsystem_call = 5\n");
+    let output = stackhound(&["hunt", recording, "--lists", text(&lists)]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.starts_with(&format!("error: {}:2: ", lists.display())), "{errors}");
+    for (arguments, part) in [
+        (&["--only", "CS99"][..], "there is no detection `CS99`; they are CS01 to CS24"),
+        (
+            &["--min-severity", "grave"],
+            "`grave` is no severity; write one of info, low, medium, high, critical",
+        ),
+    ] {
+        let output = hunt(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(part), "{errors}");
+    }
+}
+
+#[test]
+fn lists_of_ones_own_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let lists = folder.path().join("lists.toml");
+    let own = "[modules]\nsystem_call = [\"ntdll.dll\", \"win32u.dll\", \"updater.exe\"]\n[folders]\nwritable = []\n";
+    std::fs::write(&lists, own).unwrap();
+    // Only in Windows' own folders such a name counts, so the finding stays.
+    let (found, _) = findings(&["--lists", text(&lists), "--only", "CS02"]);
+    assert!(!found.is_empty());
+}
+
+#[test]
+fn detections_are_explained() {
+    let all = stackhound(&["explain"]);
+    let list = String::from_utf8(all.stdout).unwrap();
+    assert_eq!(list.lines().filter(|line| line.starts_with("CS")).count(), 24, "{list}");
+    for spelling in ["CS05", "cs05"] {
+        let one = stackhound(&["explain", spelling]);
+        let explained = String::from_utf8(one.stdout).unwrap();
+        assert_eq!(one.status.code(), Some(0));
+        assert!(explained.starts_with("CS05: own stub jumps into ntdll\n"), "{explained}");
+        assert!(explained.contains("ATT&CK: T1106, T1027.007"), "{explained}");
+    }
+    refused(
+        &["explain", "CS25"],
+        "there is no detection `CS25`; `stackhound explain` without a name lists all",
+    );
+}
+
+#[test]
+#[cfg(not(windows))]
+fn live_needs_windows() {
+    let output = stackhound(&["hunt", "--live"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("live sessions need Windows"), "{errors}");
+}

@@ -1,0 +1,105 @@
+//! What findings are called in Elastic's vocabulary of behaviours, so that rules written for it find them.
+//!
+//! Elastic's words are those of `process.Ext.api.behaviors` in its endpoint package (`custom_schemas/custom_api.yml`).
+//! Where it has none, there is a word of our own. They are names for what was seen, not equal to what Elastic's agent
+//! computes: it knows what memory allows, which most recordings do not tell.
+
+use stackhound_detect::Reason;
+use stackhound_detect::catalogue::DETECTIONS;
+use stackhound_detect::report::{Finding, Sighting};
+
+/// The words of each detection, whatever it was found by.
+#[rustfmt::skip]
+const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
+    ("CS01", &["direct_syscall", "shellcode"]),
+    ("CS02", &["direct_syscall"]),
+    ("CS03", &["indirect_syscall"]),
+    ("CS04", &["indirect_syscall"]),
+    ("CS05", &["indirect_syscall", "native_api"]),
+    ("CS06", &["native_api"]),
+    ("CS07", &["shellcode"]),
+    ("CS08", &["unbacked_code"]),
+    ("CS09", &["unbacked_code"]),
+    ("CS10", &["parallel_ntdll"]),
+    ("CS11", &["image_rop"]),
+    ("CS12", &["image_rop"]),
+    ("CS13", &["outside_function"]),
+    ("CS14", &["truncated_stack"]),
+    ("CS15", &["root_mismatch"]),
+    ("CS16", &["broken_linkage"]),
+    ("CS17", &["proxy_call"]),
+    ("CS18", &["image_hooked"]),
+    ("CS19", &["suspicious_start"]),
+    ("CS20", &["heavens_gate"]),
+    ("CS21", &["masked_sleep"]),
+    ("CS22", &["exception_handler"]),
+    ("CS23", &["unbacked_driver_code"]),
+    ("CS24", &["sensitive_handle"]),
+];
+
+/// Further words that depend on why something was found.
+const BY_REASON: &[(Reason, &str)] =
+    &[(Reason::WritableCode, "unbacked_rwx"), (Reason::StartUnbacked, "execute_shellcode")];
+
+/// The words for a finding. What is undetermined must not be called by them.
+pub(super) fn of(sighting: &Sighting, finding: &Finding) -> Vec<&'static str> {
+    let mut words = WORDS[finding.id.index()].1.to_vec();
+    let by_reason = BY_REASON.iter().filter(|(reason, _)| finding.outcome.reasons.has(*reason));
+    words.extend(by_reason.map(|(_, word)| *word));
+    let (event, process) = (&sighting.event, &sighting.process);
+    if event.target_pid.is_some() && process.pid.is_some() && event.target_pid != process.pid {
+        words.push(if super::ecs::is_process_start(sighting) { "parent-child" } else { "cross-process" });
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elastic's words that are used here.
+    const ELASTIC: &[&str] = &[
+        "cross-process",
+        "parent-child",
+        "native_api",
+        "direct_syscall",
+        "proxy_call",
+        "shellcode",
+        "image_hooked",
+        "image_rop",
+        "unbacked_rwx",
+        "truncated_stack",
+        "execute_shellcode",
+    ];
+
+    /// Ours; docs/findings.md lists them.
+    const OWN: &[&str] = &[
+        "indirect_syscall",
+        "unbacked_code",
+        "parallel_ntdll",
+        "outside_function",
+        "root_mismatch",
+        "broken_linkage",
+        "suspicious_start",
+        "heavens_gate",
+        "masked_sleep",
+        "exception_handler",
+        "unbacked_driver_code",
+        "sensitive_handle",
+    ];
+
+    #[test]
+    fn each_detection_has_a_word_that_is_elastics_or_listed() {
+        let guide = include_str!("../../../../docs/findings.md");
+        for (detection, (name, words)) in DETECTIONS.iter().zip(WORDS) {
+            assert_eq!(detection.name, name);
+            assert!(!words.is_empty(), "{name}");
+            for word in words {
+                assert!(ELASTIC.contains(word) || OWN.contains(word), "{name}: {word}");
+            }
+        }
+        for word in OWN {
+            assert!(guide.contains(&format!("`{word}`")), "{word} is not in the guide");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Findings for spreadsheets: one row each, the stack in one cell.
+//!
+//! Spreadsheets take cells that begin like formulas for formulas, and texts come from whoever is judged. Such cells begin
+//! with an apostrophe, as OWASP's page "CSV Injection" advises; control characters are replaced.
+
+use std::io::{self, Write};
+
+use stackhound_detect::report::{Finding, FrameReport, Sighting};
+
+use super::shown::{self, Hex};
+use crate::tree::Plain;
+
+const HEADER: [&str; 27] = [
+    "time",
+    "verdict",
+    "severity",
+    "id",
+    "title",
+    "explanation",
+    "reasons",
+    "inputs_missing",
+    "process",
+    "pid",
+    "tid",
+    "path",
+    "command_line",
+    "event",
+    "service",
+    "target",
+    "target_pid",
+    "access",
+    "frame",
+    "frame_label",
+    "stack",
+    "final_user_module",
+    "attack",
+    "count",
+    "host",
+    "input",
+    "alert",
+];
+
+/// Rows as they are written.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    has_header: bool,
+}
+
+impl Rows {
+    pub(super) fn write(
+        &mut self,
+        out: &mut impl Write,
+        sighting: &Sighting,
+        finding: &Finding,
+    ) -> io::Result<()> {
+        self.header(out)?;
+        row(out, &cells(sighting, finding))
+    }
+
+    /// A table without rows has its header.
+    pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<()> {
+        self.header(out)
+    }
+
+    fn header(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_header, true) { Ok(()) } else { row(out, &HEADER) }
+    }
+}
+
+fn row(out: &mut impl Write, cells: &[impl AsRef<[u8]>]) -> io::Result<()> {
+    let mut row = ::csv::Writer::from_writer(Vec::new());
+    row.write_record(cells).map_err(io::Error::from)?;
+    let bytes = row.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(&bytes)
+}
+
+fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
+    let Sighting { process, event, .. } = sighting;
+    let detection = finding.id.detection();
+    let frame = shown::frame(sighting, finding);
+    let labels: Vec<String> = sighting.stack.iter().map(FrameReport::label).collect();
+    [
+        sighting.time.and_then(shown::time).unwrap_or_default(),
+        finding.outcome.verdict.name().to_owned(),
+        finding.outcome.severity.name().to_owned(),
+        detection.name.to_owned(),
+        detection.title.to_owned(),
+        text(&shown::explanation(sighting, finding)),
+        shown::reasons(finding).join(" "),
+        shown::missing(finding).join(" "),
+        text(&process.name),
+        number(process.pid),
+        number(process.tid),
+        text(&process.path),
+        text(&process.command_line),
+        text(&event.name),
+        text(&event.service),
+        text(&event.target),
+        number(event.target_pid),
+        event.access.map(|access| Hex(access.into()).to_string()).unwrap_or_default(),
+        number(frame.map(|(index, _)| index)),
+        frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
+        text(&labels.join(" | ")),
+        text(&sighting.final_user_module),
+        detection.attack.join(" "),
+        sighting.count.to_string(),
+        text(&sighting.host),
+        text(&format!("{}:{}", sighting.place.file, sighting.place.record)),
+        finding.alert.clone(),
+    ]
+}
+
+fn number(number: Option<impl ToString>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// A text that no spreadsheet takes for a formula.
+fn text(text: &str) -> String {
+    const FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let is_formula = text.trim_start().starts_with(FORMULAS) || text.starts_with(['\t', '\r', '\n']);
+    format!("{}{}", if is_formula { "'" } else { "" }, Plain(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for (name, expected) in [
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("-2+3", "'-2+3"),
+            (" \t=1", "' \u{fffd}=1"),
+            ("＝1", "'＝1"),
+            ("evil.exe", "evil.exe"),
+            ("", ""),
+        ] {
+            assert_eq!(text(name), expected);
+        }
+    }
+}

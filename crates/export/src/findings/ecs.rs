@@ -1,0 +1,304 @@
+//! Documents of the Elastic Common Schema, with the names that Elastic's endpoint package has for call stacks
+//! (`custom_schemas/custom_call_stack.yml`, `custom_api.yml` and `custom_thread.yml`), so that rules for them work.
+//!
+//! Own facts are under `callstack` (the answer) and `stackhound` (the event as it was read). What is unknown is left out:
+//! in these documents a field that is there is a claim.
+
+use serde_json::{Value, json};
+use stackhound_detect::Severity;
+use stackhound_detect::Verdict;
+use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+
+use super::attack::{self, Tactic, Technique};
+use super::shown::{self, Hex, known};
+
+/// Version of the schema that the documents follow.
+const ECS: &str = "9.4.0";
+
+/// The document of a finding.
+pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
+    let detection = finding.id.detection();
+    let is_found = finding.outcome.verdict == Verdict::Yes;
+    let explanation = shown::explanation(sighting, finding);
+    let verdict = if is_found { "" } else { " undetermined" };
+    let mut document = json!({
+        "@timestamp": sighting.time.and_then(shown::time),
+        "ecs": { "version": ECS },
+        "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
+        "event": event(sighting, is_found.then_some(finding.outcome.severity), &explanation),
+        "rule": {
+            "id": detection.name,
+            "name": detection.title,
+            "description": shown::meaning(finding.id),
+            "category": "call stack",
+            "ruleset": "stackhound",
+            "version": shown::VERSION,
+        },
+        "host": { "name": known(&sighting.host) },
+        "log": { "file": { "path": known(&sighting.place.file) } },
+        "process": process(sighting, finding),
+        "threat": if is_found { threat(detection.attack) } else { Value::Null },
+        "callstack": answer(sighting, finding, &explanation),
+        "stackhound": own(sighting, finding),
+    });
+    document["event"]["id"] = shown::finding_uid(sighting, finding).to_string().into();
+    if !is_process_start(sighting) {
+        document["Target"] = target(sighting);
+    }
+    pruned(document)
+}
+
+/// `severity` of what was found; nothing of what is undetermined.
+fn event(sighting: &Sighting, severity: Option<Severity>, explanation: &str) -> Value {
+    let category = category(&sighting.event.name);
+    let kind = if is_process_start(sighting) { "start" } else { "info" };
+    json!({
+        // `signal` is for alerts that Elastic's own rules raise. What is undetermined is no alert.
+        "kind": if severity.is_some() { "alert" } else { "event" },
+        "category": match severity {
+            Some(_) => vec!["intrusion_detection", category],
+            None => vec![category],
+        },
+        "type": [kind],
+        "module": "stackhound",
+        "dataset": "stackhound.findings",
+        "action": known(&sighting.event.name),
+        "provider": known(&sighting.event.provider),
+        "severity": severity.map(numbered),
+        "reason": explanation,
+        "sequence": sighting.place.record,
+    })
+}
+
+/// The numbers that Elastic's rules have for their severities.
+fn numbered(severity: Severity) -> u8 {
+    match severity {
+        Severity::Info => 1,
+        Severity::Low => 21,
+        Severity::Medium => 47,
+        Severity::High => 73,
+        Severity::Critical => 99,
+    }
+}
+
+/// What kind of thing an event is about, by the spelling of its name.
+fn category(name: &str) -> &'static str {
+    const CATEGORIES: [(&str, &str); 4] =
+        [("Image", "library"), ("File", "file"), ("Registry", "registry"), ("Driver", "driver")];
+    let known = CATEGORIES.iter().find(|(start, _)| name.starts_with(start));
+    known.map_or("process", |(_, category)| category)
+}
+
+/// Whether the event is the start of a process: then the stack is that of its parent.
+pub(super) fn is_process_start(sighting: &Sighting) -> bool {
+    const NAMES: [&str; 4] = ["Process/Start", "ProcessStart", "ProcessStart/Start", "ProcessCreate"];
+    let event = &sighting.event;
+    let is_told = event.target_pid.is_some() || !event.target.is_empty();
+    is_told && NAMES.contains(&event.name.as_str())
+}
+
+/// The process that the document is about, with the stack at the thread that it belongs to.
+fn process(sighting: &Sighting, finding: &Finding) -> Value {
+    let mut actor = actor(&sighting.host, &sighting.process);
+    actor["thread"] = json!({ "id": sighting.process.tid, "Ext": thread(sighting) });
+    let mut process = if is_process_start(sighting) {
+        let mut process = target_process(sighting);
+        process["parent"] = actor;
+        process
+    } else {
+        actor["parent"] = json!({ "pid": sighting.process.parent_pid });
+        actor
+    };
+    let found = finding.outcome.verdict == Verdict::Yes;
+    let start_name = known(&sighting.event.start_name);
+    let start_name = start_name.map(|name| if name == "unbacked" { "Unbacked" } else { name });
+    process["Ext"] = json!({
+        "api": {
+            "name": known(&sighting.event.service),
+            "behaviors": found.then(|| super::behaviors::of(sighting, finding)),
+            "parameters": { "desired_access_numeric": sighting.event.access },
+            "metadata": { "target_address_name": start_name },
+        },
+    });
+    process
+}
+
+fn actor(host: &str, process: &ProcessReport) -> Value {
+    json!({
+        "pid": process.pid,
+        "entity_id": process.pid.map(|_| shown::entity(host, process).to_string()),
+        "name": known(&process.name),
+        "executable": known(&process.path),
+        "command_line": known(&process.command_line),
+        "start": process.started.and_then(shown::time),
+    })
+}
+
+/// The process that something was done to.
+fn target_process(sighting: &Sighting) -> Value {
+    let target = &sighting.event.target;
+    let is_path = target.contains(['\\', '/']);
+    json!({
+        "pid": sighting.event.target_pid,
+        "name": known(shown::file_name(target)),
+        "executable": known(target).filter(|_| is_path),
+    })
+}
+
+fn target(sighting: &Sighting) -> Value {
+    let mut process = target_process(sighting);
+    process["thread"] = json!({ "Ext": { "start_address": sighting.event.start_address.map(Hex) } });
+    json!({ "process": process })
+}
+
+/// The stack, with what is derived of it.
+fn thread(sighting: &Sighting) -> Value {
+    let user = || sighting.stack.iter().filter(|frame| !frame.is_kernel);
+    let module = user().find(|frame| {
+        !frame.module.is_empty() && frame.module_name().eq_ignore_ascii_case(&sighting.final_user_module)
+    });
+    json!({
+        "call_stack": user().map(frame).collect::<Vec<_>>(),
+        "call_stack_summary": known(&sighting.summary),
+        "call_stack_contains_unbacked": contains_unbacked(sighting),
+        "call_stack_final_user_module": {
+            "name": known(&sighting.final_user_module),
+            "path": module.map(|frame| &frame.module),
+            "protection": module.and_then(|frame| frame.protection).map(shown::protection),
+        },
+    })
+}
+
+/// Whether code of no module is in the stack; nothing where that is not known: a stack that is not there, or has frames of
+/// unknown modules, is not free of it.
+fn contains_unbacked(sighting: &Sighting) -> Option<bool> {
+    let user = || sighting.stack.iter().filter(|frame| !frame.is_kernel);
+    let is_unknown = |frame: &FrameReport| frame.module.is_empty() && matches!(frame.backing, "" | "unknown");
+    match (user().any(|frame| frame.backing == "unbacked"), user().any(is_unknown)) {
+        (true, _) => Some(true),
+        (false, true) => None,
+        (false, false) => user().next().map(|_| false),
+    }
+}
+
+fn frame(frame: &FrameReport) -> Value {
+    let protection = frame.protection.map(shown::protection);
+    json!({
+        "symbol_info": symbol_info(frame),
+        "module_name": shown::module_name(frame),
+        "module_path": known(&frame.module),
+        "instruction_pointer": frame.address.map(Hex),
+        "rva": frame.rva.map(Hex),
+        "memory_section": { "protection": &protection },
+        "protection": &protection,
+        "callsite_leading_bytes": shown::hex_bytes(&frame.leading_bytes),
+        "callsite_trailing_bytes": shown::hex_bytes(&frame.trailing_bytes),
+    })
+}
+
+/// Path of the module and the function, or the address where it has no name.
+fn symbol_info(frame: &FrameReport) -> String {
+    let module = known(&frame.module).unwrap_or(shown::module_name(frame));
+    match (known(&frame.symbol), frame.rva, frame.address) {
+        (Some(symbol), ..) => format!("{module}!{symbol}"),
+        (None, Some(rva), _) => format!("{module}+{rva:#x}"),
+        (None, None, Some(address)) => format!("{module}!{address:#x}"),
+        (None, None, None) => module.to_owned(),
+    }
+}
+
+/// The answer and what it rests on.
+fn answer(sighting: &Sighting, finding: &Finding, explanation: &str) -> Value {
+    let kernel: Vec<String> =
+        sighting.stack.iter().filter(|frame| frame.is_kernel).map(symbol_info).collect();
+    let at = shown::frame(sighting, finding).map(|(index, at)| {
+        json!({ "index": index, "mode": if at.is_kernel { "kernel" } else { "user" }, "symbol_info": symbol_info(at) })
+    });
+    json!({
+        "verdict": finding.outcome.verdict.name(),
+        "severity": finding.outcome.severity.name(),
+        "reasons": shown::reasons(finding),
+        "explanation": explanation,
+        "inputs_used": shown::used(finding),
+        "inputs_missing": shown::missing(finding),
+        "frame": at,
+        "kernel": kernel,
+    })
+}
+
+/// The event as it was read.
+fn own(sighting: &Sighting, finding: &Finding) -> Value {
+    let event = &sighting.event;
+    json!({
+        "alert": known(&finding.alert),
+        "input": { "file": known(&sighting.place.file), "record": sighting.place.record },
+        "count": sighting.count,
+        "event": {
+            "name": known(&event.name),
+            "provider": known(&event.provider),
+            "service": known(&event.service),
+            "target": known(&event.target),
+            "target_pid": event.target_pid,
+            "access": event.access.map(|access| Hex(access.into())),
+            "start_address": event.start_address.map(Hex),
+            "start_name": known(&event.start_name),
+        },
+    })
+}
+
+/// The techniques: each field has a list, as ECS writes several of them.
+fn threat(ids: &[&str]) -> Value {
+    let named: Vec<&Technique> = ids.iter().filter_map(|id| attack::technique(id)).collect();
+    let (mut techniques, mut tactics): (Vec<&Technique>, Vec<Tactic>) = Default::default();
+    for technique in &named {
+        if techniques.iter().all(|other| other.id != technique.parent().id) {
+            techniques.push(technique.parent());
+        }
+        tactics
+            .extend(technique.tactics.iter().filter(|tactic| !tactics.contains(tactic)).collect::<Vec<_>>());
+    }
+    let subs: Vec<&Technique> = named.into_iter().filter(|technique| technique.is_sub()).collect();
+    let mut technique = listed(&techniques);
+    technique["subtechnique"] = listed(&subs);
+    json!({
+        "framework": "MITRE ATT&CK",
+        "technique": technique,
+        "tactic": {
+            "id": tactics.iter().map(|tactic| tactic.id).collect::<Vec<_>>(),
+            "name": tactics.iter().map(|tactic| tactic.name).collect::<Vec<_>>(),
+            "reference": tactics.iter().map(Tactic::url).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn listed(techniques: &[&Technique]) -> Value {
+    json!({
+        "id": techniques.iter().map(|technique| technique.id).collect::<Vec<_>>(),
+        "name": techniques.iter().map(|technique| technique.name).collect::<Vec<_>>(),
+        "reference": techniques.iter().map(|technique| technique.url()).collect::<Vec<_>>(),
+    })
+}
+
+/// Without what is null or empty.
+pub(super) fn pruned(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| (name, pruned(value)))
+                .filter(|(_, value)| is_told(value))
+                .collect(),
+        ),
+        Value::Array(values) => Value::Array(values.into_iter().map(pruned).filter(is_told).collect()),
+        value => value,
+    }
+}
+
+fn is_told(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}

@@ -1,0 +1,152 @@
+//! Findings, to be read: a table for people, NDJSON and CSV for scripts, documents for Elastic and OCSF, a layer for the
+//! ATT&CK Navigator.
+//!
+//! A [`Writer`] takes judged events as they come and keeps nothing of them but counts, so memory is bounded whatever is
+//! found. What is undetermined is shown as such in every format, and nowhere like a finding: it has no severity in
+//! documents of others, no techniques, and no colour in layers. What is unknown is null or left out, never a value that
+//! looks like one. Equal input gives equal bytes.
+//!
+//! Fields are listed in `docs/findings.md`. Knows nothing of files, of the command line, or of how judging is done. Texts
+//! are untrusted: what terminals or spreadsheets would obey is taken out of tables and CSV.
+
+mod attack;
+mod behaviors;
+mod csv;
+mod ecs;
+mod navigator;
+mod ndjson;
+mod ocsf;
+mod shown;
+mod table;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use stackhound_detect::Totals;
+use stackhound_detect::Verdict;
+use stackhound_detect::alert::Alert;
+use stackhound_detect::report::{Finding, Sighting};
+
+/// How findings are written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FindingsFormat {
+    /// For people: a block for each event, and what it all comes to.
+    Table,
+    /// One JSON object a finding, one a line, with all that is known.
+    Ndjson,
+    /// Documents of the Elastic Common Schema, with Elastic's names for call stacks; one a line.
+    Ecs,
+    /// Detection Findings of the Open Cybersecurity Schema Framework; one a line.
+    Ocsf,
+    /// One layer for the ATT&CK Navigator.
+    Navigator,
+    /// A table for spreadsheets: one row a finding.
+    Csv,
+}
+
+impl FindingsFormat {
+    /// All of them.
+    pub const ALL: [FindingsFormat; 6] = [
+        FindingsFormat::Table,
+        FindingsFormat::Ndjson,
+        FindingsFormat::Ecs,
+        FindingsFormat::Ocsf,
+        FindingsFormat::Navigator,
+        FindingsFormat::Csv,
+    ];
+
+    /// The spelling in arguments.
+    pub fn name(self) -> &'static str {
+        match self {
+            FindingsFormat::Table => "table",
+            FindingsFormat::Ndjson => "ndjson",
+            FindingsFormat::Ecs => "ecs",
+            FindingsFormat::Ocsf => "ocsf",
+            FindingsFormat::Navigator => "navigator",
+            FindingsFormat::Csv => "csv",
+        }
+    }
+
+    /// The one with this spelling.
+    pub fn of(name: &str) -> Option<FindingsFormat> {
+        FindingsFormat::ALL.into_iter().find(|format| format.name() == name)
+    }
+}
+
+/// Writes judged events in one format.
+///
+/// Output is written in small pieces, so it should be buffered.
+#[derive(Debug)]
+pub struct Writer(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Table(table::Table),
+    Ndjson,
+    Ecs,
+    Ocsf,
+    Navigator(navigator::Layer),
+    Csv(csv::Rows),
+}
+
+impl Writer {
+    /// A writer; `is_colored` says whether tables have colours, which never carry what text does not.
+    pub fn new(format: FindingsFormat, is_colored: bool) -> Writer {
+        Writer(match format {
+            FindingsFormat::Table => Kind::Table(table::Table::new(is_colored)),
+            FindingsFormat::Ndjson => Kind::Ndjson,
+            FindingsFormat::Ecs => Kind::Ecs,
+            FindingsFormat::Ocsf => Kind::Ocsf,
+            FindingsFormat::Navigator => Kind::Navigator(navigator::Layer::default()),
+            FindingsFormat::Csv => Kind::Csv(csv::Rows::default()),
+        })
+    }
+
+    /// Writes what was found in an event. Answers that are no are left out; if all are, nothing is written.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(
+        &mut self,
+        out: &mut impl Write,
+        sighting: &Sighting,
+        findings: &[Finding],
+    ) -> io::Result<()> {
+        let told = |finding: &&Finding| finding.outcome.verdict != Verdict::No;
+        let findings: Vec<&Finding> = findings.iter().filter(told).collect();
+        if findings.is_empty() {
+            return Ok(());
+        }
+        let mut each = findings.iter().copied();
+        match &mut self.0 {
+            Kind::Table(table) => table.write(out, sighting, &findings),
+            Kind::Ndjson => each.try_for_each(|finding| line(out, &ndjson::Line::new(sighting, finding))),
+            Kind::Ecs => each.try_for_each(|finding| line(out, &ecs::document(sighting, finding))),
+            Kind::Ocsf => each.try_for_each(|finding| line(out, &ocsf::document(sighting, finding))),
+            Kind::Navigator(layer) => {
+                layer.add(sighting, &findings);
+                Ok(())
+            }
+            Kind::Csv(rows) => each.try_for_each(|finding| rows.write(out, sighting, finding)),
+        }
+    }
+
+    /// Writes what comes last: of tables what it all comes to, of layers everything. The order of `alerts` does not matter.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
+        match self.0 {
+            Kind::Table(table) => table.finish(out, alerts, totals),
+            Kind::Ndjson | Kind::Ecs | Kind::Ocsf => Ok(()),
+            Kind::Navigator(layer) => line(out, &layer.finish(totals)),
+            Kind::Csv(rows) => rows.finish(out),
+        }
+    }
+}
+
+/// A value as JSON on one line.
+fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
+    out.write_all(b"\n")
+}

@@ -1,0 +1,117 @@
+//! A layer for the ATT&CK Navigator: each technique with the number of events that showed it, coloured by severity.
+//!
+//! Format 4.5, as `layers/LAYERFORMATv4_5.md` of the Navigator defines it. Undetermined answers are in no technique.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stackhound_detect::catalogue::DetectionId;
+use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::{Severity, Totals, Verdict};
+
+use super::attack;
+
+/// What was found of one technique.
+#[derive(Debug)]
+struct Shown {
+    severity: Severity,
+    /// Raw events in which something of it was found.
+    events: u64,
+    /// And by each detection.
+    detections: BTreeMap<DetectionId, u64>,
+}
+
+/// A layer as it grows. There are no more techniques than detections name, so it stays small.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    techniques: BTreeMap<&'static str, Shown>,
+    /// Counts of an event's techniques, kept for its memory.
+    seen: Vec<&'static str>,
+}
+
+fn color(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "#c6dbef",
+        Severity::Low => "#9ecae1",
+        Severity::Medium => "#fed976",
+        Severity::High => "#fd8d3c",
+        Severity::Critical => "#e31a1c",
+    }
+}
+
+impl Layer {
+    pub(super) fn add(&mut self, sighting: &Sighting, findings: &[&Finding]) {
+        self.seen.clear();
+        for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
+            for &technique in finding.id.detection().attack {
+                let severity = finding.outcome.severity;
+                let shown = self.techniques.entry(technique).or_insert_with(|| Shown {
+                    severity,
+                    events: 0,
+                    detections: BTreeMap::new(),
+                });
+                shown.severity = shown.severity.max(severity);
+                *shown.detections.entry(finding.id).or_default() += sighting.count;
+                // An event with two findings of one technique shows it once.
+                if !self.seen.contains(&technique) {
+                    self.seen.push(technique);
+                    shown.events += sighting.count;
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(self, totals: &Totals) -> Value {
+        let most = self.techniques.values().map(|shown| shown.events).max().unwrap_or(0);
+        let techniques: Vec<Value> = self.techniques.iter().map(|(id, shown)| technique(id, shown)).collect();
+        let legend: Vec<Value> = Severity::ALL
+            .iter()
+            .map(|severity| json!({ "label": severity.name(), "color": color(*severity) }))
+            .collect();
+        json!({
+            "name": "Stackhound findings",
+            "versions": { "attack": attack::VERSION, "navigator": "4.9.0", "layer": "4.5" },
+            "domain": "enterprise-attack",
+            "description": format!(
+                "Call stacks of {} events. Scores are events that showed a technique, colours are severities. \
+                 Undetermined answers are not in it.",
+                totals.events
+            ),
+            "filters": { "platforms": ["Windows"] },
+            "sorting": 3,
+            "layout": { "layout": "side", "showID": true, "expandedSubtechniques": "annotated" },
+            "hideDisabled": false,
+            "techniques": techniques,
+            // Only for readers that go by scores: explicit colours come first.
+            "gradient": {
+                "colors": [color(Severity::Info), color(Severity::Critical)],
+                "minValue": 0,
+                "maxValue": most.max(1),
+            },
+            "legendItems": legend,
+            "selectTechniquesAcrossTactics": true,
+        })
+    }
+}
+
+fn technique(id: &str, shown: &Shown) -> Value {
+    let each =
+        |(id, count): (&DetectionId, &u64)| format!("{} {} ({count})", id.name(), id.detection().title);
+    let comment = shown.detections.iter().map(each).collect::<Vec<_>>().join(", ");
+    let metadata: Vec<Value> = shown
+        .detections
+        .iter()
+        .map(|(id, count)| json!({ "name": id.name(), "value": count.to_string() }))
+        .collect();
+    let url = attack::technique(id).map(attack::Technique::url);
+    json!({
+        "techniqueID": id,
+        "score": shown.events,
+        "color": color(shown.severity),
+        "comment": format!("{}: {comment}", shown.severity.name()),
+        "enabled": true,
+        "metadata": metadata,
+        "links": url.map(|url| vec![json!({ "label": "ATT&CK", "url": url })]).unwrap_or_default(),
+        "showSubtechniques": !id.contains('.'),
+    })
+}

@@ -1,0 +1,184 @@
+//! Detection Findings of the Open Cybersecurity Schema Framework, class 2004 of version 1.5.
+//!
+//! As the schema's `events/findings/detection_finding.json` and the objects it names define them. It has no call stacks: they
+//! are the `data` of the evidence, and what else has no place is `unmapped`.
+
+use serde_json::{Value, json};
+use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::{Severity, Verdict};
+
+use super::attack::{self, Technique};
+use super::ecs::pruned;
+use super::ndjson::Frame;
+use super::shown::{self, Hex, known};
+
+/// Version of the schema. Verdicts of evidence are in it since then.
+const OCSF: &str = "1.5.0";
+
+/// The event that tells of a finding.
+pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
+    let detection = finding.id.detection();
+    let is_found = finding.outcome.verdict == Verdict::Yes;
+    let explanation = shown::explanation(sighting, finding);
+    let uid = shown::finding_uid(sighting, finding).to_string();
+    let verdict = if is_found { "" } else { " undetermined" };
+    let time = sighting.time.map(shown::milliseconds);
+    let (severity_id, severity) = severity(is_found.then_some(finding.outcome.severity));
+    let (confidence_id, confidence) = confidence(finding);
+    let mut document = pruned(json!({
+        "activity_id": 1,
+        "activity_name": "Create",
+        "category_uid": 2,
+        "category_name": "Findings",
+        "class_uid": 2004,
+        "class_name": "Detection Finding",
+        "type_uid": 200_401,
+        "type_name": "Detection Finding: Create",
+        // The class cannot do without; `unmapped.time` is missing where the input tells no time.
+        "time": time.unwrap_or(0),
+        "count": sighting.count,
+        "severity_id": severity_id,
+        "severity": severity,
+        "status_id": 1,
+        "status": "New",
+        "confidence_id": confidence_id,
+        "confidence": confidence,
+        "is_alert": is_found,
+        "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
+        "metadata": {
+            "version": OCSF,
+            "product": { "name": "Stackhound", "vendor_name": "Stackhound", "version": shown::VERSION },
+            "uid": uid,
+            "log_name": known(&sighting.place.file),
+            "log_provider": known(&sighting.event.provider),
+            "event_code": known(&sighting.event.name),
+        },
+        "finding_info": {
+            "uid": uid,
+            "title": detection.title,
+            "desc": explanation,
+            "first_seen_time": time,
+            "analytic": {
+                "uid": detection.name,
+                "name": detection.title,
+                "desc": shown::meaning(finding.id),
+                "type_id": 1,
+                "type": "Rule",
+                "version": shown::VERSION,
+            },
+            "attacks": if is_found { attacks(detection.attack) } else { Vec::new() },
+        },
+        "evidences": [evidence(sighting, finding)],
+        "resources": resources(sighting),
+        "unmapped": unmapped(sighting, finding),
+    }));
+    if !sighting.host.is_empty() {
+        document["device"] = json!({ "type_id": 0, "hostname": sighting.host });
+    }
+    document
+}
+
+/// `severity_id` and its caption. What is undetermined has none.
+fn severity(severity: Option<Severity>) -> (u8, &'static str) {
+    match severity {
+        None => (0, "Unknown"),
+        Some(Severity::Info) => (1, "Informational"),
+        Some(Severity::Low) => (2, "Low"),
+        Some(Severity::Medium) => (3, "Medium"),
+        Some(Severity::High) => (4, "High"),
+        Some(Severity::Critical) => (5, "Critical"),
+    }
+}
+
+/// `confidence_id` and its caption: severities say how seldom honest programs do so, and missing inputs take one step of it.
+fn confidence(finding: &Finding) -> (u8, &'static str) {
+    let outcome = &finding.outcome;
+    if outcome.verdict != Verdict::Yes {
+        return (0, "Unknown");
+    }
+    match (outcome.severity, outcome.missing.is_empty()) {
+        (Severity::High | Severity::Critical, true) => (3, "High"),
+        (Severity::High | Severity::Critical, false) | (Severity::Medium, true) => (2, "Medium"),
+        _ => (1, "Low"),
+    }
+}
+
+/// One for each tactic of each technique.
+fn attacks(ids: &[&str]) -> Vec<Value> {
+    let named = ids.iter().filter_map(|id| attack::technique(id));
+    let of = |technique: &Technique| json!({ "uid": technique.id, "name": technique.name, "src_url": technique.url() });
+    let pairs = named.flat_map(|technique| technique.tactics.iter().map(move |tactic| (technique, tactic)));
+    pairs
+        .map(|(technique, tactic)| {
+            json!({
+                "version": attack::VERSION,
+                "tactic": { "uid": tactic.id, "name": tactic.name, "src_url": tactic.url() },
+                "technique": of(technique.parent()),
+                "sub_technique": technique.is_sub().then(|| of(technique)),
+            })
+        })
+        .collect()
+}
+
+fn evidence(sighting: &Sighting, finding: &Finding) -> Value {
+    let Sighting { process, event, .. } = sighting;
+    let (verdict_id, verdict) = match finding.outcome.verdict {
+        Verdict::Yes => (4, "Suspicious"),
+        Verdict::Undetermined | Verdict::No => (7, "Insufficient Data"),
+    };
+    json!({
+        "name": known(&event.name),
+        "uid": format!("{}:{}", sighting.place.file, sighting.place.record),
+        "verdict_id": verdict_id,
+        "verdict": verdict,
+        "process": {
+            "uid": shown::entity(&sighting.host, process).to_string(),
+            "pid": process.pid,
+            "tid": process.tid,
+            "name": known(&process.name),
+            "cmd_line": known(&process.command_line),
+            "created_time": process.started.map(shown::milliseconds),
+            "file": known(&process.path).map(|path| {
+                json!({ "name": shown::file_name(path), "path": path, "type_id": 1, "type": "Regular File" })
+            }),
+            "parent_process": process.parent_pid.map(|pid| json!({ "pid": pid })),
+        },
+        "api": known(&event.service).map(|service| json!({ "operation": service })),
+        "data": {
+            "stack": sighting.stack.iter().map(|frame| json!(Frame::new(frame))).collect::<Vec<_>>(),
+            "frame": shown::frame(sighting, finding).map(|(index, _)| index),
+            "summary": known(&sighting.summary),
+            "final_user_module": known(&sighting.final_user_module),
+        },
+    })
+}
+
+/// The process that something was done to.
+fn resources(sighting: &Sighting) -> Vec<Value> {
+    let event = &sighting.event;
+    if event.target.is_empty() && event.target_pid.is_none() {
+        return Vec::new();
+    }
+    vec![json!({
+        "type": "process",
+        "name": known(&event.target),
+        "uid": event.target_pid.map(|pid| pid.to_string()),
+    })]
+}
+
+fn unmapped(sighting: &Sighting, finding: &Finding) -> Value {
+    let event = &sighting.event;
+    json!({
+        "verdict": finding.outcome.verdict.name(),
+        "severity": finding.outcome.severity.name(),
+        "reasons": shown::reasons(finding),
+        "inputs_used": shown::used(finding),
+        "inputs_missing": shown::missing(finding),
+        "alert": known(&finding.alert),
+        "time": sighting.time.and_then(shown::time),
+        "input": { "file": known(&sighting.place.file), "record": sighting.place.record },
+        "access": event.access.map(|access| Hex(access.into())),
+        "start_address": event.start_address.map(Hex),
+        "start_name": known(&event.start_name),
+    })
+}

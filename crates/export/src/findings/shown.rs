@@ -1,0 +1,223 @@
+//! How values are shown in all formats, and what events and processes are told apart by.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
+use serde::ser::{Serialize, Serializer};
+use stackhound_detect::DetectionId;
+use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+
+/// The version of the program, in documents that tell who wrote them.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A number as `0x…`: addresses, offsets and masks, which are more than what JSON's readers take for numbers.
+pub(super) struct Hex(pub u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A text, if it is known.
+pub(super) fn known(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// Seconds from 1601 to 1970.
+const TO_1970: i64 = 11_644_473_600;
+
+/// A time in units of 100 ns since 1601 in UTC as RFC 3339, such as `2023-01-01T00:00:00.0000000Z`; none behind the year
+/// 9999, which no clock shows and RFC 3339 cannot spell.
+pub(super) fn time(time: u64) -> Option<String> {
+    let second = (time / 10_000_000) as i64 - TO_1970;
+    let time = Timestamp::new(second, (time % 10_000_000 * 100) as i32).ok()?;
+    Some(DateTimePrinter::new().precision(Some(7)).timestamp_to_string(&time))
+}
+
+/// A time in units of 100 ns since 1601 as milliseconds since 1970.
+pub(super) fn milliseconds(time: u64) -> i64 {
+    (time / 10_000) as i64 - TO_1970 * 1000
+}
+
+/// What a page allows, as Elastic spells it: `R-X`, `RWX|GUARD`. C is a copy on writing. What has no such name is a
+/// number.
+pub(super) fn protection(protection: u32) -> String {
+    const MODIFIERS: [(u32, &str); 3] = [(0x100, "|GUARD"), (0x200, "|NOCACHE"), (0x400, "|WRITECOMBINE")];
+    let kind = match protection & 0xff {
+        0x01 => "---",
+        0x02 => "R--",
+        0x04 => "RW-",
+        0x08 => "RC-",
+        0x10 => "--X",
+        0x20 => "R-X",
+        0x40 => "RWX",
+        0x80 => "RCX",
+        _ => return Hex(protection.into()).to_string(),
+    };
+    if protection & !0x7ff != 0 {
+        return Hex(protection.into()).to_string();
+    }
+    let modifiers = MODIFIERS.iter().filter(|(bit, _)| protection & bit != 0).map(|(_, name)| *name);
+    std::iter::once(kind).chain(modifiers).collect()
+}
+
+/// Bytes as hexadecimal digits, in the order of addresses.
+pub(super) fn hex_bytes(bytes: &[u8]) -> Option<String> {
+    (!bytes.is_empty()).then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The last part of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit(['\\', '/']).next().unwrap_or(path)
+}
+
+/// What a frame's code is, as Elastic spells it: the module's file name, `Unbacked`, `Unknown`, `jit:clr`.
+pub(super) fn module_name(frame: &FrameReport) -> &str {
+    match frame.module_name() {
+        "unbacked" => "Unbacked",
+        "unknown" | "" => "Unknown",
+        name => name,
+    }
+}
+
+/// The frame that a finding is about, with its index.
+pub(super) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(usize, &'s FrameReport)> {
+    let index = usize::from(finding.outcome.frame?);
+    sighting.stack.get(index).map(|frame| (index, frame))
+}
+
+/// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
+pub(super) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
+    let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
+    let mut sentences: Vec<_> = is_aside.zip(finding.sentences(sighting)).collect();
+    sentences.sort_by_key(|(is_aside, _)| *is_aside);
+    sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// What a detection means: the first paragraph of its explanation, behind its title, on one line.
+pub(super) fn meaning(id: DetectionId) -> String {
+    let lines = id.detection().explanation.lines().skip(1);
+    lines.map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Codes of reasons.
+pub(super) fn reasons(finding: &Finding) -> Vec<&'static str> {
+    finding.outcome.reasons.iter().map(|reason| reason.code()).collect()
+}
+
+/// What the answer rests on.
+pub(super) fn used(finding: &Finding) -> Vec<&'static str> {
+    finding.outcome.used.iter().map(|input| input.name()).collect()
+}
+
+/// What the answer wanted for.
+pub(super) fn missing(finding: &Finding) -> Vec<&'static str> {
+    finding.outcome.missing.iter().map(|input| input.name()).collect()
+}
+
+/// FNV-1a over texts with their ends: a name of 64 bits that is equal on all machines and in all versions.
+#[derive(Clone, Copy)]
+pub(super) struct Digest(u64);
+
+impl Digest {
+    pub(super) const NEW: Digest = Digest(0xcbf2_9ce4_8422_2325);
+
+    pub(super) fn with(self, part: impl AsRef<[u8]>) -> Digest {
+        let one = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        // The end of a part is a byte that no text has.
+        Digest(one(part.as_ref().iter().fold(self.0, one), &0xff))
+    }
+
+    pub(super) fn with_number(self, number: Option<u64>) -> Digest {
+        match number {
+            Some(number) => self.with(number.to_le_bytes()),
+            None => self.with([]),
+        }
+    }
+
+    pub(super) fn value(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What tells a process from all others: its machine, id, start and program. Ids are used again, so the id alone does not.
+pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
+    Digest::NEW
+        .with(host)
+        .with(process.path.to_ascii_lowercase())
+        .with_number(process.pid.map(u64::from))
+        .with_number(process.started)
+}
+
+/// What tells a finding from all others: process, time, place and detection. Equal whenever the same input is judged,
+/// whatever its file is called.
+pub(super) fn finding_uid(sighting: &Sighting, finding: &Finding) -> Digest {
+    entity(&sighting.host, &sighting.process)
+        .with_number(sighting.time)
+        .with_number(Some(sighting.place.record))
+        .with(finding.id.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_seven_digits() {
+        for (ticks, expected) in [
+            (0, Some("1601-01-01T00:00:00.0000000Z")),
+            // 11,644,473,600 s is 1970-01-01, as documented for FILETIME.
+            (116_444_736_000_000_000, Some("1970-01-01T00:00:00.0000000Z")),
+            (116_444_736_000_000_001, Some("1970-01-01T00:00:00.0000001Z")),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(time(ticks).as_deref(), expected, "{ticks}");
+        }
+        assert_eq!(milliseconds(116_444_736_000_010_000), 1);
+    }
+
+    #[test]
+    fn each_detection_has_a_meaning() {
+        for id in DetectionId::all() {
+            let meaning = meaning(id);
+            assert!(meaning.ends_with('.') && !meaning.contains("What it"), "{}: {meaning}", id.name());
+        }
+    }
+
+    #[test]
+    fn protections_are_spelled() {
+        for (number, expected) in [
+            (0x01, "---"),
+            (0x20, "R-X"),
+            (0x40, "RWX"),
+            (0x104, "RW-|GUARD"),
+            (0x80, "RCX"),
+            (0, "0x0"),
+            (0x60, "0x60"),
+            (0x4000_0040, "0x40000040"),
+        ] {
+            assert_eq!(protection(number), expected);
+        }
+    }
+
+    #[test]
+    fn digests_tell_where_parts_end() {
+        let one = Digest::NEW.with("ab").with("c").value();
+        assert_ne!(one, Digest::NEW.with("a").with("bc").value());
+        assert_ne!(one, Digest::NEW.with("abc").value());
+    }
+}

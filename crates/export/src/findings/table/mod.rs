@@ -1,0 +1,337 @@
+//! Findings for people: a block for each event, and at the end what it all comes to.
+//!
+//! ```text
+//! HIGH  CS07  unbacked code calls the native layer
+//!   unbacked 0x24f64b7b7a1, in no module, calls the native layer.
+//!   tool.exe (pid 4021, thread 5032)  C:\Users\Public\tool.exe
+//!   ProcessAccess of lsass.exe (pid 612), access 0x1410
+//!   2023-01-01T00:00:00.0000000Z  events.evtx record 17  3 events  alert 0123456789abcdef
+//!      0  ntdll.dll!NtOpenProcess+0x14
+//!      1  KERNELBASE.dll!OpenProcess+0x4d
+//!   ►  2  unbacked 0x24f64b7b7a1  private RWX  <== CS07
+//!   ATT&CK: T1055, T1620
+//! ```
+//!
+//! Several findings of one event stand above one stack. The same again in the same alert, down to the addresses, is one
+//! line. Colours carry nothing that words do not.
+
+mod summary;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use stackhound_detect::alert::Alert;
+use stackhound_detect::report::{EventReport, Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_detect::{Severity, Totals, Verdict};
+
+use super::shown::{self, Digest, Hex};
+use crate::tree::Plain;
+
+/// Stacks of more frames are shortened in the middle.
+const FRAMES_MAX: usize = 24;
+
+/// What is shown of a stack that is shortened: so many frames at both ends, and around each that a finding is about.
+const ENDS: usize = 8;
+const AROUND: usize = 2;
+
+/// Longer texts are cut, so that one name cannot fill a screen.
+const TEXT_MAX: usize = 260;
+
+/// Blocks that are remembered, to show them once. When there are more, all are forgotten.
+const SEEN_MAX: usize = 1 << 16;
+
+/// A table as it is written.
+#[derive(Debug)]
+pub(super) struct Table {
+    is_colored: bool,
+    has_blocks: bool,
+    seen: HashSet<u64>,
+}
+
+impl Table {
+    pub(super) fn new(is_colored: bool) -> Table {
+        Table { is_colored, has_blocks: false, seen: HashSet::new() }
+    }
+
+    pub(super) fn write(
+        &mut self,
+        out: &mut impl Write,
+        sighting: &Sighting,
+        findings: &[&Finding],
+    ) -> io::Result<()> {
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        if !self.seen.insert(likeness(sighting, findings)) {
+            return self.again(out, sighting, findings);
+        }
+        if std::mem::replace(&mut self.has_blocks, true) {
+            writeln!(out)?;
+        }
+        for finding in findings {
+            self.head(out, sighting, finding)?;
+        }
+        process(out, &sighting.process)?;
+        event(out, &sighting.event)?;
+        self.place(out, sighting, findings)?;
+        self.stack(out, sighting, findings)?;
+        attack(out, findings)
+    }
+
+    pub(super) fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
+        if self.has_blocks {
+            writeln!(out)?;
+        }
+        summary::write(out, self.is_colored, alerts, totals)
+    }
+
+    /// What it is, how severe, and why.
+    fn head(&self, out: &mut impl Write, sighting: &Sighting, finding: &Finding) -> io::Result<()> {
+        let detection = finding.id.detection();
+        let severity = finding.outcome.severity;
+        if finding.outcome.verdict == Verdict::Yes {
+            let word = severity.name().to_uppercase();
+            let word = painted(self.is_colored, style(severity), &word);
+            writeln!(out, "{word}  {}  {}", detection.name, detection.title)?;
+        } else {
+            let word = painted(self.is_colored, UNDETERMINED, "UNDETERMINED");
+            let most = severity.name();
+            writeln!(out, "{word}  {}  {} (at most {most} if so)", detection.name, detection.title)?;
+        }
+        let explanation = shown::explanation(sighting, finding);
+        if !explanation.is_empty() {
+            writeln!(out, "  {}", Short(&explanation, 4 * TEXT_MAX))?;
+        }
+        let missing = shown::missing(finding);
+        if !missing.is_empty() {
+            let is_found = finding.outcome.verdict == Verdict::Yes;
+            let what = if is_found { "Found without" } else { "For want of" };
+            writeln!(out, "  {what}: {}.", missing.join(", "))?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
+        write!(out, "  {}", when(sighting))?;
+        if !sighting.host.is_empty() {
+            write!(out, "  on {}", text(&sighting.host))?;
+        }
+        if !sighting.place.file.is_empty() {
+            write!(out, "  {} record {}", text(&sighting.place.file), sighting.place.record)?;
+        }
+        write!(out, "  {}", events(sighting.count))?;
+        match findings.iter().find(|finding| !finding.alert.is_empty()) {
+            Some(finding) => writeln!(out, "  alert {}", text(&finding.alert)),
+            None => writeln!(out),
+        }
+    }
+
+    /// What was shown already, at another time.
+    fn again(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
+        let ids: Vec<String> = findings.iter().map(|finding| named(finding)).collect();
+        let record = sighting.place.record;
+        let count = events(sighting.count);
+        writeln!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(sighting))
+    }
+
+    fn stack(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
+        let stack = &sighting.stack;
+        if stack.is_empty() {
+            return writeln!(out, "  no stack");
+        }
+        let mut left_out = 0;
+        for (index, frame) in stack.iter().enumerate() {
+            if !is_shown(index, stack.len(), findings) {
+                left_out += 1;
+                continue;
+            }
+            omission(out, left_out)?;
+            left_out = 0;
+            let about: Vec<&&Finding> = findings
+                .iter()
+                .filter(|finding| finding.outcome.frame.map(usize::from) == Some(index))
+                .collect();
+            self.frame(out, index, frame, &about)?;
+        }
+        Ok(())
+    }
+
+    /// A frame, marked if findings are about it: the mark, the ids behind the arrow and the colour say the same.
+    fn frame(
+        &self,
+        out: &mut impl Write,
+        index: usize,
+        frame: &FrameReport,
+        about: &[&&Finding],
+    ) -> io::Result<()> {
+        let found = about.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes);
+        let severity = found.map(|finding| finding.outcome.severity).max();
+        let mark = match (severity, about.is_empty()) {
+            (Some(_), _) => '►',
+            (None, false) => '?',
+            (None, true) => ' ',
+        };
+        let mut line = format!("{mark} {index:>2}  {}", text(&frame.label()));
+        if frame.is_kernel {
+            line += "  kernel";
+        }
+        if frame.is_wow64 {
+            line += "  wow64";
+        }
+        if !frame.memory.is_empty() {
+            line = line + "  " + frame.memory;
+        }
+        if let Some(protection) = frame.protection {
+            line = line + if frame.memory.is_empty() { "  " } else { " " } + &shown::protection(protection);
+        }
+        if about.is_empty() {
+            return writeln!(out, "  {line}");
+        }
+        let ids: Vec<String> = about.iter().map(|finding| named(finding)).collect();
+        let line = format!("{line}  <== {}", ids.join(", "));
+        let style = severity.map_or(UNDETERMINED, style);
+        writeln!(out, "  {}", painted(self.is_colored, style, &line))
+    }
+}
+
+/// The id, and that it is undetermined.
+fn named(finding: &Finding) -> String {
+    let undetermined = if finding.outcome.verdict == Verdict::Yes { "" } else { " undetermined" };
+    format!("{}{undetermined}", finding.id.name())
+}
+
+fn process(out: &mut impl Write, process: &ProcessReport) -> io::Result<()> {
+    let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
+    let name = if name.is_empty() { "unknown process" } else { name };
+    write!(out, "  {}", text(name))?;
+    let ids = [("pid", process.pid), ("thread", process.tid), ("parent", process.parent_pid)];
+    let ids: Vec<String> = ids.iter().filter_map(|(what, id)| id.map(|id| format!("{what} {id}"))).collect();
+    if !ids.is_empty() {
+        write!(out, " ({})", ids.join(", "))?;
+    }
+    if !process.path.is_empty() && process.path != name {
+        write!(out, "  {}", text(&process.path))?;
+    }
+    writeln!(out)?;
+    if process.command_line.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {}", text(&process.command_line))
+}
+
+fn event(out: &mut impl Write, event: &EventReport) -> io::Result<()> {
+    let name = if event.name.is_empty() { "unknown event" } else { &event.name };
+    write!(out, "  {}", text(name))?;
+    if !event.service.is_empty() {
+        write!(out, ", {}", text(&event.service))?;
+    }
+    match (event.target.is_empty(), event.target_pid) {
+        (false, Some(pid)) => write!(out, " of {} (pid {pid})", text(&event.target))?,
+        (false, None) => write!(out, " of {}", text(&event.target))?,
+        (true, Some(pid)) => write!(out, " of pid {pid}")?,
+        (true, None) => {}
+    }
+    if let Some(access) = event.access {
+        write!(out, ", access {}", Hex(access.into()))?;
+    }
+    if let Some(address) = event.start_address {
+        write!(out, ", starts at {}", Hex(address))?;
+    }
+    if !event.start_name.is_empty() {
+        write!(out, " in {}", text(&event.start_name))?;
+    }
+    writeln!(out)
+}
+
+fn attack(out: &mut impl Write, findings: &[&Finding]) -> io::Result<()> {
+    let mut ids: Vec<&str> = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
+        let new: Vec<&str> =
+            finding.id.detection().attack.iter().filter(|id| !ids.contains(id)).copied().collect();
+        ids.extend(new);
+    }
+    if ids.is_empty() { Ok(()) } else { writeln!(out, "  ATT&CK: {}", ids.join(", ")) }
+}
+
+/// Whether a frame of a long stack is shown. A finding is about few frames, and there are few detections.
+fn is_shown(index: usize, len: usize, findings: &[&Finding]) -> bool {
+    let near = |finding: &&Finding| {
+        finding.outcome.frame.is_some_and(|frame| usize::from(frame).abs_diff(index) <= AROUND)
+    };
+    len <= FRAMES_MAX || index < ENDS || index + ENDS >= len || findings.iter().any(near)
+}
+
+fn omission(out: &mut impl Write, frames: usize) -> io::Result<()> {
+    match frames {
+        0 => Ok(()),
+        1 => writeln!(out, "       ... 1 frame"),
+        frames => writeln!(out, "       ... {frames} frames"),
+    }
+}
+
+fn when(sighting: &Sighting) -> String {
+    sighting.time.and_then(shown::time).unwrap_or_else(|| "time unknown".to_owned())
+}
+
+fn events(count: u64) -> String {
+    if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
+}
+
+/// Equal for events that would be shown alike but for time and place: same process, answers and stack.
+fn likeness(sighting: &Sighting, findings: &[&Finding]) -> u64 {
+    let event = &sighting.event;
+    let mut digest = Digest::NEW.with(shown::entity(&sighting.host, &sighting.process).to_string());
+    for text in [&event.name, &event.service, &event.target] {
+        digest = digest.with(text);
+    }
+    let numbers = [event.target_pid.map(u64::from), event.access.map(u64::from), event.start_address];
+    digest = numbers.into_iter().fold(digest, Digest::with_number);
+    for finding in findings {
+        let outcome = &finding.outcome;
+        digest = digest.with(&finding.alert).with(finding.id.name()).with(outcome.verdict.name());
+        digest = digest.with(outcome.severity.name()).with_number(outcome.frame.map(u64::from));
+        digest =
+            shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);
+    }
+    for frame in &sighting.stack {
+        digest =
+            digest.with_number(frame.address).with_number(frame.rva).with(&frame.module).with(&frame.symbol);
+    }
+    digest.value()
+}
+
+const UNDETERMINED: Style = AnsiColor::Magenta.on_default();
+
+/// Of a severity.
+fn style(severity: Severity) -> Style {
+    match severity {
+        Severity::Info => Style::new().dimmed(),
+        Severity::Low => AnsiColor::Cyan.on_default(),
+        Severity::Medium => AnsiColor::Yellow.on_default(),
+        Severity::High => AnsiColor::Red.on_default(),
+        Severity::Critical => AnsiColor::Red.on_default().bold(),
+    }
+}
+
+fn painted(is_colored: bool, style: Style, text: &str) -> String {
+    if is_colored { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+/// A text of somebody else on one line, cut if it is long.
+struct Short<'t>(&'t str, usize);
+
+fn text(text: &str) -> Short<'_> {
+    Short(text, TEXT_MAX)
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Short(text, most) = *self;
+        match text.char_indices().nth(most) {
+            None => write!(f, "{}", Plain(text)),
+            Some((end, _)) => write!(f, "{}…", Plain(&text[..end])),
+        }
+    }
+}

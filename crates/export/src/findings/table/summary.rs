@@ -1,0 +1,116 @@
+//! What all findings come to: alerts by score, findings by detection and severity, and what could not be told.
+
+use std::io::{self, Write};
+
+use stackhound_detect::alert::Alert;
+use stackhound_detect::{Severity, Tally, Totals};
+
+use super::{events, painted, shown, style, text};
+
+/// More alerts are counted only.
+const ALERTS_MAX: usize = 100;
+
+pub(super) fn write(
+    out: &mut impl Write,
+    is_colored: bool,
+    alerts: &[Alert],
+    totals: &Totals,
+) -> io::Result<()> {
+    self::alerts(out, is_colored, alerts)?;
+    findings(out, totals)?;
+    undetermined(out, totals)
+}
+
+fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[Alert]) -> io::Result<()> {
+    let mut sorted: Vec<&Alert> = alerts.iter().collect();
+    sorted.sort_by(|one, other| {
+        let order = other.score().cmp(&one.score());
+        order.then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
+    });
+    if sorted.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Alerts by score")?;
+    for alert in sorted.iter().take(ALERTS_MAX) {
+        one_alert(out, is_colored, alert)?;
+    }
+    if let Some(more @ 1..) = sorted.len().checked_sub(ALERTS_MAX) {
+        writeln!(out, "  ... and {more} more")?;
+    }
+    writeln!(out)
+}
+
+fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
+    let process = &alert.process;
+    let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
+    let name = if name.is_empty() { "unknown process" } else { name };
+    // Widths go by letters, so padding comes before painting.
+    let severity = painted(is_colored, style(alert.severity), &format!("{:<8}", alert.severity.name()));
+    write!(out, "  {:>3}  {severity}  {}", alert.score(), text(name))?;
+    if let Some(pid) = process.pid {
+        write!(out, " (pid {pid})")?;
+    }
+    if !alert.host.is_empty() {
+        write!(out, " on {}", text(&alert.host))?;
+    }
+    let mut detections = alert.detections.clone();
+    detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
+    let each = |(id, severity, count): &(stackhound_detect::DetectionId, Severity, u64)| {
+        format!("{} {} {count}", id.name(), severity.name())
+    };
+    let detections: Vec<String> = detections.iter().map(each).collect();
+    writeln!(out, ": {}", detections.join(", "))?;
+    let times = alert.times.map(|(from, to)| (shown::time(from), shown::time(to)));
+    let times = match times {
+        Some((Some(from), Some(to))) if from == to => format!("{from}, "),
+        Some((Some(from), Some(to))) => format!("{from} to {to}, "),
+        _ => String::new(),
+    };
+    writeln!(out, "                 {times}alert {}", text(&alert.key))
+}
+
+fn findings(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+    let found: Vec<_> = totals.iter().filter(|(_, tally)| tally.findings() > 0).collect();
+    if found.is_empty() {
+        return writeln!(out, "No findings in {}", events(totals.events));
+    }
+    writeln!(out, "Findings in {}, by severity", events(totals.events))?;
+    let heads = Severity::ALL.map(|severity| severity.name().to_owned());
+    row(out, "", heads, "")?;
+    for (id, tally) in &found {
+        row(out, id.name(), counts(tally), id.detection().title)?;
+    }
+    Ok(())
+}
+
+fn counts(tally: &Tally) -> [String; Severity::ALL.len()] {
+    tally.yes.map(|count| if count == 0 { "-".to_owned() } else { count.to_string() })
+}
+
+fn row(
+    out: &mut impl Write,
+    name: &str,
+    cells: [String; Severity::ALL.len()],
+    title: &str,
+) -> io::Result<()> {
+    let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
+    let line = format!("  {name:<4}{cells}  {title}");
+    writeln!(out, "{}", line.trim_end())
+}
+
+/// What could not be told is no denial, and is never left out.
+fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
+    let open: Vec<_> = totals.iter().filter(|(_, tally)| tally.undetermined > 0).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    writeln!(out, "Undetermined (neither found nor excluded), and for want of what")?;
+    for (id, tally) in open {
+        let wanted: Vec<String> =
+            tally.wanted().iter().map(|(input, count)| format!("{} {count}", input.name())).collect();
+        let wanted = if wanted.is_empty() { "what decides".to_owned() } else { wanted.join(", ") };
+        writeln!(out, "  {:<4} {:>9}  {}: {wanted}", id.name(), tally.undetermined, id.detection().title)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Findings in each format, read again by something that is not the writer: a schema, a parser, or eyes.
+
+mod csv;
+mod documents;
+mod ndjson;
+mod sightings;
+mod table;
+
+use stackhound_detect::Totals;
+use stackhound_detect::alert::Alert;
+use stackhound_detect::report::{Finding, Sighting};
+use stackhound_export::findings::{FindingsFormat, Writer};
+
+/// Everything that a writer writes of these events.
+fn written(
+    format: FindingsFormat,
+    is_colored: bool,
+    events: &[(Sighting, Vec<Finding>)],
+    alerts: &[Alert],
+    totals: &Totals,
+) -> String {
+    let mut writer = Writer::new(format, is_colored);
+    let mut out = Vec::new();
+    for (sighting, findings) in events {
+        writer.write(&mut out, sighting, findings).unwrap();
+    }
+    writer.finish(&mut out, alerts, totals).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// What a writer writes of events alone.
+fn lines(format: FindingsFormat, events: &[(Sighting, Vec<Finding>)]) -> Vec<serde_json::Value> {
+    let text = written(format, false, events, &[], &Totals::default());
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Checks values against a schema, and says all that is wrong.
+fn validate(schema: &str, values: &[serde_json::Value]) {
+    let schema = serde_json::from_str(schema).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    for value in values {
+        let errors: Vec<_> =
+            schema.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{value:#}");
+    }
+}
+
+#[test]
+fn formats_have_names_and_are_found_by_them() {
+    for format in FindingsFormat::ALL {
+        assert_eq!(FindingsFormat::of(format.name()), Some(format));
+    }
+    assert_eq!(FindingsFormat::of("xml"), None);
+}
+
+#[test]
+fn answers_that_are_no_are_in_no_format() {
+    let (sighting, _) = sightings::access();
+    let no = sightings::finding("CS01", sightings::no());
+    for format in FindingsFormat::ALL {
+        let nothing = written(format, false, &[], &[], &Totals::default());
+        let with_no =
+            written(format, false, &[(sighting.clone(), vec![no.clone()])], &[], &Totals::default());
+        assert_eq!(with_no, nothing, "{}", format.name());
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn equal_events_give_equal_bytes(events in sightings::events()) {
+        for format in FindingsFormat::ALL {
+            let once = written(format, true, &events, &[], &Totals::default());
+            assert!(once == written(format, true, &events, &[], &Totals::default()), "{}", format.name());
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Judged events: some by hand, of the shapes that reports have, and any at all.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use stackhound_detect::report::{EventReport, Finding, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
+
+/// 2023-01-01T00:00:00Z in units of 100 ns since 1601: 153,767 days of 864,000,000,000.
+pub const NEW_YEAR: u64 = 133_170_048_000_000_000;
+
+pub fn finding(id: &str, outcome: Outcome) -> Finding {
+    let alert = if outcome.verdict == Verdict::Yes { "00000000deadbeef" } else { "" };
+    Finding { id: DetectionId::parse(id).unwrap(), outcome, alert: alert.to_owned() }
+}
+
+pub fn yes(severity: Severity, frame: usize, reason: Reason) -> Outcome {
+    Outcome::yes(severity, Some(frame), reason, Inputs::of(&[Input::Stack, Input::Modules]))
+}
+
+pub fn no() -> Outcome {
+    Outcome::no(Reason::AllBacked, Inputs::of(&[Input::Stack]))
+}
+
+pub fn undetermined(severity: Severity, reason: Reason, missing: Input) -> Outcome {
+    Outcome::undetermined(severity, reason, Inputs::of(&[Input::Stack]), Inputs::of(&[missing]))
+}
+
+pub fn backed(module: &str, rva: u64, symbol: &str) -> FrameReport {
+    FrameReport {
+        address: Some(0x7ff8_0000_0000 + rva),
+        module: format!(r"C:\Windows\System32\{module}"),
+        rva: Some(rva),
+        symbol: symbol.to_owned(),
+        ..FrameReport::default()
+    }
+}
+
+pub fn unbacked(address: u64) -> FrameReport {
+    FrameReport {
+        address: Some(address),
+        backing: "unbacked",
+        memory: "private",
+        protection: Some(0x40),
+        ..FrameReport::default()
+    }
+}
+
+/// Shellcode opens lsass: found by two detections, a third cannot tell.
+pub fn access() -> (Sighting, Vec<Finding>) {
+    let mut caller = unbacked(0x24f_64b7_b7a1);
+    caller.leading_bytes = vec![0xff, 0xd0];
+    caller.trailing_bytes = vec![0x48, 0x85, 0xc0];
+    let sighting = Sighting {
+        place: Place { file: "events.evtx".to_owned(), record: 17 },
+        count: 3,
+        time: Some(NEW_YEAR + 1),
+        host: "WS1".to_owned(),
+        process: ProcessReport {
+            pid: Some(4021),
+            tid: Some(5032),
+            name: "tool.exe".to_owned(),
+            path: r"C:\Users\Public\tool.exe".to_owned(),
+            command_line: "tool.exe --dump".to_owned(),
+            parent_pid: Some(640),
+            started: Some(NEW_YEAR),
+        },
+        event: EventReport {
+            name: "ProcessAccess".to_owned(),
+            provider: "Microsoft-Windows-Sysmon".to_owned(),
+            service: "NtOpenProcess".to_owned(),
+            target: r"C:\Windows\System32\lsass.exe".to_owned(),
+            target_pid: Some(612),
+            access: Some(0x1410),
+            ..EventReport::default()
+        },
+        stack: vec![
+            backed("ntdll.dll", 0x9d4c4, "NtOpenProcess+0x14"),
+            backed("KERNELBASE.dll", 0x2c13e, ""),
+            caller,
+        ],
+        summary: "ntdll.dll|KERNELBASE.dll|Unbacked".to_owned(),
+        final_user_module: "Unbacked".to_owned(),
+    };
+    let findings = vec![
+        finding("CS07", yes(Severity::High, 2, Reason::CallerUnbacked).because(Reason::SensitiveOperation)),
+        finding("CS24", yes(Severity::Critical, 2, Reason::CallerUnusual)),
+        finding("CS11", undetermined(Severity::High, Reason::ImageMissing, Input::ImageBytes)),
+    ];
+    (sighting, findings)
+}
+
+/// A process starts another; the stack is the parent's and has kernel frames. Little else is known.
+pub fn start() -> (Sighting, Vec<Finding>) {
+    let kernel = FrameReport { is_kernel: true, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
+    let sighting = Sighting {
+        place: Place { file: "boot.etl".to_owned(), record: 1 },
+        count: 1,
+        time: Some(NEW_YEAR),
+        process: ProcessReport { pid: Some(100), name: "parent.exe".to_owned(), ..ProcessReport::default() },
+        event: EventReport {
+            name: "Process/Start".to_owned(),
+            target: "child.exe".to_owned(),
+            target_pid: Some(200),
+            ..EventReport::default()
+        },
+        stack: vec![kernel, backed("ntdll.dll", 0x10, "")],
+        final_user_module: "ntdll.dll".to_owned(),
+        ..Sighting::default()
+    };
+    (sighting, vec![finding("CS02", yes(Severity::Low, 1, Reason::TopImage))])
+}
+
+/// Nothing is known but that the stack is missing.
+pub fn nothing() -> (Sighting, Vec<Finding>) {
+    let sighting = Sighting { count: 1, ..Sighting::default() };
+    let outcome = undetermined(Severity::High, Reason::StackMissing, Input::Stack);
+    (sighting, vec![finding("CS01", outcome)])
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        "[a-z]{1,8}\\.exe",
+        any::<String>(),
+        Just("\u{1b}[2J\u{9b}31m\r\n\u{202e}=1".to_owned()),
+        Just(r#"C:\a "b",c\=x.dll"#.to_owned()),
+    ]
+}
+
+fn frame() -> impl Strategy<Value = FrameReport> {
+    let code = (option::of(any::<u64>()), text(), option::of(any::<u64>()), text());
+    let kind = (any::<bool>(), any::<bool>(), 0..4_usize, 0..4_usize, option::of(any::<u32>()));
+    (code, kind, vec(any::<u8>(), 0..4), vec(any::<u8>(), 0..4)).prop_map(
+        |(code, kind, leading, trailing)| {
+            let (address, module, rva, symbol) = code;
+            let (is_kernel, is_wow64, backing, memory, protection) = kind;
+            FrameReport {
+                address,
+                is_kernel,
+                is_wow64,
+                module,
+                rva,
+                symbol,
+                backing: ["", "unbacked", "unknown", "jit:clr"][backing],
+                memory: ["", "image", "private", "mapped"][memory],
+                protection,
+                leading_bytes: leading,
+                trailing_bytes: trailing,
+            }
+        },
+    )
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    let reasons = vec(proptest::sample::select(Reason::all().collect::<Vec<_>>()), 0..4);
+    let inputs = || vec(proptest::sample::select(Input::ALL.to_vec()), 0..4);
+    let severity = proptest::sample::select(Severity::ALL.to_vec());
+    (0..3_usize, severity, reasons, inputs(), inputs(), option::of(0..70_u16)).prop_map(
+        |(verdict, severity, reasons, used, missing, frame)| Outcome {
+            verdict: [Verdict::Yes, Verdict::No, Verdict::Undetermined][verdict],
+            severity,
+            reasons: reasons.into_iter().fold(Reasons::NONE, Reasons::with),
+            used: Inputs::of(&used),
+            missing: Inputs::of(&missing),
+            frame,
+        },
+    )
+}
+
+fn any_finding() -> impl Strategy<Value = Finding> {
+    let id = (1..=24_usize).prop_map(|number| DetectionId::new(number).unwrap());
+    (id, outcome(), "[0-9a-f]{0,16}").prop_map(|(id, outcome, alert)| Finding { id, outcome, alert })
+}
+
+prop_compose! {
+    fn process()(ids in proptest::array::uniform3(option::of(any::<u32>())), texts in proptest::array::uniform3(text()),
+        started in option::of(any::<u64>())) -> ProcessReport {
+        let [name, path, command_line] = texts;
+        ProcessReport { pid: ids[0], tid: ids[1], parent_pid: ids[2], name, path, command_line, started }
+    }
+}
+
+prop_compose! {
+    fn event()(texts in proptest::array::uniform5(text()), is_start in any::<bool>(), target_pid in option::of(any::<u32>()),
+        access in option::of(any::<u32>()), start_address in option::of(any::<u64>())) -> EventReport {
+        let [name, provider, service, target, start_name] = texts;
+        let name = if is_start { "Process/Start".to_owned() } else { name };
+        EventReport { name, provider, service, target, target_pid, access, start_address, start_name }
+    }
+}
+
+prop_compose! {
+    fn sighting()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
+        process in process(), event in event(), stack in vec(frame(), 0..60), texts in (text(), text())) -> Sighting {
+        let place = Place { file: place.0, record: place.1 };
+        let (summary, final_user_module) = texts;
+        Sighting { place, count, time, host, process, event, stack, summary, final_user_module }
+    }
+}
+
+/// Any event with any answers.
+pub fn event_with_answers() -> impl Strategy<Value = (Sighting, Vec<Finding>)> {
+    (sighting(), vec(any_finding(), 0..5))
+}
+
+/// Several of them.
+pub fn events() -> impl Strategy<Value = Vec<(Sighting, Vec<Finding>)>> {
+    vec(event_with_answers(), 0..4)
+}

@@ -1,0 +1,207 @@
+//! The table as people see it, written by hand, and what must hold whatever is in it.
+
+use proptest::prelude::*;
+use stackhound_detect::alert::Alert;
+use stackhound_detect::report::{FrameReport, Sighting};
+use stackhound_detect::{DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
+use stackhound_export::findings::FindingsFormat::Table;
+
+use crate::sightings::{NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes};
+use crate::written;
+
+const ACCESS: &str = r"HIGH  CS07  unbacked code calls the native layer
+  unbacked 0x24f64b7b7a1, in no module, calls the native layer. What was done is what attacks need.
+CRITICAL  CS24  sensitive handle to lsass
+  The module that asked, unbacked 0x24f64b7b7a1, is neither part of Windows nor installed.
+UNDETERMINED  CS11  return address without a call (at most high if so)
+  The image file that would tell is not at hand.
+  For want of: image_bytes.
+  tool.exe (pid 4021, thread 5032, parent 640)  C:\Users\Public\tool.exe
+  tool.exe --dump
+  ProcessAccess, NtOpenProcess of C:\Windows\System32\lsass.exe (pid 612), access 0x1410
+  2023-01-01T00:00:00.0000001Z  on WS1  events.evtx record 17  3 events  alert 00000000deadbeef
+     0  ntdll.dll!NtOpenProcess+0x14
+     1  KERNELBASE.dll+0x2c13e
+  ►  2  unbacked 0x24f64b7b7a1  private RWX  <== CS07, CS24
+  ATT&CK: T1055, T1620, T1003.001
+";
+
+const NOTHING: &str = r"UNDETERMINED  CS01  direct system call from unbacked memory (at most high if so)
+  The stack, or the part of it that counts, is not there.
+  For want of: stack.
+  unknown process
+  unknown event
+  time unknown  1 event
+  no stack
+";
+
+const SUMMARY: &str = r"Alerts by score
+  100  critical  tool.exe (pid 4021) on WS1: CS24 critical 3, CS07 high 3
+                 2023-01-01T00:00:00.0000000Z to 2023-01-01T00:00:01.0000000Z, alert 00000000deadbeef
+
+Findings in 10 events, by severity
+            info       low    medium      high  critical
+  CS07         -         -         -         3         -  unbacked code calls the native layer
+  CS24         -         -         -         -         3  sensitive handle to lsass
+
+Undetermined (neither found nor excluded), and for want of what
+  CS11         4  return address without a call: image_bytes 4, stack 1
+";
+
+fn table(events: &[(Sighting, Vec<stackhound_detect::report::Finding>)]) -> String {
+    let text = written(Table, false, events, &[], &Totals::default());
+    let blocks = text.strip_suffix("No findings in 0 events\n").expect("the summary");
+    blocks.strip_suffix('\n').unwrap_or(blocks).to_owned()
+}
+
+/// As [`access`], in one alert, with what was counted.
+fn alert_and_totals() -> (Alert, Totals) {
+    let (sighting, findings) = access();
+    let id = |name| DetectionId::parse(name).unwrap();
+    let alert = Alert {
+        key: "00000000deadbeef".to_owned(),
+        host: sighting.host,
+        process: sighting.process,
+        times: Some((NEW_YEAR, NEW_YEAR + 10_000_000)),
+        detections: vec![(id("CS07"), Severity::High, 3), (id("CS24"), Severity::Critical, 3)],
+        severity: Severity::Critical,
+    };
+    let mut totals = Totals::default();
+    totals.events = 10;
+    for finding in &findings {
+        totals.add_outcome(finding.id, &finding.outcome, 3);
+    }
+    let (_, mut other) = nothing();
+    other[0].outcome.missing = other[0].outcome.missing.with(Input::ImageBytes);
+    totals.add_outcome(id("CS11"), &other[0].outcome, 1);
+    (alert, totals)
+}
+
+#[test]
+fn a_block_tells_what_who_where_and_why() {
+    assert_eq!(table(&[access()]), ACCESS);
+    assert_eq!(table(&[nothing()]), NOTHING);
+    assert_eq!(table(&[access(), nothing()]), format!("{ACCESS}\n{NOTHING}"));
+}
+
+#[test]
+fn what_a_finding_did_without_is_told() {
+    let (sighting, mut findings) = access();
+    findings.truncate(1);
+    findings[0].outcome.missing = Inputs::of(&[Input::CompiledCode, Input::Regions]);
+    assert!(table(&[(sighting, findings)]).contains("\n  Found without: compiled_code, regions.\n"));
+}
+
+#[test]
+fn the_summary_has_alerts_findings_and_what_could_not_be_told() {
+    let (alert, totals) = alert_and_totals();
+    assert_eq!(written(Table, false, &[], &[alert], &totals), SUMMARY);
+}
+
+#[test]
+fn alerts_stand_by_score_whatever_their_order() {
+    let (high, totals) = alert_and_totals();
+    let mut low = high.clone();
+    low.detections = vec![(DetectionId::parse("CS08").unwrap(), Severity::Low, 1)];
+    low.process.name = "low.exe".to_owned();
+    let one = written(Table, false, &[], &[low.clone(), high.clone()], &totals);
+    assert_eq!(one, written(Table, false, &[], &[high.clone(), low.clone()], &totals));
+    assert!(one.find("tool.exe").unwrap() < one.find("low.exe").unwrap());
+    let many = written(Table, false, &[], &vec![low; 150], &totals);
+    assert_eq!((many.matches("low.exe").count(), many.contains("... and 50 more")), (100, true));
+}
+
+#[test]
+fn the_same_again_is_one_line() {
+    let again = |record, tick| {
+        let (mut sighting, findings) = access();
+        sighting.place.record = record;
+        sighting.time = Some(NEW_YEAR + tick);
+        (sighting, findings)
+    };
+    let line = "  again CS07, CS24, CS11 undetermined  2023-01-01T00:00:00.0000005Z  record 18  3 events\n";
+    assert_eq!(table(&[access(), again(18, 5)]), format!("{ACCESS}{line}"));
+    // Another stack is not the same.
+    let (mut sighting, findings) = again(18, 5);
+    sighting.stack[1].rva = Some(1);
+    assert_eq!(table(&[access(), (sighting, findings)]).matches("HIGH  CS07").count(), 2);
+}
+
+#[test]
+fn long_stacks_are_cut_but_not_around_what_is_found() {
+    let (mut sighting, _) = access();
+    sighting.stack = (0..192).map(|index| backed("a.dll", index, "")).collect();
+    sighting.stack[100] = unbacked(0x1000);
+    let findings = vec![
+        finding("CS08", yes(Severity::Medium, 100, Reason::FrameUnbacked)),
+        finding("CS13", undetermined(Severity::Medium, Reason::ImageMissing, Input::ImageBytes).at(150)),
+    ];
+    let text = table(&[(sighting, findings)]);
+    let stack: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("     0  ")).collect();
+    assert_eq!(stack[7], "     7  a.dll+0x7");
+    assert_eq!(stack[8], "       ... 90 frames");
+    assert_eq!(stack[9], "    98  a.dll+0x62");
+    assert_eq!(stack[11], "  ► 100  unbacked 0x1000  private RWX  <== CS08");
+    assert_eq!(stack[14], "       ... 45 frames");
+    assert_eq!(stack[17], "  ? 150  a.dll+0x96  <== CS13 undetermined");
+    assert_eq!(stack[20], "       ... 31 frames");
+    assert_eq!(stack[21], "    184  a.dll+0xb8");
+    assert_eq!(stack[28], "    191  a.dll+0xbf");
+}
+
+#[test]
+fn one_name_does_not_fill_the_screen() {
+    let (mut sighting, findings) = access();
+    sighting.process.path = "é".repeat(1 << 20);
+    sighting.process.command_line = "x".repeat(1 << 20);
+    sighting.stack[2].symbol = "y".repeat(1 << 20);
+    assert!(table(&[(sighting, findings)]).len() < 10_000);
+}
+
+/// Text without the colours that the writer puts in.
+fn plain(colored: &str) -> String {
+    let mut pieces = colored.split('\u{1b}');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| {
+        let (color, rest) = piece.split_once('m').expect("a colour");
+        let digits = color.strip_prefix('[').expect("a colour");
+        assert!(digits.chars().all(|c| c.is_ascii_digit() || c == ';'), "{digits}");
+        text + rest
+    })
+}
+
+proptest! {
+    #[test]
+    fn terminals_are_told_nothing_but_colors(events in events()) {
+        let text = written(Table, false, &events, &[], &Totals::default());
+        let is_obeyed = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
+        assert!(!text.contains(is_obeyed), "{text:?}");
+        let colored = written(Table, true, &events, &[], &Totals::default());
+        assert_eq!(plain(&colored), text, "colours carry nothing");
+    }
+
+    #[test]
+    fn the_frame_that_a_finding_is_about_is_always_shown(len in 1..192_usize, at in any::<prop::sample::Index>()) {
+        let at = at.index(len);
+        let (mut sighting, _) = access();
+        sighting.stack = vec![FrameReport::default(); len];
+        let outcome = yes(Severity::High, at, Reason::FrameUnbacked);
+        let text = table(&[(sighting, vec![finding("CS08", outcome)])]);
+        let marked: Vec<&str> = text.lines().filter(|line| line.contains("<== CS08")).collect();
+        assert_eq!(marked.len(), 1, "{text}");
+        assert!(marked[0].starts_with(&format!("  ► {at:>2}  ")), "{text}");
+    }
+
+    /// By the words alone: what is undetermined has no severity at its head, no arrow and no technique.
+    #[test]
+    fn what_is_undetermined_is_never_like_a_finding(events in events()) {
+        for (sighting, mut findings) in events {
+            findings.retain(|finding| finding.outcome.verdict == Verdict::Undetermined);
+            let text = table(&[(sighting, findings.clone())]);
+            assert_eq!(text.lines().filter(|line| line.starts_with("UNDETERMINED  CS")).count(), findings.len());
+            assert!(!text.lines().any(|line| line.starts_with("  ► ") || line.starts_with("  ATT&CK")), "{text}");
+            let heads = Severity::ALL.map(|severity| format!("{}  CS", severity.name().to_uppercase()));
+            assert!(!text.lines().any(|line| heads.iter().any(|head| line.starts_with(head))), "{text}");
+        }
+    }
+}

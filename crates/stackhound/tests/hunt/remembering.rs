@@ -1,0 +1,34 @@
+//! What is remembered is what would be judged anew.
+
+use std::ops::ControlFlow;
+
+use stackhound::hunt::Hunter;
+use stackhound::{Passes, Pipeline};
+
+use crate::{generated, judge};
+
+#[test]
+fn a_remembered_judgement_is_the_one_that_would_be_made() {
+    /// Of so many events one is judged anew, by somebody who remembers nothing.
+    const STEP: u64 = 7;
+    let (_folder, trace, _) = generated(2);
+    for passes in [Passes::One, Passes::Two] {
+        let mut pipeline = Pipeline::new(&trace, passes);
+        let clock = pipeline.clock();
+        let mut hunter = Hunter::new(judge(), clock);
+        let mut number = 0;
+        pipeline.run(|seen| {
+            number += 1;
+            let judgement = *hunter.judge(seen);
+            // Which thread of a process is its first is known to those who saw it.
+            if number % STEP == 0 && seen.name() != "Thread/Start" {
+                let anew = *Hunter::new(judge(), clock).judge(seen);
+                assert_eq!(judgement, anew, "{passes:?}, event {number}: {}", seen.name());
+            }
+            ControlFlow::Continue(())
+        });
+        let stats = hunter.stats();
+        assert!(stats.remembered > 0 && stats.with_stack > 1000, "{stats:?}");
+        assert_eq!(hunter.totals().events, number);
+    }
+}

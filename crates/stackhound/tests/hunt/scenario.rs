@@ -1,0 +1,47 @@
+//! The attack of a generated recording is found, and nothing of importance elsewhere.
+
+use std::collections::BTreeSet;
+
+use stackhound::Passes;
+use stackhound::detect::report::Place;
+use stackhound::detect::{Severity, Verdict};
+use stackhound_scenario::AttackKind;
+
+use crate::{generated, judged};
+
+#[test]
+fn the_attack_is_found_and_nothing_else_matters() {
+    for seed in [1, 2, 3] {
+        let (_folder, trace, truth) = generated(seed);
+        let attackers: BTreeSet<u32> = truth.attacks.iter().map(|attack| attack.pid.0).collect();
+        for passes in [Passes::One, Passes::Two] {
+            let mut found = BTreeSet::new();
+            judged(&trace, passes, |seen, hunter, judgement| {
+                let grave = judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
+                for (id, outcome) in grave {
+                    let sighting = hunter.sighting(seen, Place::default());
+                    let pid = sighting.process.pid.unwrap_or_default();
+                    assert!(attackers.contains(&pid), "{} {:?} {sighting:?}", id.name(), outcome.reasons);
+                    let attack = truth
+                        .attacks
+                        .iter()
+                        .find(|attack| attack.time == seen.raw_time() && attack.event.name() == seen.name());
+                    if let Some(attack) = attack {
+                        found.insert((attack.kind, id.name()));
+                    }
+                }
+                assert!(judgement.iter().all(|(_, outcome)| {
+                    outcome.verdict != Verdict::Undetermined || !outcome.reasons.iter().count().eq(&0)
+                }));
+            });
+            for expected in [
+                (AttackKind::DirectSyscall, "CS02"),
+                (AttackKind::IndirectSyscall, "CS07"),
+                (AttackKind::UnbackedThreadStart, "CS19"),
+                (AttackKind::UnbackedThread, "CS08"),
+            ] {
+                assert!(found.contains(&expected), "{passes:?}, {seed}: {expected:?} not in {found:?}");
+            }
+        }
+    }
+}
