@@ -1,5 +1,6 @@
 //! What judges believe in, and the files that they look into.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,6 +10,8 @@ use stackhound::symbols::file_loader;
 use crate::args::{Common, Hunt};
 use crate::config::Config;
 use crate::naming;
+
+use super::sums::Sums;
 
 /// A judge with the lists and files that the arguments name.
 pub fn judge(arguments: &Hunt, common: &Common) -> Result<Judge> {
@@ -46,5 +49,11 @@ fn binaries(arguments: &Hunt, common: &Common) -> Result<Binaries> {
         options.path = options.path.behind(folder.clone());
     }
     let (_, load) = file_loader(options, true);
-    Ok(Binaries::new(Box::new(move |module| load(&module.identity))))
+    // Sysmon tells sums of files and nothing of their headers. Read when the first one is met.
+    let (folders, sums) = (arguments.images.clone(), OnceCell::new());
+    Ok(Binaries::new(Box::new(move |module| {
+        let sum = module.sha256.as_ref().filter(|_| module.identity.image.is_none());
+        let known = sum.and_then(|sum| sums.get_or_init(|| Sums::of(&folders)).module(sum));
+        load(known.unwrap_or(&module.identity))
+    })))
 }

@@ -4,6 +4,7 @@ mod evidence;
 mod live;
 mod recorded;
 mod report;
+mod sums;
 mod sysmon;
 
 use std::io::{self, IsTerminal};
