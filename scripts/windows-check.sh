@@ -19,7 +19,7 @@ step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
 folder=$(mktemp -d)
 trap finish EXIT
 
-step "a program with a PDB"
+step "a program with a PDB, and one with memory of each kind"
 target=${STACKHOUND_WINDOWS_TARGET:-target/windows}
 export STACKHOUND_WINDOWS_FIXTURE=$target/fixture
 mkdir -p "$STACKHOUND_WINDOWS_FIXTURE"
@@ -37,6 +37,7 @@ link() { lld-link /nologo /nodefaultlib /entry:entry /incremental:no "$@"; }
 link /debug /subsystem:console /out:"$STACKHOUND_WINDOWS_FIXTURE/program.exe" "${objects[@]}"
 link /dll /export:entry /export:call_each /export:bare_sum \
   /out:"$STACKHOUND_WINDOWS_FIXTURE/exports.dll" "${objects[@]}"
+x86_64-w64-mingw32-gcc -O1 -Wall -o "$STACKHOUND_WINDOWS_FIXTURE/memory.exe" $sources/memory.c
 # Taken up by tests that Wine runs; absolute there, too.
 STACKHOUND_WINDOWS_FIXTURE=$(cd "$STACKHOUND_WINDOWS_FIXTURE" && pwd)
 
@@ -49,7 +50,7 @@ step "check for $msvc"
 windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
-windows cargo test --locked --profile cross -p stackhound-windows --test debug_help --target $gnu
+windows cargo test --locked --profile cross -p stackhound-windows --lib --test debug_help --test memory --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 step "what is the same everywhere, in Wine"

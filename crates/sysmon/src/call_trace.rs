@@ -144,7 +144,8 @@ impl<'a> Frame<'a> {
             Some(text) => (text, true),
             None => (text, false),
         };
-        let unknown = text.strip_prefix("UNKNOWN(").and_then(|rest| rest.strip_suffix(')')).and_then(Hex::parse);
+        let unknown =
+            text.strip_prefix("UNKNOWN(").and_then(|rest| rest.strip_suffix(')')).and_then(Hex::parse);
         let place = match unknown {
             Some(address) => Place::Unknown { address },
             None => {

@@ -5,8 +5,8 @@
 //! list of loaded modules at that time: code in none is unbacked.
 
 use stackhound_detect::{
-    Case, Code, Entry, Event, Frame, Gap, Judge, Lists, Mode, ModuleIndex, Operation, Part, Process, Role, Services,
-    Stack, Start, Target,
+    Case, Code, Entry, Event, Frame, Gap, Judge, Lists, Mode, ModuleIndex, Operation, Part, Process, Role,
+    Services, Stack, Start, Target,
 };
 use stackhound_symbols::folder::below_windows;
 
@@ -45,7 +45,11 @@ impl Cases {
     /// cannot be read, if there is one: its frame is of unknown code then, and the stack has losses.
     ///
     /// All calls must come with the same judge, who numbers the modules.
-    pub fn case<'c>(&'c mut self, judge: &mut Judge, row: &Row<'c>) -> Option<(Case<'c>, Option<FrameError>)> {
+    pub fn case<'c>(
+        &'c mut self,
+        judge: &mut Judge,
+        row: &Row<'c>,
+    ) -> Option<(Case<'c>, Option<FrameError>)> {
         let image = row.actor.image;
         let target = |aim: &Aim<'c>, access| {
             let is_other = aim.pid.is_none() || aim.pid != row.actor.pid;
@@ -101,7 +105,8 @@ impl Cases {
         if !module.is_empty() {
             let host = self.modules.host(host);
             let module = self.modules.find(judge, host, module);
-            return module.map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
+            return module
+                .map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
         }
         let is_nowhere = address.value() == 0;
         (if is_nowhere || address.is_kernel_address() { Code::Unknown } else { Code::Unbacked }, true)
@@ -225,7 +230,8 @@ impl Traits {
     fn is_wow64(self, image: &str) -> Option<bool> {
         let is_narrow_image = || {
             let rest = below_windows(image, None)?;
-            rest.split_at_checked(r"\SysWOW64\".len()).filter(|(folder, _)| folder.eq_ignore_ascii_case(r"\SysWOW64\"))
+            rest.split_at_checked(r"\SysWOW64\".len())
+                .filter(|(folder, _)| folder.eq_ignore_ascii_case(r"\SysWOW64\"))
         };
         match self {
             _ if self.is_native() => Some(false),

@@ -209,11 +209,8 @@ mod tests {
 
     #[test]
     fn the_oldest_processes_are_forgotten() {
-        let started = |length: usize| Started {
-            command_line: "x".repeat(length).into(),
-            parent_pid: None,
-            time: None,
-        };
+        let started =
+            |length: usize| Started { command_line: "x".repeat(length).into(), parent_pid: None, time: None };
         let mut processes = KnownProcesses::default();
         processes.learn("", started(1));
         assert_eq!(processes.find(""), None);

@@ -129,7 +129,8 @@ impl<'a> Row<'a> {
         };
         let number = |field| number(text(field)).and_then(|number| u32::try_from(number).ok());
         // Other providers have events of these numbers too.
-        let issuer = if text(Field::Provider).is_empty() { text(Field::Channel) } else { text(Field::Provider) };
+        let issuer =
+            if text(Field::Provider).is_empty() { text(Field::Channel) } else { text(Field::Provider) };
         let is_sysmon = issuer.to_ascii_lowercase().contains("sysmon");
         let is_other = |field| if issuer.is_empty() { !fields.has(field) } else { !is_sysmon };
         let Some(event) = number(Field::EventId) else { return Ok(None) };

@@ -93,7 +93,10 @@ fn logs_tell_what_json_tells() {
         assert_eq!(labels, ["ntdll.dll+0x9d934", "unbacked 0x24f64b7b7a1", "[1]a&b.exe+0x18be"]);
         assert_eq!(first.summary, "ntdll.dll|Unbacked|[1]a&b.exe");
         let thread = &sightings[2].event;
-        assert_eq!((thread.start_name.as_str(), thread.start_address), ("KERNEL32.DLL!LoadLibraryA", Some(0x7fff_9f40_eb60)));
+        assert_eq!(
+            (thread.start_name.as_str(), thread.start_address),
+            ("KERNEL32.DLL!LoadLibraryA", Some(0x7fff_9f40_eb60))
+        );
     }
 }
 

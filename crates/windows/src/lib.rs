@@ -1,9 +1,9 @@
 //! What Stackhound asks of Windows itself.
 //!
 //! The Debug Help library: names of addresses in live processes and in files. Event Tracing for Windows: sessions, and
-//! the events of live ones. The Trace Data Helper: what is known of providers of events. All calls into Windows stand in
-//! this crate, and nothing of them shows in its signatures. Functions that not every Windows has, nor Wine, are found when
-//! the program runs.
+//! the events of live ones. The Trace Data Helper: what is known of providers of events. The memory of live processes. All
+//! calls into Windows stand in this crate, and nothing of them shows in its signatures. Functions that not every Windows
+//! has, nor Wine, are found when the program runs.
 //!
 //! Knows Windows; must not know recordings, nor what is done with the answers. Empty on other systems.
 #![cfg(windows)]
@@ -13,6 +13,8 @@
 pub mod debug_help;
 mod error;
 pub mod etw;
+pub mod memory;
+mod privilege;
 pub mod tdh;
 mod text;
 

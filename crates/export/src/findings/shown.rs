@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use serde::ser::{Serialize, Serializer};
+use stackhound_detect::DetectionId;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
 
 /// The version of the program, in documents that tell who wrote them.
@@ -93,9 +94,18 @@ pub(super) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(us
     sighting.stack.get(index).map(|frame| (index, frame))
 }
 
-/// Why, in sentences.
+/// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
 pub(super) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
-    finding.sentences(sighting).join(" ")
+    let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
+    let mut sentences: Vec<_> = is_aside.zip(finding.sentences(sighting)).collect();
+    sentences.sort_by_key(|(is_aside, _)| *is_aside);
+    sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// What a detection means: the first paragraph of its explanation, behind its title, on one line.
+pub(super) fn meaning(id: DetectionId) -> String {
+    let lines = id.detection().explanation.lines().skip(1);
+    lines.map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Codes of reasons.
@@ -178,6 +188,14 @@ mod tests {
             assert_eq!(time(ticks).as_deref(), expected, "{ticks}");
         }
         assert_eq!(milliseconds(116_444_736_000_010_000), 1);
+    }
+
+    #[test]
+    fn each_detection_has_a_meaning() {
+        for id in DetectionId::all() {
+            let meaning = meaning(id);
+            assert!(meaning.ends_with('.') && !meaning.contains("What it"), "{}: {meaning}", id.name());
+        }
     }
 
     #[test]

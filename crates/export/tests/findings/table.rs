@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{FrameReport, Sighting};
-use stackhound_detect::{DetectionId, Input, Reason, Severity, Totals, Verdict};
+use stackhound_detect::{DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
 use stackhound_export::findings::FindingsFormat::Table;
 
 use crate::sightings::{NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes};
 use crate::written;
 
 const ACCESS: &str = r"HIGH  CS07  unbacked code calls the native layer
-  What was done is what attacks need. unbacked 0x24f64b7b7a1, in no module, calls the native layer.
+  unbacked 0x24f64b7b7a1, in no module, calls the native layer. What was done is what attacks need.
 CRITICAL  CS24  sensitive handle to lsass
   The module that asked, unbacked 0x24f64b7b7a1, is neither part of Windows nor installed.
 UNDETERMINED  CS11  return address without a call (at most high if so)
@@ -82,6 +82,14 @@ fn a_block_tells_what_who_where_and_why() {
     assert_eq!(table(&[access()]), ACCESS);
     assert_eq!(table(&[nothing()]), NOTHING);
     assert_eq!(table(&[access(), nothing()]), format!("{ACCESS}\n{NOTHING}"));
+}
+
+#[test]
+fn what_a_finding_did_without_is_told() {
+    let (sighting, mut findings) = access();
+    findings.truncate(1);
+    findings[0].outcome.missing = Inputs::of(&[Input::CompiledCode, Input::Regions]);
+    assert!(table(&[(sighting, findings)]).contains("\n  Found without: compiled_code, regions.\n"));
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) struct Circumstances {
     pub is_complete: bool,
     pub has_losses: bool,
     pub all_drivers: bool,
+    /// Where live memory is looked at: the period of which its answers are.
+    pub memory: Option<i64>,
 }
 
 /// Cases that are remembered, at most: about 25 MB.

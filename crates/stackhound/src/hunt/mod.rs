@@ -26,6 +26,7 @@
 
 mod cache;
 mod kind;
+pub mod memory;
 mod modules;
 mod process;
 mod services;
@@ -47,6 +48,7 @@ use stackhound_trace::TraceTime;
 use crate::seen::Seen;
 use cache::{Cache, Circumstances, Key};
 use kind::Kind;
+use memory::{LiveMemory, MemoryStats};
 use modules::ModuleNumbers;
 use process::Processes;
 use services::Services;
@@ -79,6 +81,8 @@ pub struct Hunter {
     starts: Vec<Option<ThreadStart>>,
     /// By the system's index of each process: whether a start of one of its threads was met.
     has_threads: Vec<Option<ProcessId>>,
+    /// Of live sessions, if it is asked for.
+    memory: Option<LiveMemory>,
     cache: Cache,
     /// The judgement of a case that is not remembered.
     single: Option<Judgement>,
@@ -119,12 +123,24 @@ impl Hunter {
             services: Services::default(),
             starts: Vec::new(),
             has_threads: Vec::new(),
+            memory: None,
             cache: Cache::default(),
             single: None,
             singles: Totals::default(),
             frames: Vec::new(),
             stats: HuntStats::default(),
         }
+    }
+
+    /// Looks into the memory of the processes, too. For live sessions of this machine alone: processes of a recording are
+    /// others. Judgements then rest on when they are made, and are made again after some seconds.
+    pub fn with_memory(self, memory: LiveMemory) -> Hunter {
+        Hunter { memory: Some(memory), ..self }
+    }
+
+    /// What was asked of the memory of processes.
+    pub fn memory_stats(&self) -> Option<MemoryStats> {
+        self.memory.as_ref().map(LiveMemory::stats)
     }
 
     /// The judge, with the files that it has loaded.
@@ -191,6 +207,7 @@ impl Hunter {
             has_losses: seen.state() == StackState::Lost
                 || matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
             all_drivers: system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
+            memory: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
         };
         let told = self.told(seen, kind, owner, session);
         let key = Key {
@@ -279,6 +296,9 @@ impl Hunter {
         frames.clear();
         for facts in seen.facts() {
             frames.push(stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place));
+        }
+        if let (Some(memory), Some(process)) = (&mut self.memory, all.owner.process) {
+            memory.fill(system.process(process).entity(), seen.utc(), &mut frames);
         }
         // The stack may be that of another event of the thread.
         let is_own = key.state != StackState::Ambiguous;

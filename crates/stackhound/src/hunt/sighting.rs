@@ -120,7 +120,7 @@ fn frame_report(system: &System, judge: &mut Judge, frame: &Frame, facts: &enric
             None => "",
         },
         protection: frame.memory.protection,
-        leading_bytes: Vec::new(),
-        trailing_bytes: Vec::new(),
+        leading_bytes: frame.bytes.map(|bytes| bytes.before.to_vec()).unwrap_or_default(),
+        trailing_bytes: frame.bytes.map(|bytes| bytes.after.to_vec()).unwrap_or_default(),
     }
 }

@@ -12,7 +12,12 @@ fn each_form_is_read_and_written_back() {
     let module = |path, digits| Place::Module { path, offset: Hex::parse(digits).unwrap() };
     let unknown = |digits| Place::Unknown { address: Hex::parse(digits).unwrap() };
     for (text, place, is_wow64, is_kernel) in [
-        (r"C:\Windows\SYSTEM32\ntdll.dll+9d934", module(r"C:\Windows\SYSTEM32\ntdll.dll", "9d934"), false, false),
+        (
+            r"C:\Windows\SYSTEM32\ntdll.dll+9d934",
+            module(r"C:\Windows\SYSTEM32\ntdll.dll", "9d934"),
+            false,
+            false,
+        ),
         (r"C:\a b\notepad++.exe+1(wow64)", module(r"C:\a b\notepad++.exe", "1"), true, false),
         ("a.ni.dll+ffe50747", module("a.ni.dll", "ffe50747"), false, false),
         ("a+0", module("a", "0"), false, false),

@@ -9,8 +9,10 @@ use crate::time;
 /// end of the line.
 pub fn flat(row: &Row<'_>) -> String {
     let Row { count, host, time, actor, action } = *row;
-    let mut flat = Flat { event_id: action.event_id(), utc: time.map(time::text), host, count, ..Flat::default() };
-    (flat.pid, flat.tid, flat.process_guid, flat.source_image) = (actor.pid, actor.tid, actor.guid, actor.image);
+    let mut flat =
+        Flat { event_id: action.event_id(), utc: time.map(time::text), host, count, ..Flat::default() };
+    (flat.pid, flat.tid, flat.process_guid, flat.source_image) =
+        (actor.pid, actor.tid, actor.guid, actor.image);
     let data = Data::of(&actor, &action);
     if matches!(action, Action::ImageLoad { .. } | Action::ProcessCreate { .. }) {
         // These have no names in this form but Sysmon's.
@@ -158,7 +160,8 @@ impl<'a> Data<'a> {
             target_image: Some(target.image),
             ..Data::default()
         };
-        let own = Data { process_guid: guid, process_id: actor.pid, image: Some(actor.image), ..Data::default() };
+        let own =
+            Data { process_guid: guid, process_id: actor.pid, image: Some(actor.image), ..Data::default() };
         match action {
             Action::ProcessAccess { target, access, call_trace } => Data {
                 granted_access: access.map(|access| format!("{access:#x}")),

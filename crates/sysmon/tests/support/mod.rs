@@ -208,7 +208,8 @@ impl Chunk {
         let place = self.place() + 4;
         self.u32(place);
         self.u32(0);
-        let hash = name.encode_utf16().fold(0_u32, |hash, unit| hash.wrapping_mul(65_599).wrapping_add(unit.into()));
+        let hash =
+            name.encode_utf16().fold(0_u32, |hash, unit| hash.wrapping_mul(65_599).wrapping_add(unit.into()));
         self.u16(hash as u16);
         self.u16(name.encode_utf16().count() as u16);
         self.bytes.extend(utf16(name));

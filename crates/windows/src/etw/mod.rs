@@ -6,15 +6,14 @@
 
 mod clock;
 mod consumer;
-mod privilege;
 mod properties;
 mod provider;
 mod session;
 mod view;
 
+pub use crate::privilege::take_system_profile_privilege;
 pub use clock::{Clock, Moment};
 pub use consumer::{Consumer, Delivery, Ended, LogfileFacts, Opened, open};
-pub use privilege::take_system_profile_privilege;
 pub use provider::{Enable, Filter};
 pub use session::{Session, SessionState, StartSession, list, set_sample_interval};
 pub use view::{EventView, Item, Sink};

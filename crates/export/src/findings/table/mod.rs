@@ -106,7 +106,9 @@ impl Table {
         }
         let missing = shown::missing(finding);
         if !missing.is_empty() {
-            writeln!(out, "  For want of: {}.", missing.join(", "))?;
+            let is_found = finding.outcome.verdict == Verdict::Yes;
+            let what = if is_found { "Found without" } else { "For want of" };
+            writeln!(out, "  {what}: {}.", missing.join(", "))?;
         }
         Ok(())
     }

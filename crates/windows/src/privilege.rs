@@ -1,5 +1,6 @@
 //! Privileges that this process has but does not use until it says so.
 
+use std::ffi::OsStr;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
 
@@ -9,9 +10,9 @@ use windows_sys::Win32::Security::{
     TOKEN_ADJUST_PRIVILEGES, TOKEN_PRIVILEGES, TOKEN_QUERY,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
-use windows_sys::core::w;
 
 use crate::Error;
+use crate::text::to_wide;
 
 /// Enables `SeSystemProfilePrivilege` for this process: stacks of kernel events, samples and their interval need it.
 /// Administrators have it.
@@ -19,6 +20,20 @@ use crate::Error;
 /// # Errors
 /// [`Error::NoPrivilege`] if the process does not have it.
 pub fn take_system_profile_privilege() -> Result<(), Error> {
+    take("SeSystemProfilePrivilege")
+}
+
+/// Enables `SeDebugPrivilege` for this process: processes of other users and of the system can be opened then, but for
+/// protected ones. Administrators have it.
+///
+/// # Errors
+/// [`Error::NoPrivilege`] if the process does not have it.
+pub fn take_debug_privilege() -> Result<(), Error> {
+    take("SeDebugPrivilege")
+}
+
+fn take(name: &'static str) -> Result<(), Error> {
+    let wide = to_wide(OsStr::new(name))?;
     let mut token = ptr::null_mut();
     // SAFETY: takes no arguments and cannot fail.
     let process = unsafe { GetCurrentProcess() };
@@ -30,8 +45,8 @@ pub fn take_system_profile_privilege() -> Result<(), Error> {
     // SAFETY: just opened, and nobody else has it.
     let token = unsafe { OwnedHandle::from_raw_handle(token) };
     let mut id = LUID { LowPart: 0, HighPart: 0 };
-    // SAFETY: the name ends with a zero; writes one structure.
-    let found = unsafe { LookupPrivilegeValueW(ptr::null(), w!("SeSystemProfilePrivilege"), &mut id) };
+    // SAFETY: the name ends with a zero and outlives the call; writes one structure.
+    let found = unsafe { LookupPrivilegeValueW(ptr::null(), wide.as_ptr(), &mut id) };
     if found == 0 {
         return Err(Error::last("LookupPrivilegeValueW"));
     }
@@ -48,7 +63,7 @@ pub fn take_system_profile_privilege() -> Result<(), Error> {
     }
     // SAFETY: reads a number of this thread. The function succeeds also where the token lacks the privilege.
     match unsafe { GetLastError() } {
-        ERROR_NOT_ALL_ASSIGNED => Err(Error::NoPrivilege("SeSystemProfilePrivilege")),
+        ERROR_NOT_ALL_ASSIGNED => Err(Error::NoPrivilege(name)),
         _ => Ok(()),
     }
 }
