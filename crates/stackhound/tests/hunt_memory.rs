@@ -6,7 +6,7 @@ use std::path::Path;
 
 use stackhound::detect::report::{FrameReport, Place};
 use stackhound::detect::{
-    Binaries, DetectionId, Input, Judge, Lists, Memory, MemoryKind, SiteBytes, Verdict,
+    Binaries, DetectionId, Judge, Lists, Memory, MemoryKind, Reason, SiteBytes, Verdict,
 };
 use stackhound::hunt::Hunter;
 use stackhound::hunt::memory::{Answer, LiveMemory, MemoryStats, Reach};
@@ -25,11 +25,11 @@ fn found(protection: u32) -> Answer {
     Answer::Found { memory, bytes: Some(BYTES) }
 }
 
-/// What CS09 says of all events: how many of each answer, and whether regions were missing. With the frames of events
-/// that were found.
+/// What CS09 says of all events: how many of each answer, by whether code is said to be writable. With the stacks of events
+/// that were found, and in each the frame that gives it away.
 struct Hunted {
     answers: BTreeMap<(&'static str, bool), u32>,
-    frames: Vec<FrameReport>,
+    stacks: Vec<(Vec<FrameReport>, usize)>,
     stats: Option<MemoryStats>,
 }
 
@@ -41,22 +41,23 @@ fn hunt(recording: &Path, memory: Option<LiveMemory>) -> Hunted {
         hunter = hunter.with_memory(memory);
     }
     let regions = DetectionId::new(9).expect("a detection");
-    let (mut answers, mut frames) = (BTreeMap::new(), Vec::new());
+    let (mut answers, mut stacks) = (BTreeMap::new(), Vec::new());
     pipeline.run(|seen| {
         if Hunter::can_judge(seen) {
             let outcome = *hunter.judge(seen).outcome(regions);
-            let key = (outcome.verdict.name(), outcome.missing.has(Input::Regions));
+            let key = (outcome.verdict.name(), outcome.reasons.has(Reason::WritableCode));
             *answers.entry(key).or_default() += 1;
             if outcome.verdict == Verdict::Yes {
-                let stack = hunter.sighting(seen, Place::default()).stack;
-                frames.push(stack[usize::from(outcome.frame.expect("a frame"))].clone());
+                let index = usize::from(outcome.frame.expect("a frame"));
+                stacks.push((hunter.sighting(seen, Place::default()).stack, index));
             }
         }
         ControlFlow::Continue(())
     });
-    Hunted { answers, frames, stats: hunter.memory_stats() }
+    Hunted { answers, stacks, stats: hunter.memory_stats() }
 }
 
+/// The recording tells what was allocated, and nothing of what pages allow.
 #[test]
 fn what_only_memory_can_tell_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -65,25 +66,34 @@ fn what_only_memory_can_tell_is_told() {
     stackhound_scenario::Scenario::default().write(file).expect("written");
 
     let without = hunt(&path, None);
-    println!("{:?}", without.answers);
     assert_eq!(without.stats, None);
-    assert!(without.frames.iter().all(|frame| frame.protection.is_none() && frame.leading_bytes.is_empty()));
+    let found_without = without.answers[&("yes", false)];
+    assert!(found_without > 0 && !without.answers.contains_key(&("yes", true)), "{:?}", without.answers);
+    let is_bare = |frame: &FrameReport| frame.protection.is_none() && frame.leading_bytes.is_empty();
+    assert!(without.stacks.iter().all(|(stack, _)| stack.iter().all(is_bare)));
 
     let with = hunt(&path, Some(machine(found(0x40))));
-    println!("{:?} {:?}", with.answers, with.stats);
-    let yes = ("yes", false);
-    assert!(with.answers[&yes] > 0);
-    assert!(with.frames.iter().all(|frame| frame.protection == Some(0x40) && frame.memory == "private"));
-    assert!(with.frames.iter().all(|frame| frame.leading_bytes == BYTES.before));
-    assert!(with.frames.iter().all(|frame| frame.trailing_bytes == BYTES.after));
-    // No answer is lost for want of memory any more.
-    assert!(!with.answers.keys().any(|(_, is_missing)| *is_missing), "{:?}", with.answers);
+    assert_eq!(with.answers[&("yes", true)], found_without);
+    for (stack, index) in &with.stacks {
+        let frame = &stack[*index];
+        assert_eq!((frame.memory, frame.protection), ("private", Some(0x40)));
+        assert_eq!(
+            (&frame.leading_bytes[..], &frame.trailing_bytes[..]),
+            (&BYTES.before[..], &BYTES.after[..])
+        );
+        // Memory that was allocated where an image was came later.
+        assert!(stack.iter().filter(|frame| frame.memory == "image").all(is_bare));
+    }
     let stats = with.stats.expect("counted");
-    assert!(stats.asked > 0 && stats.found == stats.asked);
+    assert!(stats.asked > 0 && stats.found == stats.asked && stats.changed > 0, "{stats:?}");
+
+    let read_only = hunt(&path, Some(machine(found(0x20))));
+    assert_eq!(read_only.answers, without.answers);
 
     // Where nothing is answered, all is as if nobody had asked.
     for nothing in [Answer::Nothing, Answer::Gone] {
         let hunted = hunt(&path, Some(machine(nothing)));
         assert_eq!(hunted.answers, without.answers, "{nothing:?}");
+        assert!(hunted.stacks.iter().all(|(stack, _)| stack.iter().all(is_bare)));
     }
 }
