@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what people use for live sessions in Wine, with the test double in place of ETW: `events --live`, `record`, and the
-# two tutorial programs. Needs .ci/setup-windows.
+# Runs what people use for live sessions in Wine, with the test double in place of ETW: `events --live`, `hunt --live`,
+# `record`, and the two tutorial programs. Needs .ci/setup-windows.
 #
 # usage: live-cli-check.sh
 set -euo pipefail
@@ -104,6 +104,40 @@ has "$folder/err" '^[0-9,]+ events in 12\.[0-9] s .* buffers lost'
 has "$folder/err" 'lost up to now; '
 has_not "$folder/out" PerfInfo/SysCallEnter
 has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
+
+step "hunt --live finds what is found in the recording, and says what was lost"
+cargo build --quiet --locked -p stackhound-cli
+"$here/stackhound" demo --quiet --out "$folder/demo" >"$folder/made"
+# What findings say, without where they stand: a session has no file.
+findings() { tr -d '\r' | sed 's/"input":{[^}]*}/"input":{}/'; }
+status=0
+_NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson \
+  "$folder/demo/stackhound-demo.etl" >"$folder/recorded" 2>"$folder/end" || status=$?
+[ "$status" = 1 ] || { cat "$folder/end" >&2; fail "hunt --one-pass finds nothing"; }
+export _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\none"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/demo/stackhound-demo.etl
+delay_ms = 20
+EOF
+live hunt --live --session mine --preset syscalls --format ndjson --for 60s
+[ "$(cat "$folder/status")" = 1 ] || { cat "$folder/err" >&2; fail "hunt --live"; }
+findings <"$folder/recorded" >"$folder/expected"
+findings <"$folder/out" | diff "$folder/expected" - || fail "hunt --live finds something else than hunt --one-pass"
+has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ judged, [0-9,]+ of them with stacks; findings: .* high'
+echo "the same $(wc -l <"$folder/expected") findings: $(tr -d '\r' <"$folder/err" | tail -1)"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/demo/stackhound-demo.etl
+lose_every = 5
+delay_ms = 20
+EOF
+live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 60s
+[ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "hunt --live with losses"; }
+has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ judged, '
+unset _NT_SYMBOL_PATH
 
 step "providers have a session of their own"
 double <<EOF

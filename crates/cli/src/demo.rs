@@ -9,9 +9,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use stackhound::detect::report::{Finding, Place};
+use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Severity};
+use stackhound::hunt::Hunter;
 use stackhound::stacks::StackState;
+use stackhound::symbols::file_loader;
 use stackhound::trace::Recordings;
-use stackhound::{Enrichment, Label, Mode, Passes, Pipeline, Seen};
+use stackhound::{Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::args::{Common, Demo, Mix};
@@ -40,19 +44,21 @@ pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
         sink.finish()?;
         return Ok(Outcome::default());
     }
-    let enrichment = naming::from_folder(&folder.join("symbols"))?;
-    let found = read(&path, &truth, enrichment, common)?;
+    let symbols = folder.join("symbols");
+    let found = read(&path, &truth, &symbols, common)?;
     show(&mut sink, &truth, &found)?;
+    show_hunt(&mut sink, &found.hunted)?;
     if arguments.out.is_some() {
-        let path = path.display();
+        let (path, symbols) = (path.display(), symbols.display());
         writeln!(sink, "\nThe recording is {path}. Try:\n")?;
+        writeln!(sink, "  stackhound hunt {path} --images {symbols}")?;
         for verb in ["info --full", "events --stacks", "stacks --top 3"] {
             writeln!(sink, "  stackhound {verb} {path}")?;
         }
     } else {
         writeln!(
             sink,
-            "\n`stackhound demo --out DIR` keeps the recording, for `info`, `events` and `stacks`."
+            "\n`stackhound demo --out DIR` keeps the recording and its images, for `hunt`, `info`, `events` and `stacks`."
         )?;
     }
     sink.finish()?;
@@ -86,12 +92,31 @@ struct Found {
     processes: usize,
     /// The events of attacks, as the reader shows them.
     attacks: Vec<(AttackKind, Vec<String>)>,
+    /// What judging all stacks comes to.
+    hunted: Hunted,
 }
 
-fn read(path: &Path, truth: &Truth, enrichment: Enrichment, common: &Common) -> Result<Found> {
+/// Findings of one detection in one program, of one severity.
+struct Hits {
+    id: DetectionId,
+    severity: Severity,
+    process: String,
+    count: u64,
+    /// Why the first of them is one.
+    sentence: String,
+}
+
+/// What `hunt` finds, the worst first, as far as it matters.
+type Hunted = Vec<Hits>;
+
+fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
     let trace = Recordings::file(path).threads(crate::threads(common)).open()?;
     let mut progress = Progress::new(common, truth.bytes);
-    let mut pipeline = Pipeline::new(&trace, Passes::Two).with(enrichment);
+    let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
+    let (_, load) = file_loader(naming::folder_options(symbols), true);
+    let judge = Judge::new(Lists::default(), Binaries::new(Box::new(move |module| load(&module.identity))));
+    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|seen| {
         progress.tick();
@@ -99,11 +124,35 @@ fn read(path: &Path, truth: &Truth, enrichment: Enrichment, common: &Common) -> 
         if let Some(attack) = truth.attacks.iter().find(is_one) {
             attacks.push((attack.kind, lines(seen)));
         }
+        hunt(&mut hunter, seen, &mut hunted);
         ControlFlow::Continue(())
     });
     let processes = pipeline.knowledge().system().processes().count();
     progress.finish(&render::losses(&outcome));
-    Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks })
+    hunted.sort_by_key(|hits| (std::cmp::Reverse(hits.severity), hits.id));
+    Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks, hunted })
+}
+
+/// Judges an event, and puts what is found to what was found before.
+fn hunt(hunter: &mut Hunter, seen: &Seen<'_>, hunted: &mut Hunted) {
+    if !Hunter::can_judge(seen) {
+        return;
+    }
+    let judgement = *hunter.judge(seen);
+    for (id, outcome) in judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
+        let process = seen.process_name().unwrap_or_default();
+        let same =
+            |hits: &&mut Hits| (hits.id, hits.severity, &*hits.process) == (id, outcome.severity, process);
+        if let Some(hits) = hunted.iter_mut().find(same) {
+            hits.count += 1;
+            continue;
+        }
+        let sighting = hunter.sighting(seen, Place::default());
+        let finding = Finding { id, outcome: *outcome, alert: String::new() };
+        let sentence = finding.sentences(&sighting).into_iter().next().unwrap_or_default();
+        let process = process.to_owned();
+        hunted.push(Hits { id, severity: outcome.severity, process, count: 1, sentence });
+    }
 }
 
 /// An event and its stack as text.
@@ -168,7 +217,18 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// What the scenario put into the recording; judging stacks is not this verb's business.
+/// The findings in a few lines.
+fn show_hunt(out: &mut impl Write, hunted: &Hunted) -> Result<()> {
+    writeln!(out, "\nWhat `hunt` finds in it:\n")?;
+    let width = hunted.iter().map(|hits| hits.process.len()).max().unwrap_or_default();
+    for Hits { id, severity, process, count, sentence } in hunted {
+        let (name, severity) = (id.name(), severity.name());
+        writeln!(out, "  {name}  {severity:<8}  {process:<width$}  {count:>4} x  {sentence}")?;
+    }
+    Ok(())
+}
+
+/// What the scenario put into the recording.
 fn title(kind: AttackKind) -> &'static str {
     match kind {
         AttackKind::DirectSyscall => {
@@ -177,6 +237,10 @@ fn title(kind: AttackKind) -> &'static str {
         AttackKind::IndirectSyscall => {
             "An indirect system call: through ntdll.dll, but called from memory that no file backs."
         }
+        AttackKind::OwnStub => {
+            "A stub of the program's own: it jumps into ntdll.dll, whose stub nobody has called."
+        }
+        AttackKind::StraySyscall => "A system call by an instruction of ntdll.dll that belongs to no stub.",
         AttackKind::UnbackedThreadStart => "A thread is started in memory that no file backs.",
         AttackKind::UnbackedThread => "What that thread does: its own frames lie in no module.",
     }

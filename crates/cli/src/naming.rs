@@ -43,11 +43,15 @@ pub fn enrichment(arguments: &Naming, common: &Common, used: Use) -> Result<Enri
 
 /// Everything named, from one folder and nothing else.
 pub fn from_folder(folder: &Path) -> Result<Enrichment> {
-    let path = SymbolPath::store(folder.to_owned());
-    let store = StoreOptions { path, cache: None, ..StoreOptions::default() };
+    let store = folder_options(folder);
     let symbolizer = Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() })
         .context("cannot start the threads for symbols")?;
     Ok(Enrichment { depth: Some(Depth::Function), symbolizer: Some(symbolizer), ..Enrichment::default() })
+}
+
+/// Files in a folder, and nowhere else.
+pub fn folder_options(folder: &Path) -> StoreOptions {
+    StoreOptions { path: SymbolPath::store(folder.to_owned()), cache: None, ..StoreOptions::default() }
 }
 
 fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {

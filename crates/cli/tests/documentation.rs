@@ -2,13 +2,15 @@
 //!
 //! A `console` block holds commands behind `$ ` and, if it shows any, their output; `…` stands for lines left out. All
 //! commands run in a folder where `trace.etl` is the demo recording, and `example.stacks` the trace that the examples of
-//! the stack model are about.
+//! the stack model are about. `known.txt` and `lists.toml` are what `docs/hunt.md` gives to `hunt`. The commands that
+//! `explain` recommends are run there too.
 
 #[path = "../../calltree/tests/fixtures/mod.rs"]
 mod fixtures;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -52,6 +54,10 @@ const LONG: [&str; 3] = [
     // With settings of one's own, as the step "live" of windows-check.sh writes them.
     "STACKHOUND_DOUBLE=settings.txt scripts/with-double",
 ];
+
+/// Names of image files that `explain` uses, and the images of the demo that stand for them.
+const IMAGES: [(&str, &str); 3] =
+    [("ntdll.dll", "ntdll.dll"), ("kernelbase.dll", "kernelbase.dll"), ("suspect.exe", "updater.exe")];
 
 struct Shown {
     page: PathBuf,
@@ -107,17 +113,73 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
+/// A folder with all files that commands name.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = run(folder.path(), &words("demo -q --out ."));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let place = |name: &str| folder.path().join(name);
+    std::fs::rename(place("stackhound-demo.etl"), place("trace.etl")).unwrap();
+    std::fs::write(place("example.stacks"), fixtures::trace().as_bytes()).unwrap();
+    std::fs::write(place("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
+    std::fs::write(place("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();
+    for (name, image) in IMAGES {
+        std::fs::copy(stored(&place("symbols"), image), place(name)).unwrap();
+    }
+    folder
+}
+
+/// A file of a store, whose keys nobody knows here.
+fn stored(store: &Path, name: &str) -> PathBuf {
+    let entries = |folder: &Path| {
+        let entries =
+            std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|found| found.eq_ignore_ascii_case(name));
+    let of_name = entries(store).into_iter().find(is_it).unwrap_or_else(|| panic!("no {name} in the store"));
+    let of_key = entries(&of_name).pop().expect("a key");
+    entries(&of_key).pop().expect("a file")
+}
+
+fn run(folder: &Path, arguments: &[String]) -> Output {
+    let binary = env!("CARGO_BIN_EXE_stackhound");
+    Command::new(binary).args(arguments).current_dir(folder).output().expect("the program runs")
+}
+
+/// Whether a command did its work. `hunt` tells by its exit code whether it found something.
+fn is_done(arguments: &[String], result: &Output) -> bool {
+    result.status.success() || (arguments[0] == "hunt" && result.status.code() == Some(1))
+}
+
+#[test]
+fn every_command_that_explanations_recommend_runs() {
+    let folder = folder();
+    let listed = run(folder.path(), &words("explain"));
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let ids: Vec<&str> =
+        listed.lines().filter_map(|line| line.split(' ').next()).filter(|id| id.starts_with("CS")).collect();
+    assert_eq!(ids.len(), 24, "{listed}");
+    let mut commands = BTreeSet::new();
+    for id in ids {
+        let explained = run(folder.path(), &words(&format!("explain {id}")));
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        let of_this = explained.lines().filter_map(|line| line.trim_start().strip_prefix("$ stackhound "));
+        let of_this: Vec<String> = of_this.map(str::to_owned).collect();
+        assert!(!of_this.is_empty(), "{id} recommends nothing");
+        commands.extend(of_this);
+    }
+    for command in commands {
+        let arguments = words(&command);
+        let result = run(folder.path(), &arguments);
+        assert!(is_done(&arguments, &result), "{command}: {}", String::from_utf8_lossy(&result.stderr));
+    }
+}
+
 #[test]
 fn every_command_shown_runs_and_does_what_is_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |arguments: &[String]| {
-        let binary = env!("CARGO_BIN_EXE_stackhound");
-        Command::new(binary).args(arguments).current_dir(folder.path()).output().expect("the program runs")
-    };
-    let made = run(&words("demo -q --out ."));
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    std::fs::rename(folder.path().join("stackhound-demo.etl"), folder.path().join("trace.etl")).unwrap();
-    std::fs::write(folder.path().join("example.stacks"), fixtures::trace().as_bytes()).unwrap();
+    let folder = folder();
+    let run = |arguments: &[String]| run(folder.path(), arguments);
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
     let wine = std::fs::read_to_string(root().join("scripts/windows-check.sh")).unwrap();
     let shown = commands();
@@ -156,7 +218,7 @@ fn every_command_shown_runs_and_does_what_is_shown() {
             assert!(refused, "{page}: {command}: {errors}");
             continue;
         }
-        assert!(result.status.success(), "{page}: {command}: {errors}");
+        assert!(is_done(&arguments, &result), "{page}: {command}: {errors}");
         let printed = String::from_utf8_lossy(&result.stdout);
         let mut lines = printed.lines();
         for line in output.iter().filter(|line| !line.is_empty() && line.trim() != "…") {

@@ -1,17 +1,25 @@
 //! Evidence from files: names, and the code of images, of the modules in stacks.
 //!
-//! Files are loaded when a detection asks for them first, and given up when they take too much memory. What a file tells
-//! depends on the module alone, so giving up changes no answer.
+//! Files are loaded when a detection asks for them first, and the one that was not asked for longest is given up when all
+//! take too much memory. What a file tells depends on the module alone, and what was asked once is kept, so giving up
+//! changes no answer.
 
 use std::fmt;
+use std::sync::Arc;
 
-use stackhound_symbols::image::Image;
-use stackhound_symbols::{AddressKind, Loaded, Origin, Rva};
+use hashbrown::HashMap;
+use stackhound_symbols::{AddressKind, Loaded, Origin, Rva, Symbols};
 
+use crate::images::reach::Reach;
+use crate::images::site::Site;
+use crate::images::{ImageFile, ServiceNames, Silence};
 use crate::module::{Module, ModuleIndex, Modules};
 
 /// Loads the files of a module. What it gives must depend on the module alone, and must be a file of this very module.
 pub type Load = Box<dyn Fn(&Module) -> Loaded + Send>;
+
+/// A module, and an offset in it.
+pub type CodePlace = (ModuleIndex, u64);
 
 /// What a look into a file gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,8 +28,27 @@ pub enum Lookup<T> {
     Found(T),
     /// The file is not at hand.
     NoFile,
-    /// The file cannot be read, or is of a processor whose code is not known.
+    /// The file cannot be read.
     Unreadable,
+    /// The file is for a processor whose code is not known.
+    Unsupported,
+}
+
+impl<T> Lookup<T> {
+    /// What is there, as something else.
+    pub fn map<U>(self, other: impl FnOnce(T) -> U) -> Lookup<U> {
+        match self {
+            Lookup::Found(found) => Lookup::Found(other(found)),
+            Lookup::NoFile => Lookup::NoFile,
+            Lookup::Unreadable => Lookup::Unreadable,
+            Lookup::Unsupported => Lookup::Unsupported,
+        }
+    }
+
+    /// What is there, if anything is.
+    pub fn found(self) -> Option<T> {
+        if let Lookup::Found(found) = self { Some(found) } else { None }
+    }
 }
 
 /// A function that an address is in.
@@ -35,69 +62,303 @@ pub struct FunctionName {
     pub origin: Origin,
 }
 
+/// Bytes around an address of an image, up to 16 to each side.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BytesAround {
+    /// Before it, in the order of addresses.
+    pub before: Vec<u8>,
+    /// From it on.
+    pub after: Vec<u8>,
+}
+
 /// The files of modules.
 pub struct Binaries {
     load: Option<Load>,
     /// By module.
-    files: Vec<Option<Loaded>>,
+    modules: Vec<Answers>,
+    /// Bytes that loaded files may take.
+    memory_max: usize,
+    memory: usize,
+    /// How many answers are kept, of all modules together.
+    answers: usize,
+    /// Counts how often files were asked.
+    clock: u64,
 }
 
 impl fmt::Debug for Binaries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Binaries").field("files", &self.files.len()).finish_non_exhaustive()
+        f.debug_struct("Binaries")
+            .field("modules", &self.modules.len())
+            .field("memory", &self.memory)
+            .field("answers", &self.answers)
+            .finish_non_exhaustive()
     }
+}
+
+/// What files may take in memory, if nothing else is said.
+const MEMORY_MAX: usize = 512 << 20;
+/// No more answers are kept: about 50 MB.
+const ANSWERS_MAX: usize = 1 << 18;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// What was asked of a module.
+#[derive(Default)]
+struct Answers {
+    /// The file, unless it was given up.
+    file: Option<Box<File>>,
+    /// Whether there is an image, once it was loaded; its names of services outlive it.
+    image: Option<Result<Arc<ServiceNames>, NoImage>>,
+    sites: Map<u32, Site>,
+    reaches: Map<u32, Reach>,
+    functions: Map<(u32, bool), Option<FunctionName>>,
+}
+
+/// Why a module has no image.
+#[derive(Clone, Copy)]
+enum NoImage {
+    NoFile,
+    Silent(Silence),
+}
+
+impl<T> From<NoImage> for Lookup<T> {
+    fn from(none: NoImage) -> Lookup<T> {
+        match none {
+            NoImage::NoFile => Lookup::NoFile,
+            NoImage::Silent(Silence::Unreadable) => Lookup::Unreadable,
+            NoImage::Silent(Silence::Unsupported) => Lookup::Unsupported,
+        }
+    }
+}
+
+struct File {
+    symbols: Option<Box<dyn Symbols>>,
+    image: Option<ImageFile>,
+    memory: usize,
+    /// When it was asked last.
+    used: u64,
 }
 
 impl Binaries {
     /// No files: all that rests on them stays undetermined.
     pub fn none() -> Binaries {
-        Binaries { load: None, files: Vec::new() }
+        Binaries { load: None, modules: Vec::new(), memory_max: 0, memory: 0, answers: 0, clock: 0 }
     }
 
-    /// Files that `load` loads.
+    /// Files that `load` loads, called at most once at a time and again for a module whose file was given up.
     pub fn new(load: Load) -> Binaries {
-        Binaries { load: Some(load), files: Vec::new() }
+        Binaries { load: Some(load), memory_max: MEMORY_MAX, ..Binaries::none() }
     }
 
-    fn file(&mut self, modules: &Modules, module: ModuleIndex) -> Option<&Loaded> {
-        let load = self.load.as_ref()?;
-        if self.files.len() <= module.index() {
-            self.files.resize_with(module.index() + 1, || None);
-        }
-        let file = &mut self.files[module.index()];
-        Some(file.get_or_insert_with(|| load(modules.get(module))))
+    /// The same with a limit for the memory that files take. The file asked last stays whatever it takes.
+    pub fn with_memory_max(self, memory_max: usize) -> Binaries {
+        Binaries { memory_max, ..self }
     }
 
-    /// The function that an address is in. `None` where no file names it.
+    /// Bytes of memory that loaded files take, about.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Whether there are no files at all.
+    pub(crate) fn is_none(&self) -> bool {
+        self.load.is_none()
+    }
+
+    /// The function that an address is in. `None` where no file names it. Allocates nothing for addresses asked before.
     pub fn function(
         &mut self,
         modules: &Modules,
-        (module, offset): (ModuleIndex, u64),
+        (module, offset): CodePlace,
         kind: AddressKind,
-    ) -> Option<FunctionName> {
+    ) -> Option<&FunctionName> {
+        if self.is_none() {
+            return None;
+        }
         let rva = Rva(u32::try_from(offset).ok()?);
-        let symbols = self.file(modules, module)?.symbols.as_ref()?;
-        let names = symbols.names(rva, kind);
-        let (origin, name) = names.best().filter(|(origin, _)| *origin != Origin::NearestExport)?;
-        Some(FunctionName { text: name.text.as_ref().into(), offset: name.offset, origin })
+        let key = (rva.0, kind == AddressKind::Return);
+        let index = self.number(module);
+        if !self.modules[index].functions.contains_key(&key) {
+            let name = self.file(modules, module).and_then(|file| name(file.symbols.as_deref()?, rva, kind));
+            self.count_answer();
+            self.modules[index].functions.insert(key, name);
+        }
+        self.modules[index].functions.get(&key)?.as_ref()
     }
 
     /// The function that begins at an address. `None` where no file names one.
-    pub fn function_start(&mut self, modules: &Modules, place: (ModuleIndex, u64)) -> Option<Box<str>> {
+    pub fn function_start(&mut self, modules: &Modules, place: CodePlace) -> Option<&str> {
         let function = self.function(modules, place, AddressKind::Instruction)?;
-        (function.offset == 0).then_some(function.text)
+        (function.offset == 0).then_some(&*function.text)
     }
 
-    /// The last bytes before an address in a module's image. `None` where the file is not at hand.
-    pub fn bytes_before(
+    /// Whether the bytes before an address are those of an instruction that enters the kernel. `None` where no file tells.
+    pub(crate) fn is_behind_system_call(&mut self, modules: &Modules, place: CodePlace) -> Option<bool> {
+        self.site(modules, place).found()?.enters_kernel
+    }
+
+    /// The bytes around an address, for people to look at.
+    pub fn bytes_around(&mut self, modules: &Modules, (module, offset): CodePlace) -> Lookup<BytesAround> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let rva = u32::try_from(offset).ok().map(Rva);
+        let around = self.ask(modules, module, |image| image.around(rva?)).flatten();
+        around.map_or(Lookup::Unreadable, |(before, after)| Lookup::Found(BytesAround { before, after }))
+    }
+
+    /// All that its image tells of an address. Decodes nothing for addresses asked before.
+    pub(crate) fn site(&mut self, modules: &Modules, (module, offset): CodePlace) -> Lookup<Site> {
+        if self.is_none() {
+            return Lookup::NoFile;
+        }
+        let index = self.number(module);
+        // Offsets that are too large lie outside of each image.
+        let rva = u32::try_from(offset).unwrap_or(u32::MAX);
+        if let Some(site) = self.modules[index].sites.get(&rva) {
+            return Lookup::Found(*site);
+        }
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let Some(site) = self.ask(modules, module, |image| image.site(Rva(rva))) else {
+            return Lookup::Unreadable;
+        };
+        self.count_answer();
+        self.modules[index].sites.insert(rva, site);
+        Lookup::Found(site)
+    }
+
+    /// Where a call of this address of a module leads.
+    pub(crate) fn reach(&mut self, modules: &Modules, module: ModuleIndex, target: Rva) -> Lookup<&Reach> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let index = self.number(module);
+        if !self.modules[index].reaches.contains_key(&target.0) {
+            let Some(reach) = self.ask(modules, module, |image| image.reach(target)) else {
+                return Lookup::Unreadable;
+            };
+            self.count_answer();
+            self.modules[index].reaches.insert(target.0, reach);
+        }
+        self.modules[index].reaches.get(&target.0).map_or(Lookup::Unreadable, Lookup::Found)
+    }
+
+    /// The services that a module's stubs ask for, and those that it imports.
+    pub(crate) fn services(&mut self, modules: &Modules, module: ModuleIndex) -> Lookup<&ServiceNames> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        match &self.modules[module.index()].image {
+            Some(Ok(services)) => Lookup::Found(services),
+            _ => Lookup::NoFile,
+        }
+    }
+
+    /// Whether bytes of memory can be those of the image: see [`ImageFile::is_like`].
+    pub(crate) fn is_like(
         &mut self,
         modules: &Modules,
-        (module, offset): (ModuleIndex, u64),
-        count: usize,
-    ) -> Option<&[u8]> {
-        let rva = Rva(u32::try_from(offset).ok()?);
-        let bytes = self.file(modules, module)?.image.as_deref()?;
-        let image = Image::parse(bytes).ok()?;
-        Some(image.call_site(rva, count, 0)?.before)
+        (module, offset): CodePlace,
+        memory: &[u8; 32],
+    ) -> Lookup<Option<bool>> {
+        if let Err(none) = self.image(modules, module) {
+            return none.into();
+        }
+        let rva = u32::try_from(offset).ok().map(Rva);
+        let ask = |image: &ImageFile| rva.and_then(|rva| image.is_like(rva, memory));
+        self.ask(modules, module, ask).map_or(Lookup::Unreadable, Lookup::Found)
     }
+
+    /// The index of a module's answers, which are there then.
+    fn number(&mut self, module: ModuleIndex) -> usize {
+        if self.modules.len() <= module.index() {
+            self.modules.resize_with(module.index() + 1, Answers::default);
+        }
+        module.index()
+    }
+
+    /// Whether a module has an image; loads it if that is not known.
+    fn image(&mut self, modules: &Modules, module: ModuleIndex) -> Result<(), NoImage> {
+        if self.is_none() {
+            return Err(NoImage::NoFile);
+        }
+        let index = self.number(module);
+        if self.modules[index].image.is_none() {
+            self.file(modules, module);
+        }
+        match &self.modules[index].image {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(none)) => Err(*none),
+            None => Err(NoImage::NoFile),
+        }
+    }
+
+    fn ask<T>(
+        &mut self,
+        modules: &Modules,
+        module: ModuleIndex,
+        question: impl FnOnce(&ImageFile) -> T,
+    ) -> Option<T> {
+        self.file(modules, module)?.image.as_ref().map(question)
+    }
+
+    /// The file of a module, loaded if it is not there.
+    fn file(&mut self, modules: &Modules, module: ModuleIndex) -> Option<&File> {
+        let index = self.number(module);
+        self.clock += 1;
+        if self.modules[index].file.is_none() {
+            let load = self.load.as_ref()?;
+            let Loaded { symbols, image, .. } = load(modules.get(module));
+            let image = image
+                .ok_or(NoImage::NoFile)
+                .and_then(|bytes| ImageFile::read(bytes).map_err(NoImage::Silent));
+            let answers = &mut self.modules[index];
+            answers.image.get_or_insert_with(|| {
+                image.as_ref().map(|image| Arc::clone(image.services())).map_err(|none| *none)
+            });
+            let image = image.ok();
+            let memory = size_of::<File>()
+                + symbols.as_ref().map_or(0, |symbols| symbols.memory())
+                + image.as_ref().map_or(0, ImageFile::memory);
+            answers.file = Some(Box::new(File { symbols, image, memory, used: self.clock }));
+            self.memory += memory;
+            self.make_room(index);
+        }
+        let file = self.modules[index].file.as_mut()?;
+        file.used = self.clock;
+        Some(file)
+    }
+
+    /// Gives up the files that were not asked for longest, but never this one.
+    fn make_room(&mut self, keep: usize) {
+        while self.memory > self.memory_max {
+            let files = self.modules.iter_mut().enumerate().filter(|(index, _)| *index != keep);
+            let oldest = files
+                .filter(|(_, answers)| answers.file.is_some())
+                .min_by_key(|(_, answers)| answers.file.as_ref().map(|file| file.used));
+            let Some(file) = oldest.and_then(|(_, answers)| answers.file.take()) else { return };
+            self.memory -= file.memory;
+        }
+    }
+
+    /// Counts a new answer. When there are too many, all are forgotten: they can be asked again.
+    fn count_answer(&mut self) {
+        self.answers += 1;
+        if self.answers > ANSWERS_MAX {
+            self.answers = 1;
+            for answers in &mut self.modules {
+                answers.sites = Map::default();
+                answers.reaches = Map::default();
+                answers.functions = Map::default();
+            }
+        }
+    }
+}
+
+fn name(symbols: &dyn Symbols, rva: Rva, kind: AddressKind) -> Option<FunctionName> {
+    let names = symbols.names(rva, kind);
+    let (origin, name) = names.best().filter(|(origin, _)| *origin != Origin::NearestExport)?;
+    Some(FunctionName { text: name.text.as_ref().into(), offset: name.offset, origin })
 }

@@ -12,6 +12,7 @@ pub mod binaries;
 mod case;
 pub mod catalogue;
 mod check;
+mod images;
 mod judge;
 pub mod lists;
 mod module;
@@ -21,7 +22,7 @@ mod totals;
 mod verdict;
 mod view;
 
-pub use binaries::{Binaries, Lookup};
+pub use binaries::{Binaries, BytesAround, CodePlace, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Operation, Process, Services, Start, Target};
 pub use catalogue::{Detection, DetectionId};
 pub use judge::Judge;

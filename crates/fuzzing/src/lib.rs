@@ -19,6 +19,7 @@ mod pipeline;
 mod recording;
 mod records;
 mod seeds;
+mod sysmon;
 
 pub use container::container;
 pub use decompression::decompression;
@@ -29,6 +30,7 @@ pub use payloads::payloads;
 pub use pipeline::pipeline;
 pub use recording::recording;
 pub use records::records;
+pub use sysmon::sysmon;
 
 /// One function to be fuzzed.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "container", run: container, seeds: seeds::recordings },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -52,4 +54,5 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "recording", run: recording, seeds: seeds::recordings },
     Target { name: "image", run: image, seeds: image::images },
     Target { name: "journal", run: journal, seeds: journal::pages },
+    Target { name: "sysmon", run: sysmon, seeds: sysmon::rows },
 ];

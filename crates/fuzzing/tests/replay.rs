@@ -182,4 +182,9 @@ proptest! {
     fn journal(bytes in inputs(8)) {
         check(8, &bytes);
     }
+
+    #[test]
+    fn sysmon(bytes in inputs(9)) {
+        check(9, &bytes);
+    }
 }

@@ -1,5 +1,6 @@
-//! The attack: a program that opens another process with a system call of its own, makes itself start with the session
-//! from private memory, and starts a thread in private memory of the other process. And the loss of a buffer.
+//! The attack: a program that opens another process with a system call of its own, opens it again by jumps into
+//! `ntdll.dll`, makes itself start with the session from private memory, and starts a thread in private memory of the other
+//! process. And the loss of a buffer.
 
 use std::io::Write;
 
@@ -99,6 +100,15 @@ impl<W: Write> Simulation<'_, W> {
             Action::Leave,
         ]);
         script.extend(peace);
+        for caller in [Caller::OwnStub, Caller::Stray] {
+            script.extend([
+                Action::CallAs(caller),
+                Action::Enter(&site::NT_OPEN_PROCESS),
+                Action::Log(Occurrence::Provider(ProviderEvent::OpenProcess(target))),
+                Action::Leave,
+            ]);
+            script.extend(peace);
+        }
         script.extend([
             Action::CallAs(Caller::Indirect(own)),
             Action::Enter(&site::NT_SET_VALUE_KEY),

@@ -21,6 +21,7 @@
 
 mod attack;
 mod calls;
+pub mod cases;
 mod event;
 pub mod exact;
 mod frames;

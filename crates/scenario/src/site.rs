@@ -103,6 +103,15 @@ pub(crate) static NT_USER_MESSAGE_CALL: Call =
     graphics(0x1110, 0x4_2f80, &[Site(Known::User32, 0x1_5c4e), Site(Known::User32, 0x1_5a3f)]);
 pub(crate) static NT_USER_MSG_WAIT: Call = graphics(0xa0f0, 0x3_b2d0, &[Site(Known::User32, 0x2_01f5)]);
 
+/// The attacker's own stub and the function that calls it, apart from what its call graph takes.
+pub(crate) const OWN_STUB: Site = Site(Known::Updater, 0x2_8000);
+pub(crate) const OWN_CALLER: Site = Site(Known::Updater, 0x2_8040);
+/// Where the call of the stub returns to.
+pub(crate) const OWN_CALL: Site = Site(Known::Updater, 0x2_8040 + 12);
+/// A `syscall` in code of `ntdll.dll` that is no stub, and where it returns to.
+pub(crate) const STRAY_SYSCALL: Site = Site(Known::Ntdll, 0xa_1040);
+pub(crate) const STRAY_RETURN: Site = Site(Known::Ntdll, 0xa_1042);
+
 /// Where every system call comes from in the kernel.
 pub(crate) const SYSTEM_SERVICE: Site = nt(0x40_58b5);
 /// Below the recording of a system call itself.

@@ -144,6 +144,10 @@ pub(crate) enum Caller {
     Direct,
     /// From private memory, through the end of another system call's stub.
     Indirect(Region),
+    /// By a stub of the program's own that jumps to the end of the right one.
+    OwnStub,
+    /// By the same that jumps to a `syscall` in no stub.
+    Stray,
 }
 
 /// Where a thread is.
@@ -211,6 +215,8 @@ impl LiveThread {
         match (self.mode, self.caller) {
             (Mode::Call(_), Caller::Direct) => Some(AttackKind::DirectSyscall),
             (Mode::Call(_), Caller::Indirect(_)) => Some(AttackKind::IndirectSyscall),
+            (Mode::Call(_), Caller::OwnStub) => Some(AttackKind::OwnStub),
+            (Mode::Call(_), Caller::Stray) => Some(AttackKind::StraySyscall),
             _ => self.attack,
         }
     }
@@ -267,6 +273,8 @@ impl LiveThread {
                 frames.push(Code::of_region(region).call_site(1, n, 0));
                 frames.push(Code::of_region(region).call_site(0, 0, 1));
             }
+            Caller::OwnStub => push(&mut frames, &[call.stub_return(), site::OWN_CALL]),
+            Caller::Stray => push(&mut frames, &[site::STRAY_RETURN, site::OWN_CALL]),
             Caller::Stub | Caller::Loader => {
                 push(&mut frames, &[call.stub_return()]);
                 if let Start::Wow64(_) = self.start {

@@ -154,6 +154,11 @@ pub enum AttackKind {
     UnbackedThreadStart,
     /// A thread that was started so acts: its outermost own frames lie in private memory.
     UnbackedThread,
+    /// A system call through the end of the right stub, to which a stub of the program's own has jumped: the call before the
+    /// program's innermost frame leads to that, and not to `ntdll.dll`.
+    OwnStub,
+    /// A system call by an instruction of `ntdll.dll` that belongs to no stub, to which the program has jumped.
+    StraySyscall,
 }
 
 /// An event with a stack, and what a correct reader makes of it.

@@ -302,20 +302,17 @@ enum Line {
 
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
     line.clear();
-    if input.by_ref().take(LINE_MAX).read_until(b'\n', line)? == 0 {
+    if input.by_ref().take(LINE_MAX + 1).read_until(b'\n', line)? == 0 {
         return Ok(Line::End);
     }
-    if line.ends_with(b"\n") || (line.len() as u64) < LINE_MAX {
+    if line.ends_with(b"\n") || line.len() as u64 <= LINE_MAX {
         return Ok(Line::Whole);
     }
-    let mut is_whole = true;
     let mut rest = Vec::new();
     loop {
         rest.clear();
-        let read = input.by_ref().take(LINE_MAX).read_until(b'\n', &mut rest)?;
-        is_whole &= read == 0;
-        if read == 0 || rest.ends_with(b"\n") {
-            return Ok(if is_whole { Line::Whole } else { Line::TooLong });
+        if input.by_ref().take(LINE_MAX).read_until(b'\n', &mut rest)? == 0 || rest.ends_with(b"\n") {
+            return Ok(Line::TooLong);
         }
     }
 }

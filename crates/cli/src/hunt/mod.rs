@@ -75,7 +75,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
 fn inputs_of(paths: &[PathBuf]) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     let mut recordings = Vec::new();
-    let mut sysmon = |path: PathBuf, recordings: &mut Vec<PathBuf>, inputs: &mut Vec<Input>| {
+    let sysmon = |path: PathBuf, recordings: &mut Vec<PathBuf>, inputs: &mut Vec<Input>| {
         if !recordings.is_empty() {
             inputs.push(Input::Recordings(std::mem::take(recordings)));
         }

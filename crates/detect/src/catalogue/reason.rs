@@ -196,6 +196,8 @@ pub enum Reason {
     StubCannotCause,
     /// The stub's number is not that of the service it is named after.
     StubTampered,
+    /// The function of the service that {frame} lies in has not the form of a stub in its file.
+    StubChanged,
     /// The system call returns to a stub.
     SiteIsStub,
     /// The system call returns to {frame}, which belongs to no stub.
@@ -208,6 +210,8 @@ pub enum Reason {
     CalleeDiffers,
     /// The call before the caller's frame goes through a register or pointer and can lead anywhere.
     CalleeIndirect,
+    /// The call before {frame} leads to another stub of ntdll.dll than the one returned to.
+    CalleeOther,
     /// The stack does not begin in a stub of ntdll.dll or win32u.dll.
     NoStubFrame,
     /// Before each return address that could be looked at stands a call.
@@ -226,6 +230,10 @@ pub enum Reason {
     AtFunctionStart,
     /// {frame} lies in a section of its image that is no code.
     OutsideCode,
+    /// The image of {frame} has no unwind data that tells where functions are.
+    NoUnwindData,
+    /// The file has no bytes for {frame}, as those of packed programs, or bytes that the program may change.
+    NoBytesInFile,
     /// Each return address lies in a function.
     InsideFunctions,
     /// The call before {frame} leads to another function than the one above it.
@@ -236,6 +244,8 @@ pub enum Reason {
     PageChanged,
     /// The bytes around {frame} are not those of its image file.
     BytesDiffer,
+    /// A module that is known to hook is in the stack, and may have changed the code.
+    HookInStack,
     /// All pages of images are the files'.
     PagesOriginal,
     /// The memory of the process was not looked at.
@@ -343,12 +353,14 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::StubDiffers, "stub-differs", "The system call returned to the stub of another service than the one that ran."),
     (Reason::StubCannotCause, "stub-cannot-cause", "The system call returned to the stub of a service that does not cause this event."),
     (Reason::StubTampered, "stub-tampered", "The stub's number is not that of the service it is named after."),
+    (Reason::StubChanged, "stub-changed", "The function of the service that {frame} lies in has not the form of a stub in its file."),
     (Reason::SiteIsStub, "site-is-stub", "The system call returns to a stub."),
     (Reason::SiteUnknown, "site-unknown", "The system call returns to {frame}, which belongs to no stub."),
     (Reason::SiteOutsideCode, "site-outside-code", "The system call returns to {frame}, which is no code."),
     (Reason::CalleeMatches, "callee-matches", "The call before the caller's frame can lead to the stub."),
     (Reason::CalleeDiffers, "callee-differs", "The call before {frame} leads to code of its own module and not to ntdll.dll, yet a stub of ntdll.dll was returned to."),
     (Reason::CalleeIndirect, "callee-indirect", "The call before the caller's frame goes through a register or pointer and can lead anywhere."),
+    (Reason::CalleeOther, "callee-other", "The call before {frame} leads to another stub of ntdll.dll than the one returned to."),
     (Reason::NoStubFrame, "no-stub-frame", "The stack does not begin in a stub of ntdll.dll or win32u.dll."),
     (Reason::CallsPrecede, "calls-precede", "Before each return address that could be looked at stands a call."),
     (Reason::NoCallBefore, "no-call-before", "Before {frame} stands no call."),
@@ -358,11 +370,14 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::OutsideFunctions, "outside-functions", "{frame} lies in no function of its image."),
     (Reason::AtFunctionStart, "at-function-start", "{frame} is the first byte of a function, where no call returns to."),
     (Reason::OutsideCode, "outside-code", "{frame} lies in a section of its image that is no code."),
+    (Reason::NoUnwindData, "no-unwind-data", "The image of {frame} has no unwind data that tells where functions are."),
+    (Reason::NoBytesInFile, "no-bytes-in-file", "The file has no bytes for {frame}, as those of packed programs, or bytes that the program may change."),
     (Reason::InsideFunctions, "inside-functions", "Each return address lies in a function."),
     (Reason::LinkBroken, "link-broken", "The call before {frame} leads to another function than the one above it."),
     (Reason::LinksHold, "links-hold", "Each direct call leads to the function above it."),
     (Reason::PageChanged, "page-changed", "{frame} lies in a page of its image that was written to."),
     (Reason::BytesDiffer, "bytes-differ", "The bytes around {frame} are not those of its image file."),
+    (Reason::HookInStack, "hook-in-stack", "A module that is known to hook is in the stack, and may have changed the code."),
     (Reason::PagesOriginal, "pages-original", "All pages of images are the files'."),
     (Reason::MemoryUnknown, "memory-unknown", "The memory of the process was not looked at."),
     (Reason::InterruptedWalk, "interrupted-walk", "The stack was taken in an interrupt, where pages that are not at hand end it."),

@@ -1,6 +1,7 @@
 //! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
 
 use crate::case::{Entry, Operation};
+use crate::images::site;
 use crate::judge::Evidence;
 use crate::module::{Role, Roles};
 use crate::stack::{Code, Frame};
@@ -85,17 +86,14 @@ fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
 
 /// Whether the bytes before a frame are those of an instruction that enters the kernel; `None` if they are not at hand.
 fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, frame: &Frame) -> Option<bool> {
-    let is_one = |before: &[u8]| {
-        [[0x0f, 0x05], [0x0f, 0x34], [0xcd, 0x2e]].iter().any(|instruction| before.ends_with(instruction))
-    };
     // 32-bit code enters through a call.
     if frame.is_wow64 {
         return None;
     }
     match (frame.bytes, frame.code) {
-        (Some(bytes), _) => Some(is_one(&bytes.before)),
+        (Some(bytes), _) => Some(site::ends_system_call(&bytes.before)),
         (None, Code::Image(module, offset)) => {
-            evidence.binaries.bytes_before(evidence.view.modules, (module, offset), 2).map(is_one)
+            evidence.binaries.is_behind_system_call(evidence.view.modules, (module, offset))
         }
         _ => None,
     }

@@ -1,18 +1,301 @@
+//! Return addresses, held against the code around them: no call before (CS11), a gadget (CS12), no function (CS13), and
+//! calls that do not lead to the frame above (CS16).
+//!
+//! Kernel frames are never looked at: the code of drivers is rewritten when it is loaded. Neither are addresses that are
+//! none of returns: where the kernel was entered, and what was interrupted.
+
+use crate::binaries::{CodePlace, Lookup};
+use crate::case::Entry;
+use crate::images::reach::Reach;
+use crate::images::site::{self, Call, Gadget, Region, Site};
+use crate::images::stubs::StubPlace;
 use crate::judge::Evidence;
-use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::module::Role;
+use crate::stack::{Code, Frame, Mode};
+use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
 
-pub(crate) fn no_call(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+
+/// A return address in an image.
+struct Return<'a> {
+    index: usize,
+    frame: &'a Frame,
+    place: CodePlace,
+    site: Lookup<Site>,
 }
 
-pub(crate) fn gadget(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// What was found in all frames of a stack.
+struct Tally {
+    /// What the answer is at most.
+    severity: Severity,
+    /// The first frame that is as it should not be, the severest of them.
+    found: Option<(usize, Reason, Severity)>,
+    count: usize,
+    used: Inputs,
+    missing: Inputs,
+    /// Why frames could not be decided.
+    doubts: Option<Reasons>,
 }
 
-pub(crate) fn outside(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+impl Tally {
+    fn new(severity: Severity) -> Tally {
+        let (used, missing) = (WITHOUT_IMAGE, Inputs::NONE);
+        Tally { severity, found: None, count: 0, used, missing, doubts: None }
+    }
+
+    fn find(&mut self, index: usize, reason: Reason, severity: Severity) {
+        self.count += 1;
+        if self.found.is_none_or(|found| found.2 < severity) {
+            self.found = Some((index, reason, severity));
+        }
+    }
+
+    fn doubt(&mut self, reason: Reason, missing: Option<Input>) {
+        self.doubts = Some(self.doubts.unwrap_or_default().with(reason));
+        if let Some(missing) = missing {
+            self.missing = self.missing.with(missing);
+        }
+    }
+
+    fn blind<T>(&mut self, lookup: &Lookup<T>) {
+        match lookup {
+            Lookup::NoFile => self.doubt(Reason::ImageMissing, Some(Input::ImageBytes)),
+            Lookup::Unsupported => self.doubt(Reason::MachineUnsupported, None),
+            Lookup::Unreadable | Lookup::Found(_) => {
+                self.doubt(Reason::ImageUnreadable, Some(Input::ImageBytes));
+            }
+        }
+    }
+
+    /// `reason` is that of a "no".
+    fn outcome(self, reason: Reason) -> Outcome {
+        let Tally { severity, found, used, missing, doubts, .. } = self;
+        if let Some((index, reason, severity)) = found {
+            return Outcome { missing, ..Outcome::yes(severity, Some(index), reason, used) };
+        }
+        match doubts {
+            Some(reasons) => Outcome { reasons, ..Outcome::undetermined(severity, reason, used, missing) },
+            None => Outcome::no(reason, used),
+        }
+    }
 }
 
-pub(crate) fn linkage(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// Asks about each return address in an image, innermost first.
+fn each_return<'a>(
+    evidence: &mut Evidence<'a, '_>,
+    tally: &mut Tally,
+    mut ask: impl FnMut(&mut Evidence<'a, '_>, &mut Tally, &Return<'a>),
+) {
+    let view = evidence.view;
+    for (index, frame) in view.user_frames() {
+        let Code::Image(module, offset) = frame.code else { continue };
+        let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { continue };
+        let is_entry = view.top == Some(index) || view.narrow_top == Some(index);
+        // Behind the kernel stands where it was entered; behind code of no module, what a walk without unwind data took for
+        // a return address; in the layer of 32-bit programs, where it changed the width.
+        let is_walked = above.mode == Mode::User && above.code.module().is_some();
+        let is_layer = !frame.is_wow64 && view.roles(frame).has(Role::Wow64);
+        if is_entry || frame.is_instruction || !is_walked || is_layer {
+            continue;
+        }
+        match is_interrupted(evidence, index - 1) {
+            Lookup::Found(false) => {}
+            Lookup::Found(true) => continue,
+            other => {
+                tally.blind(&other);
+                continue;
+            }
+        }
+        let place = (module, offset);
+        let site = evidence.binaries.site(view.modules, place);
+        if let Lookup::Found(site) = site {
+            tally.used = tally.used.with(Input::ImageBytes);
+            if site.region == Region::Outside {
+                tally.doubt(Reason::TopOutsideModule, Some(Input::Stack));
+                continue;
+            }
+            // The kernel called user code back.
+            if matches!(site.stub, StubPlace::Return { .. } | StubPlace::Landing) {
+                continue;
+            }
+        }
+        ask(evidence, tally, &Return { index, frame, place, site });
+    }
+}
+
+/// Whether a frame is one that the kernel starts when it interrupts code, to dispatch an exception or a callback.
+fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool> {
+    let view = evidence.view;
+    let frame = view.frame(index);
+    let is_entry = view.top == Some(index) || view.narrow_top == Some(index);
+    let is_stub = is_entry && view.case.event.entry == Entry::SystemCall;
+    let Code::Image(module, offset) = frame.code else { return Lookup::Found(false) };
+    if is_stub || !view.roles(frame).has(Role::SystemCall) {
+        return Lookup::Found(false);
+    }
+    evidence.binaries.site(view.modules, (module, offset)).map(|site| site.is_behind_interrupt)
+}
+
+/// Whether a call stands before a return address, in the file or in memory; `None` if neither tells.
+fn is_behind_call(at: &Return<'_>) -> Option<bool> {
+    let site = at.site.found();
+    let in_file = site.and_then(|site| Some(site.call? != Call::None));
+    let is_narrow = site.map_or(at.frame.is_wow64, |site| site.is_narrow);
+    let in_memory = at.frame.bytes.map(|bytes| site::ends_call(is_narrow, &bytes.before));
+    match (in_file, in_memory) {
+        (None, None) => None,
+        (file, memory) => Some(file == Some(true) || memory == Some(true)),
+    }
+}
+
+fn is_narrow(at: &Return<'_>) -> bool {
+    at.site.found().map_or(at.frame.is_wow64, |site| site.is_narrow)
+}
+
+/// Notes why a frame could not be decided.
+fn undecided(tally: &mut Tally, at: &Return<'_>) {
+    match at.site {
+        Lookup::Found(_) => tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes)),
+        other => tally.blind(&other),
+    }
+}
+
+/// CS11.
+pub(crate) fn no_call(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let mut tally = Tally::new(Severity::High);
+    let last = evidence.view.last;
+    each_return(evidence, &mut tally, |_, tally, at| {
+        // The walk may have ended because of it.
+        if Some(at.index) == last {
+            return;
+        }
+        if at.frame.bytes.is_some() {
+            tally.used = tally.used.with(Input::MemoryBytes);
+        }
+        match is_behind_call(at) {
+            Some(true) => {}
+            Some(false) if is_narrow(at) => tally.doubt(Reason::NarrowStack, None),
+            Some(false) => tally.find(at.index, Reason::NoCallBefore, Severity::Medium),
+            None => undecided(tally, at),
+        }
+    });
+    let is_several = tally.count > 1;
+    let outcome = tally.outcome(Reason::CallsPrecede);
+    if is_several {
+        return Outcome { severity: Severity::High, ..outcome.because(Reason::SeveralWithoutCall) };
+    }
+    outcome
+}
+
+/// CS12.
+pub(crate) fn gadget(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let mut tally = Tally::new(Severity::High);
+    each_return(evidence, &mut tally, |_, tally, at| {
+        let in_file = at.site.found().and_then(|site| site.gadget);
+        let in_memory = at.frame.bytes.and_then(|bytes| site::gadget(is_narrow(at), &bytes.after));
+        if at.frame.bytes.is_some() {
+            tally.used = tally.used.with(Input::MemoryBytes);
+        }
+        let is_seen = at.frame.bytes.is_some() || at.site.found().is_some_and(|site| site.call.is_some());
+        let behind_call = is_behind_call(at);
+        let is_jump = in_file == Some(Gadget::Jump) || in_memory == Some(Gadget::Jump);
+        let is_any = in_file.is_some() || in_memory.is_some();
+        match behind_call {
+            _ if !is_seen => undecided(tally, at),
+            // Thunks of 32-bit programs jump so behind calls.
+            Some(true) if is_jump && !is_narrow(at) => {
+                tally.find(at.index, Reason::ReturnsToGadget, Severity::High);
+            }
+            Some(false) if is_any => tally.find(at.index, Reason::ReturnsToGadget, Severity::High),
+            _ => {}
+        }
+    });
+    tally.outcome(Reason::NoGadget)
+}
+
+/// CS13.
+pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let mut tally = Tally::new(Severity::Medium);
+    let last = evidence.view.last;
+    each_return(evidence, &mut tally, |evidence, tally, at| {
+        if Some(at.index) == last {
+            return;
+        }
+        let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
+        if !site.is_narrow {
+            tally.used = tally.used.with(Input::UnwindData);
+        }
+        match site.region {
+            Region::Function => {}
+            Region::FunctionStart => tally.find(at.index, Reason::AtFunctionStart, Severity::Medium),
+            Region::NotCode => tally.find(at.index, Reason::OutsideCode, Severity::Medium),
+            Region::NoTable if site.is_narrow => {
+                tally.doubt(Reason::MachineUnsupported, Some(Input::UnwindData));
+            }
+            Region::NoTable => tally.doubt(Reason::NoUnwindData, Some(Input::UnwindData)),
+            Region::NoBytes => tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes)),
+            Region::Outside => {}
+            // Runtimes tell the system of the functions that they compiled before in ways of their own.
+            Region::NoFunction if evidence.view.roles(at.frame).has(Role::Runtime) => {
+                tally.doubt(Reason::RuntimeInStack, Some(Input::UnwindData));
+            }
+            // Written by hand without unwind data, as some do.
+            Region::NoFunction if is_behind_call(at) == Some(true) => {
+                tally.find(at.index, Reason::OutsideFunctions, Severity::Low);
+            }
+            Region::NoFunction => tally.find(at.index, Reason::OutsideFunctions, Severity::Medium),
+        }
+    });
+    tally.outcome(Reason::InsideFunctions)
+}
+
+/// CS16.
+pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let mut tally = Tally::new(Severity::High);
+    each_return(evidence, &mut tally, |evidence, tally, at| {
+        let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
+        if site.is_narrow {
+            return tally.doubt(Reason::MachineUnsupported, Some(Input::UnwindData));
+        }
+        tally.used = tally.used.with(Input::UnwindData);
+        let Some(call) = site.call else {
+            return tally.doubt(Reason::NoBytesInFile, Some(Input::MemoryBytes));
+        };
+        // Other calls can lead anywhere, and tell nothing.
+        let Call::Direct(target) = call else { return };
+        let view = evidence.view;
+        let above = view.frame(at.index - 1);
+        let Code::Image(module, offset) = above.code else { return };
+        if view.roles(above).has(Role::Hook) {
+            return;
+        }
+        let modules = view.modules;
+        let is_same = module == at.place.0;
+        let above = if is_same { evidence.binaries.site(modules, (module, offset)).found() } else { None };
+        let reach = match evidence.binaries.reach(modules, at.place.0, target) {
+            Lookup::Found(reach) => reach,
+            other => return tally.blind(&other),
+        };
+        if !reach.is_closed() {
+            return;
+        }
+        match (is_same, above.map(|above| holds(reach, &above))) {
+            (true, Some(Some(false))) => tally.find(at.index, Reason::LinkBroken, Severity::High),
+            // An inline hook can have led there.
+            (false, _) => tally.find(at.index, Reason::LinkBroken, Severity::Medium),
+            (true, _) => {}
+        }
+    });
+    tally.outcome(Reason::LinksHold)
+}
+
+/// Whether a call can lead to the function of the frame above; `None` if no function is known there.
+fn holds(reach: &Reach, above: &Site) -> Option<bool> {
+    if let StubPlace::Return { start, .. } = above.stub {
+        return Some(reach.functions.contains(&start));
+    }
+    // The frame above can be an instruction or a return address.
+    let mut functions = [above.function, above.function_before].into_iter().flatten().peekable();
+    functions.peek()?;
+    Some(functions.any(|function| reach.functions.contains(&function)))
 }

@@ -63,7 +63,7 @@ fn judge(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
     let used = USED.with(Input::Symbols);
     let function = evidence.binaries.function_start(modules, (module, offset));
     match function {
-        Some(function) => Outcome { used, ..named(&function) },
+        Some(function) => Outcome { used, ..named(function) },
         // Threads of one's own process start in any function, and injected ones in those of the layer.
         None if !start.is_remote => Outcome::no(Reason::StartBacked, USED),
         None if in_layer => unsure(Reason::FunctionsUnknown, Input::Symbols),

@@ -1,14 +1,343 @@
+//! What the kernel was entered through, held against the images: another service than the stub's (CS03), no known stub
+//! (CS04), a stub that the caller did not call (CS05).
+//!
+//! An indirect system call borrows the `syscall` instruction of a stub, so that the stack begins in `ntdll.dll` as it should.
+//! It shows in the stub being another service's, in the place being in no stub, or in a caller that called code of its own.
+
+use stackhound_symbols::Rva;
+
+use crate::binaries::{CodePlace, Lookup};
+use crate::case::{Entry, Services};
+use crate::images::site::{Call, Region, Site, ends_system_call};
+use crate::images::stubs::StubPlace;
 use crate::judge::Evidence;
-use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::module::Role;
+use crate::stack::{Code, Frame, Mode};
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
-pub(crate) fn mismatch(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
+const USED: Inputs = WITHOUT_IMAGE.with(Input::ImageBytes);
+
+/// Undecided, since an image does not tell.
+fn blind<T>(lookup: &Lookup<T>, severity: Severity) -> Outcome {
+    let unsure = |reason, missing| Outcome::undetermined(severity, reason, WITHOUT_IMAGE, missing);
+    match lookup {
+        Lookup::NoFile => unsure(Reason::ImageMissing, Inputs::of(&[Input::ImageBytes])),
+        Lookup::Unsupported => unsure(Reason::MachineUnsupported, Inputs::NONE),
+        Lookup::Unreadable | Lookup::Found(_) => {
+            unsure(Reason::ImageUnreadable, Inputs::of(&[Input::ImageBytes]))
+        }
+    }
 }
 
-pub(crate) fn unknown_site(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+/// The frames of system-call modules that the kernel was entered from: of a 32-bit process that of the 64-bit layer, if it
+/// is there, and that of its own.
+fn stub_frames(evidence: &Evidence<'_, '_>, severity: Severity) -> Result<[Option<usize>; 2], Outcome> {
+    let view = evidence.view;
+    if view.case.event.entry == Entry::Interrupt {
+        return Err(Outcome::no(Reason::NoSystemCall, Inputs::of(&[Input::KernelEntry])));
+    }
+    let Some(top) = view.top else {
+        return Err(match view.has_user_part() {
+            true => Outcome::no(Reason::NoUserFrames, WITHOUT_IMAGE),
+            false => {
+                let missing = Inputs::of(&[Input::Stack]);
+                Outcome::undetermined(severity, Reason::StackMissing, WITHOUT_IMAGE, missing)
+            }
+        });
+    };
+    if view.frame(top).code == Code::Unknown {
+        let missing = Inputs::of(&[Input::Modules]);
+        return Err(Outcome::undetermined(severity, Reason::TopUnknown, WITHOUT_IMAGE, missing).at(top));
+    }
+    let narrow = view
+        .narrow_top
+        .filter(|narrow| *narrow != top && view.is(top, Role::Wow64) | view.is(top, Role::SystemCall));
+    let frames = [Some(top), narrow].map(|frame| frame.filter(|frame| view.is(*frame, Role::SystemCall)));
+    if frames == [None, None] {
+        return Err(Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE).at(top));
+    }
+    Ok(frames)
 }
 
-pub(crate) fn callee(_: &mut Evidence<'_, '_>) -> Outcome {
-    Outcome::undetermined(Severity::Low, Reason::StackMissing, Inputs::NONE, Inputs::of(&[Input::Stack]))
+fn code_place(frame: &Frame) -> Option<CodePlace> {
+    match frame.code {
+        Code::Image(module, offset) => Some((module, offset)),
+        _ => None,
+    }
+}
+
+/// What the image tells of a frame; where the processor returns to before the stub, of the stub's frame behind it.
+fn entered(
+    evidence: &mut Evidence<'_, '_>,
+    index: usize,
+    severity: Severity,
+) -> Result<(usize, Site), Outcome> {
+    let view = evidence.view;
+    let mut look = |index: usize| {
+        let place = code_place(view.frame(index))?;
+        let site = evidence.binaries.site(view.modules, place);
+        Some(site.found().ok_or_else(|| blind(&site, severity).at(index)))
+    };
+    let Some(site) = look(index).transpose()? else {
+        return Err(Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE));
+    };
+    if site.region == Region::Outside {
+        let missing = Inputs::of(&[Input::Stack]);
+        return Err(Outcome::undetermined(severity, Reason::TopOutsideModule, USED, missing).at(index));
+    }
+    let is_next = |next: &Frame| next.code.module() == view.frame(index).code.module();
+    if site.stub == StubPlace::Landing && view.frames().get(index + 1).is_some_and(is_next) {
+        return Ok((index + 1, look(index + 1).transpose()?.unwrap_or(site)));
+    }
+    Ok((index, site))
+}
+
+/// The answer that weighs more.
+fn weightier(one: Outcome, other: Outcome) -> Outcome {
+    let weight = |outcome: &Outcome| match outcome.verdict {
+        Verdict::Yes => 2,
+        Verdict::Undetermined => 1,
+        Verdict::No => 0,
+    };
+    if weight(&other) > weight(&one) { other } else { one }
+}
+
+/// Asks about each frame that the kernel was entered from.
+fn of_each(
+    evidence: &mut Evidence<'_, '_>,
+    severity: Severity,
+    mut ask: impl FnMut(&mut Evidence<'_, '_>, usize) -> Outcome,
+) -> Outcome {
+    let frames = match stub_frames(evidence, severity) {
+        Ok(frames) => frames,
+        Err(outcome) => return outcome,
+    };
+    let outcomes = frames.into_iter().flatten().map(|frame| ask(evidence, frame));
+    outcomes.reduce(weightier).expect("a frame at least")
+}
+
+/// CS03.
+pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    let frames = match stub_frames(evidence, Severity::High) {
+        Ok(frames) => frames,
+        Err(outcome) => return outcome,
+    };
+    let [wide, narrow] = frames;
+    let view = evidence.view;
+    let services = match view.case.event.services {
+        Services::OneOf([]) => Services::Unknown,
+        services => services,
+    };
+    let unnamed = |outcome: Outcome| {
+        let missing = outcome.missing.with(Input::Service);
+        Outcome { missing, ..outcome.because(Reason::ServiceUnknown) }
+    };
+    let Some(frame) = wide.or(narrow) else { return Outcome::no(Reason::NoStubFrame, WITHOUT_IMAGE) };
+    let (frame, site) = match entered(evidence, frame, Severity::High) {
+        Ok(found) => found,
+        Err(outcome) if services == Services::Unknown && outcome.verdict == Verdict::Undetermined => {
+            return unnamed(outcome);
+        }
+        Err(outcome) => return outcome,
+    };
+    let unsure = |reason, missing: &[Input]| {
+        Outcome::undetermined(Severity::High, reason, USED, Inputs::of(missing)).at(frame)
+    };
+    let (stub, start) = match site.stub {
+        StubPlace::Return { stub, start } => (stub, start),
+        StubPlace::Changed => return unsure(Reason::StubChanged, &[]),
+        _ if view.case.event.entry == Entry::Unknown => {
+            return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
+        }
+        _ => return unsure(Reason::SiteUnknown, &[]),
+    };
+    if is_tampered(evidence, frame, stub, start) {
+        let used = USED.with(Input::MemoryBytes);
+        return Outcome::yes(Severity::High, Some(frame), Reason::StubTampered, used);
+    }
+    if services == Services::Unknown {
+        return unnamed(unsure(Reason::ServiceUnknown, &[]));
+    }
+    let used = USED.with(Input::Service);
+    let reason = match services {
+        Services::OneOf(_) => Reason::StubCannotCause,
+        _ => Reason::StubDiffers,
+    };
+    if is_named(evidence, frame, stub, services) {
+        Outcome::no(Reason::StubMatches, used)
+    } else if wide.is_none() {
+        // The layer between may call other services for the one that it was asked for.
+        Outcome { used, ..unsure(reason, &[]) }
+    } else {
+        Outcome::yes(Severity::High, Some(frame), reason, used)
+    }
+}
+
+/// Whether one of these services is the stub's.
+fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: Services<'_>) -> bool {
+    let Some((module, _)) = code_place(evidence.view.frame(frame)) else { return false };
+    let lists = evidence.lists;
+    let Lookup::Found(names) = evidence.binaries.services(evidence.view.modules, module) else {
+        return false;
+    };
+    names.stubs.names(stub).any(|name| match services {
+        Services::Entered(service) => lists.is_same_service(name, service),
+        Services::OneOf(services) => services.iter().any(|service| lists.is_same_service(name, service)),
+        Services::Unknown => false,
+    })
+}
+
+/// Whether memory before the return address has another number than the stub in the file.
+fn is_tampered(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, start: Rva) -> bool {
+    let frame = evidence.view.frame(frame);
+    let (Some(bytes), Some((module, offset))) = (frame.bytes, code_place(frame)) else { return false };
+    let Lookup::Found(names) = evidence.binaries.services(evidence.view.modules, module) else {
+        return false;
+    };
+    let Some((number, distance)) = names.stubs.number(!frame.is_wow64, stub) else { return false };
+    // The bytes of memory begin 16 before the return address.
+    let at = (u64::from(start.0 + distance) + bytes.before.len() as u64).checked_sub(offset);
+    let found = at.and_then(|at| bytes.before.get(usize::try_from(at).ok()?..)?.first_chunk());
+    found.is_some_and(|found| u32::from_le_bytes(*found) != number)
+}
+
+/// CS04.
+pub(crate) fn unknown_site(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    of_each(evidence, Severity::Medium, site_is_stub)
+}
+
+fn site_is_stub(evidence: &mut Evidence<'_, '_>, frame: usize) -> Outcome {
+    let (frame, site) = match entered(evidence, frame, Severity::Medium) {
+        Ok(found) => found,
+        Err(outcome) => return outcome,
+    };
+    let view = evidence.view;
+    let unsure = |reason, missing: &[Input]| {
+        Outcome::undetermined(Severity::Medium, reason, USED, Inputs::of(missing)).at(frame)
+    };
+    let found = |reason| Outcome::yes(Severity::Medium, Some(frame), reason, USED);
+    match site.stub {
+        StubPlace::Return { .. } | StubPlace::Landing => return Outcome::no(Reason::SiteIsStub, USED),
+        StubPlace::Changed => return unsure(Reason::StubChanged, &[]),
+        StubPlace::Elsewhere => {}
+    }
+    let module = view.frame(frame).code.module();
+    let has_stubs = module.map(|module| evidence.binaries.services(view.modules, module));
+    if !matches!(has_stubs, Some(Lookup::Found(services)) if !services.stubs.is_empty()) {
+        return unsure(Reason::ImageUnreadable, &[Input::ImageBytes]);
+    }
+    if view.case.event.entry == Entry::Unknown {
+        return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
+    }
+    match site.region {
+        Region::NotCode => return found(Reason::SiteOutsideCode),
+        Region::NoBytes => return unsure(Reason::NoBytesInFile, &[]),
+        // A thread that has not begun, or begins to run a callback.
+        Region::FunctionStart => return unsure(Reason::NoSystemCallBefore, &[]),
+        _ => {}
+    }
+    if site.enters_kernel == Some(true) {
+        return found(Reason::SiteUnknown);
+    }
+    match view.frame(frame).bytes {
+        // Neither file nor memory: the walk began elsewhere.
+        Some(bytes) if !ends_system_call(&bytes.before) => unsure(Reason::NoSystemCallBefore, &[]),
+        Some(_) => Outcome { used: USED.with(Input::MemoryBytes), ..found(Reason::SiteUnknown) },
+        None => found(Reason::SiteUnknown).because(Reason::NoSystemCallBefore),
+    }
+}
+
+/// CS05.
+pub(crate) fn callee(evidence: &mut Evidence<'_, '_>) -> Outcome {
+    of_each(evidence, Severity::High, callee_is_stub)
+}
+
+fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome {
+    const SEVERITY: Severity = Severity::High;
+    let view = evidence.view;
+    // Without the image, a system call's stub is taken for one.
+    let (stub_frame, stub) = match entered(evidence, stub_frame, SEVERITY) {
+        Ok((frame, site)) => (frame, Some(site.stub)),
+        Err(outcome) if view.case.event.entry == Entry::Unknown => return outcome,
+        Err(_) => (stub_frame, None),
+    };
+    let caller = stub_frame + 1;
+    let unsure = |reason, missing: &[Input]| {
+        Outcome::undetermined(SEVERITY, reason, WITHOUT_IMAGE, Inputs::of(missing)).at(caller)
+    };
+    let frame = match view.frames().get(caller) {
+        Some(frame) if frame.mode == Mode::User => frame,
+        _ => return Outcome { frame: None, ..unsure(Reason::StackMissing, &[Input::Stack]) },
+    };
+    let place = match frame.code {
+        Code::Image(module, offset) => (module, offset),
+        Code::Unknown => return unsure(Reason::FrameUnknown, &[Input::Modules]),
+        Code::Unbacked | Code::Compiled(_) => return unsure(Reason::FrameUnbacked, &[Input::MemoryBytes]),
+    };
+    if view.roles(frame).has_any(Role::SystemCall | Role::Wow64) {
+        return Outcome::no(Reason::CallerNative, WITHOUT_IMAGE);
+    }
+    if view.case.event.entry == Entry::Unknown && !matches!(stub, Some(StubPlace::Return { .. })) {
+        return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
+    }
+    let lookup = evidence.binaries.site(view.modules, place);
+    let Lookup::Found(site) = lookup else { return blind(&lookup, SEVERITY).at(caller) };
+    let unsure = |reason| Outcome { used: USED, ..unsure(reason, &[]) };
+    let differs = |reason| match () {
+        // The walk of 32-bit stacks can pass over the frame of the caller.
+        () if site.is_narrow => unsure(reason).because(Reason::NarrowStack),
+        () if view.roles(frame).has(Role::Hook) => unsure(reason).because(Reason::CallerHook),
+        () => Outcome::yes(SEVERITY, Some(caller), reason, USED),
+    };
+    let matches = Outcome::no(Reason::CalleeMatches, USED);
+    let target = match site.call {
+        None => return unsure(Reason::NoBytesInFile),
+        Some(Call::None) => return unsure(Reason::NoCallBefore),
+        Some(Call::Indirect) => return unsure(Reason::CalleeIndirect),
+        Some(Call::Import(None)) => return matches,
+        Some(Call::Import(Some(service))) => {
+            return match is_imported(evidence, place, &[service], stub_frame, stub) {
+                true => matches,
+                false => differs(Reason::CalleeOther),
+            };
+        }
+        Some(Call::Direct(target)) => target,
+    };
+    let reach = match evidence.binaries.reach(view.modules, place.0, target) {
+        Lookup::Found(reach) => reach,
+        other => return blind(&other, SEVERITY).at(caller),
+    };
+    if reach.like_stub {
+        return differs(Reason::CalleeDiffers);
+    }
+    if reach.imports {
+        let services = if reach.pointers || reach.is_incomplete { None } else { reach.services.clone() };
+        return match services {
+            Some(services) if !is_imported(evidence, place, &services, stub_frame, stub) => {
+                differs(Reason::CalleeOther)
+            }
+            _ => matches,
+        };
+    }
+    if reach.is_closed() { differs(Reason::CalleeDiffers) } else { unsure(Reason::CalleeIndirect) }
+}
+
+/// Whether one of the services that a module imports is that of the stub. So it is taken to be where the stub is not known.
+fn is_imported(
+    evidence: &mut Evidence<'_, '_>,
+    (module, _): CodePlace,
+    services: &[u32],
+    stub_frame: usize,
+    stub: Option<StubPlace>,
+) -> bool {
+    let Some(StubPlace::Return { stub, .. }) = stub else { return true };
+    let modules = evidence.view.modules;
+    services.iter().any(|service| {
+        let Lookup::Found(names) = evidence.binaries.services(modules, module) else { return true };
+        let Some(service) = names.imported.get(*service as usize) else { return true };
+        // The name is copied, since both modules' names cannot be lent at once.
+        let service = service.clone();
+        is_named(evidence, stub_frame, stub, Services::Entered(&service))
+    })
 }

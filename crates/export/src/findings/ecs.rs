@@ -29,6 +29,7 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
         "rule": {
             "id": detection.name,
             "name": detection.title,
+            "description": shown::meaning(finding.id),
             "category": "call stack",
             "ruleset": "stackhound",
             "version": shown::VERSION,
@@ -109,12 +110,14 @@ fn process(sighting: &Sighting, finding: &Finding) -> Value {
         actor
     };
     let found = finding.outcome.verdict == Verdict::Yes;
+    let start_name = known(&sighting.event.start_name);
+    let start_name = start_name.map(|name| if name == "unbacked" { "Unbacked" } else { name });
     process["Ext"] = json!({
         "api": {
             "name": known(&sighting.event.service),
             "behaviors": found.then(|| super::behaviors::of(sighting, finding)),
             "parameters": { "desired_access_numeric": sighting.event.access },
-            "metadata": { "target_address_name": known(&sighting.event.start_name) },
+            "metadata": { "target_address_name": start_name },
         },
     });
     process

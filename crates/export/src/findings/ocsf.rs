@@ -61,6 +61,7 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
             "analytic": {
                 "uid": detection.name,
                 "name": detection.title,
+                "desc": shown::meaning(finding.id),
                 "type_id": 1,
                 "type": "Rule",
                 "version": shown::VERSION,

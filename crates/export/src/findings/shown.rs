@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use serde::ser::{Serialize, Serializer};
+use stackhound_detect::DetectionId;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
 
 /// The version of the program, in documents that tell who wrote them.
@@ -98,6 +99,12 @@ pub(super) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
     finding.sentences(sighting).join(" ")
 }
 
+/// What a detection means: the first paragraph of its explanation, behind its title, on one line.
+pub(super) fn meaning(id: DetectionId) -> String {
+    let lines = id.detection().explanation.lines().skip(1);
+    lines.map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// Codes of reasons.
 pub(super) fn reasons(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.reasons.iter().map(|reason| reason.code()).collect()
@@ -178,6 +185,14 @@ mod tests {
             assert_eq!(time(ticks).as_deref(), expected, "{ticks}");
         }
         assert_eq!(milliseconds(116_444_736_000_010_000), 1);
+    }
+
+    #[test]
+    fn each_detection_has_a_meaning() {
+        for id in DetectionId::all() {
+            let meaning = meaning(id);
+            assert!(meaning.ends_with('.') && !meaning.contains("What it"), "{}: {meaning}", id.name());
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Writes image files (PE): headers, export directory, function ranges, and some code.
+//! Writes image files (PE): headers, export and import directories, function ranges, and some code.
 
 /// An exported function.
 #[derive(Clone, Debug)]
-pub(super) struct Export {
+pub(crate) struct Export {
     pub rva: u32,
     /// Bytes.
     pub size: u32,
@@ -10,8 +10,8 @@ pub(super) struct Export {
 }
 
 /// What goes into an image file.
-#[derive(Clone, Debug)]
-pub(super) struct File {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct File {
     /// 32 bits.
     pub is_narrow: bool,
     pub is_library: bool,
@@ -21,7 +21,13 @@ pub(super) struct File {
     pub checksum: u32,
     /// In any order.
     pub exports: Vec<Export>,
-    /// What stands where, in any order; everything else in the code section is zero.
+    /// Where functions are that are not exported, and their bytes. In any order.
+    pub functions: Vec<(u32, u32)>,
+    /// File names of libraries with the functions that are imported of each. Only of 64-bit images.
+    pub imports: Vec<(String, Vec<String>)>,
+    /// Where the data section starts; `None` for the last place that it has room in.
+    pub data_at: Option<u32>,
+    /// What stands where, in any order; pages without any of it have no bytes in the file.
     pub code: Vec<(u32, Vec<u8>)>,
 }
 
@@ -58,39 +64,97 @@ impl Bytes {
     }
 }
 
-/// Where the two directories stand: address and bytes.
+/// Where the directories stand: address and bytes.
 #[derive(Clone, Copy, Default)]
 struct Directories {
     exports: (u32, u32),
+    imports: (u32, u32),
     functions: (u32, u32),
+}
+
+/// A section of code.
+#[derive(Clone, Copy, Debug)]
+struct CodeSection {
+    start: u32,
+    end: u32,
+    /// Bytes in the file.
+    raw: u32,
+}
+
+impl CodeSection {
+    fn holds(&self, rva: u32) -> bool {
+        self.raw > 0 && (self.start..self.end).contains(&rva)
+    }
 }
 
 impl File {
     pub fn write(&self) -> Vec<u8> {
         // The size of the data does not depend on where it stands.
         let needed = self.data(0).0.len() as u32;
-        let data_at = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
+        let last = self.size.saturating_sub(needed.next_multiple_of(PAGE)).max(CODE + PAGE);
+        let data_at = self.data_at.unwrap_or(last);
         let (data, directories) = self.data(data_at);
-        let code_end = self.code.iter().map(|(rva, bytes)| rva + bytes.len() as u32).max().unwrap_or(CODE);
-        let code_raw = (code_end - CODE).next_multiple_of(FILE_ALIGNMENT);
         let data_raw = needed.next_multiple_of(FILE_ALIGNMENT);
+        let sections = self.code_sections(data_at);
+        let code_raw = sections.iter().map(|section| section.raw).sum();
 
-        let mut file = self.headers(directories, data_at, (code_raw, data_raw));
-        file.pad_to((HEADERS + code_raw) as usize);
-        for (rva, bytes) in &self.code {
-            let at = (HEADERS + rva - CODE) as usize;
-            file.0[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut file = self.headers(directories, data_at, data_raw, &sections);
+        let mut raw_at = HEADERS;
+        for section in &sections {
+            file.pad_to((raw_at + section.raw) as usize);
+            for (rva, bytes) in self.code.iter().filter(|(rva, _)| section.holds(*rva)) {
+                let at = (raw_at + rva - section.start) as usize;
+                file.0[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            raw_at += section.raw;
         }
+        file.pad_to((HEADERS + code_raw) as usize);
         file.put(&data).pad_to((HEADERS + code_raw + data_raw) as usize);
         file.0
     }
 
-    fn headers(&self, directories: Directories, data_at: u32, (code_raw, data_raw): (u32, u32)) -> Bytes {
+    /// The sections of code: one for each run of pages that something is known of, and those between them, which have no
+    /// bytes in the file. So a reader is not told that there is nothing but zeros.
+    fn code_sections(&self, data_at: u32) -> Vec<CodeSection> {
+        let mut code: Vec<(u32, u32)> =
+            self.code.iter().map(|(rva, bytes)| (*rva, rva + bytes.len() as u32)).collect();
+        code.sort_unstable();
+        let mut sections: Vec<CodeSection> = Vec::new();
+        let mut at = CODE;
+        for (start, end) in code {
+            if let Some(last) = sections.last_mut().filter(|last| start <= last.end) {
+                last.raw = last.raw.max((end - last.start).next_multiple_of(FILE_ALIGNMENT));
+                last.end = last.end.max(end.next_multiple_of(PAGE));
+            } else {
+                let start = start & !(PAGE - 1);
+                if start > at {
+                    sections.push(CodeSection { start: at, end: start, raw: 0 });
+                }
+                let raw = (end - start).next_multiple_of(FILE_ALIGNMENT);
+                sections.push(CodeSection { start, end: end.next_multiple_of(PAGE), raw });
+            }
+            at = sections.last().map_or(at, |last| last.end);
+        }
+        if at < data_at {
+            sections.push(CodeSection { start: at, end: data_at, raw: 0 });
+        }
+        sections
+    }
+
+    fn headers(
+        &self,
+        directories: Directories,
+        data_at: u32,
+        data_raw: u32,
+        sections: &[CodeSection],
+    ) -> Bytes {
         let is_narrow = self.is_narrow;
+        let code_raw: u32 = sections.iter().map(|section| section.raw).sum();
         let mut out = Bytes::default();
         out.put(b"MZ").pad_to(0x3c);
         out.u32(0x80).pad_to(0x80);
-        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(2).u32(self.time_date_stamp);
+        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(sections.len() as u16 + 1);
+        out.u32(self.time_date_stamp);
         let directories_size = 16 * 8;
         out.u32(0).u32(0).u16(if is_narrow { 96 } else { 112 } + directories_size);
         let library = if self.is_library { 0x2000 } else { 0 };
@@ -117,6 +181,7 @@ impl File {
         for directory in 0..16 {
             let (at, size) = match directory {
                 0 => directories.exports,
+                1 => directories.imports,
                 3 => directories.functions,
                 _ => (0, 0),
             };
@@ -126,18 +191,93 @@ impl File {
             out.put(name).u32(size).u32(at).u32(raw).u32(if raw == 0 { 0 } else { raw_at });
             out.put(&[0; 12]).u32(flags);
         };
-        section(b".text\0\0\0", data_at - CODE, CODE, code_raw, HEADERS, 0x6000_0020);
-        section(b".rdata\0\0", self.size - data_at, data_at, data_raw, HEADERS + code_raw, 0x4000_0040);
+        let mut raw_at = HEADERS;
+        for code in sections {
+            section(b".text\0\0\0", code.end - code.start, code.start, code.raw, raw_at, 0x6000_0020);
+            raw_at += code.raw;
+        }
+        section(b".rdata\0\0", self.size - data_at, data_at, data_raw, raw_at, 0x4000_0040);
         out
+    }
+
+    /// Where the pointer to an imported function stands, if the data section starts at `data_at`.
+    pub fn import_slot(&self, data_at: u32, library: &str, function: &str) -> Option<u32> {
+        let mut slot = data_at;
+        for (name, functions) in &self.imports {
+            if name == library {
+                let place = functions.iter().position(|known| known == function)?;
+                return Some(slot + 8 * place as u32);
+            }
+            slot += 8 * (functions.len() as u32 + 1);
+        }
+        None
     }
 
     /// The directories, as they stand at `at`.
     fn data(&self, at: u32) -> (Vec<u8>, Directories) {
         let mut out = Bytes::default();
         let mut directories = Directories::default();
-        if self.exports.is_empty() {
-            return (out.0, directories);
+        if !self.imports.is_empty() {
+            directories.imports = self.put_imports(&mut out, at);
         }
+        if !self.exports.is_empty() {
+            let start = at + out.0.len() as u32;
+            self.put_exports(&mut out, start);
+            directories.exports = (start, at + out.0.len() as u32 - start);
+        }
+        let mut functions: Vec<(u32, u32)> =
+            self.exports.iter().map(|export| (export.rva, export.size)).collect();
+        functions.extend(&self.functions);
+        functions.sort();
+        functions.dedup();
+        if !self.is_narrow && !functions.is_empty() {
+            let aligned = out.0.len().next_multiple_of(4);
+            out.pad_to(aligned);
+            let unwind = at + aligned as u32;
+            // Version 1, nothing to undo.
+            out.put(&[1, 0, 0, 0]);
+            directories.functions = (unwind + 4, 12 * functions.len() as u32);
+            for (rva, size) in functions {
+                out.u32(rva).u32(rva + size).u32(unwind);
+            }
+        }
+        (out.0, directories)
+    }
+
+    /// Puts the import directory; the pointers to functions come first. Gives where the directory is.
+    fn put_imports(&self, out: &mut Bytes, at: u32) -> (u32, u32) {
+        let words = |functions: &[String]| 8 * (functions.len() as u32 + 1);
+        let slots: u32 = self.imports.iter().map(|(_, functions)| words(functions)).sum();
+        let (directory, size) = (at + 2 * slots, 20 * (self.imports.len() as u32 + 1));
+        let texts = directory + size;
+        // The pointers and the names look alike in a file: both are the places of names.
+        let mut text = texts;
+        let mut table = Bytes::default();
+        let mut names = Bytes::default();
+        let mut libraries = Vec::new();
+        for (library, functions) in &self.imports {
+            for function in functions {
+                table.word(false, text.into());
+                names.u16(0).put(function.as_bytes()).put(&[0]);
+                text += function.len() as u32 + 3;
+            }
+            table.word(false, 0);
+            libraries.push(text);
+            names.put(library.as_bytes()).put(&[0]);
+            text += library.len() as u32 + 1;
+        }
+        out.put(&table.0).put(&table.0);
+        let mut slot = at;
+        for ((_, functions), name) in self.imports.iter().zip(libraries) {
+            out.u32(slot + slots).u32(0).u32(0).u32(name).u32(slot);
+            slot += words(functions);
+        }
+        out.put(&[0; 20]).put(&names.0);
+        (directory, size)
+    }
+
+    /// Puts the export directory, which starts at `at`.
+    fn put_exports(&self, out: &mut Bytes, at: u32) {
         let mut exports: Vec<&Export> = self.exports.iter().collect();
         exports.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let count = exports.len() as u32;
@@ -160,22 +300,5 @@ impl File {
         for export in &exports {
             out.put(export.name.as_bytes()).put(&[0]);
         }
-        directories.exports = (at, out.0.len() as u32);
-        if !self.is_narrow {
-            let aligned = out.0.len().next_multiple_of(4);
-            out.pad_to(aligned);
-            let unwind = at + aligned as u32;
-            // Version 1, nothing to undo.
-            out.put(&[1, 0, 0, 0]);
-            let mut functions: Vec<(u32, u32)> =
-                exports.iter().map(|export| (export.rva, export.size)).collect();
-            functions.sort();
-            functions.dedup();
-            directories.functions = (unwind + 4, 12 * functions.len() as u32);
-            for (rva, size) in functions {
-                out.u32(rva).u32(rva + size).u32(unwind);
-            }
-        }
-        (out.0, directories)
     }
 }

@@ -4,13 +4,14 @@
 //! the ranges of exported functions, and the code of the system calls' stubs. None can run. The identities of
 //! `ntdll.dll`, `win32u.dll` and `kernel32.dll` are genuine, so keep the files apart from real symbols.
 
-mod file;
+pub(crate) mod file;
 mod names;
 
 use self::file::{Export, File};
 use self::names::STUBS;
 use crate::image::{FILES, Image, Known};
 use crate::random::hash;
+use crate::site;
 use crate::truth::Truth;
 
 /// An image file and its place in a symbol store.
@@ -53,6 +54,18 @@ fn image_file(image: &Image, known: Option<Known>) -> File {
         exports.extend([stub.name, &zw].map(|name| export(stub.rva, bytes.len() as u32, name)));
         code.push((stub.rva, bytes.to_vec()));
     }
+    if known == Some(site::STRAY_SYSCALL.0) {
+        // `syscall` and `ret`.
+        code.push((site::STRAY_SYSCALL.1, b"\x0f\x05\xc3".to_vec()));
+    }
+    let mut ranges = Vec::new();
+    if known == Some(site::OWN_STUB.0) {
+        let [stub, caller] = own_code();
+        for (at, bytes) in [(site::OWN_STUB.1, stub), (site::OWN_CALLER.1, caller)] {
+            ranges.push((at, bytes.len() as u32));
+            code.push((at, bytes));
+        }
+    }
     // Programs export nothing, and of the libraries of Windows only what stands in the table is told.
     if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
         let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
@@ -68,16 +81,29 @@ fn image_file(image: &Image, known: Option<Known>) -> File {
         size: image.size,
         checksum: image.checksum,
         exports,
+        functions: ranges,
         code,
+        ..File::default()
     }
 }
 
 /// `mov r10, rcx`, `mov eax, number`, the test for `int 2e`, `syscall`, `ret`, `int 2e`, `ret`: as since build 10586.
-fn stub_code(number: u32) -> [u8; 24] {
+pub(crate) fn stub_code(number: u32) -> [u8; 24] {
     let mut code =
         *b"\x4c\x8b\xd1\xb8\0\0\0\0\xf6\x04\x25\x08\x03\xfe\x7f\x01\x75\x03\x0f\x05\xc3\xcd\x2e\xc3";
     code[4..8].copy_from_slice(&number.to_le_bytes());
     code
+}
+
+/// The attacker's stub, which jumps to wherever it is told, and the function that calls it.
+fn own_code() -> [Vec<u8>; 2] {
+    // `mov r10, rcx`, `mov eax, 26h`, `mov r11, [rip+100h]`, `jmp r11`.
+    let stub = b"\x4c\x8b\xd1\xb8\x26\0\0\0\x4c\x8b\x1d\0\x01\0\0\x41\xff\xe3";
+    // `sub rsp, 28h`, `mov rcx, rbx`, `call`, `add rsp, 28h`, `ret`.
+    let mut caller = b"\x48\x83\xec\x28\x48\x8b\xcb\xe8".to_vec();
+    caller.extend(site::OWN_STUB.1.wrapping_sub(site::OWN_CALL.1).to_le_bytes());
+    caller.extend(b"\x48\x83\xc4\x28\xc3");
+    [stub.to_vec(), caller]
 }
 
 fn invented_name(image: &Image, index: u32) -> String {

@@ -43,6 +43,14 @@ fn check_attack(truth: &Truth, attack: &Attack) {
             let ntdll = truth.image_at(process, user[0]).unwrap();
             assert_eq!(user[0].0 - ntdll.base.0, 0x9_bfd0 + 0x14);
         }
+        AttackKind::OwnStub | AttackKind::StraySyscall => {
+            assert_eq!(process.name, "updater.exe");
+            assert_eq!(names[..2], ["ntdll.dll", "updater.exe"], "{names:?}");
+            let ntdll = truth.image_at(process, user[0]).unwrap();
+            // NtOpenProcess, behind the instruction, or nobody's.
+            let is_stub = attack.kind == AttackKind::OwnStub;
+            assert_eq!(user[0].0 - ntdll.base.0, if is_stub { 0x9_c270 + 0x14 } else { 0xa_1042 });
+        }
         AttackKind::UnbackedThreadStart => {
             assert_eq!((attack.event.name(), &*process.name), ("Thread/Start", "updater.exe"));
             let victim = truth.processes_named("explorer.exe").next().unwrap();
@@ -60,7 +68,7 @@ fn check_attack(truth: &Truth, attack: &Attack) {
 fn attacks_have_the_stacks_that_give_them_away() {
     for seed in 0..20 {
         let Written { truth, expected, .. } = written(Scenario::EVENTS_MIN, seed, Mix::Default);
-        let mut by_kind = [0; 4];
+        let mut by_kind = [0; 6];
         let mut last = RawTime(0);
         for attack in &truth.attacks {
             check_attack(&truth, attack);
@@ -74,6 +82,8 @@ fn attacks_have_the_stacks_that_give_them_away() {
         assert!(by_kind.iter().all(|&count| count > 0), "seed {seed}: {by_kind:?}");
         assert_eq!(by_kind[AttackKind::DirectSyscall as usize], 4);
         assert_eq!(by_kind[AttackKind::IndirectSyscall as usize], 2);
+        assert_eq!(by_kind[AttackKind::OwnStub as usize], 2);
+        assert_eq!(by_kind[AttackKind::StraySyscall as usize], 2);
     }
 }
 

@@ -101,6 +101,53 @@ fn x64_primary(image: &Image<'_>, entry: &[u8]) -> Option<Rva> {
     None
 }
 
+/// Whether the unwind information of the function at an address, or of one that it is chained to, has the code for what
+/// an interrupt pushes.
+pub(super) fn is_behind_interrupt(image: &Image<'_>, rva: Rva) -> Option<bool> {
+    let table = image.headers.exceptions.filter(|_| image.machine() == Machine::X64)?;
+    let bytes = image.bytes_from(table.rva)?;
+    let (entries, _) = bytes.get(..bytes.len().min(table.size as usize))?.as_chunks::<12>();
+    let start = |entry: &[u8; 12]| u32_at(entry, 0).unwrap_or_default();
+    let next = entries.partition_point(|entry| start(entry) <= rva.0);
+    let entry = entries.get(next.checked_sub(1)?).filter(|entry| u32_at(*entry, 4) > Some(rva.0))?;
+    let mut unwind = u32_at(entry, 8)?;
+    for _ in 0..MAX_CHAINS {
+        let next = if unwind & 1 != 0 {
+            Rva(unwind & !1)
+        } else {
+            let header = image.bytes_at(Rva(unwind), 4)?;
+            let place = Rva(unwind.checked_add(4)?);
+            let codes = image.bytes_at(place, 2 * usize::from(header[2]))?;
+            if pushes_machine_frame(codes) {
+                return Some(true);
+            }
+            if (header[0] >> 3) & CHAINED == 0 {
+                return Some(false);
+            }
+            Rva(place.0.checked_add(2 * u32::from(header[2]).next_multiple_of(2))?)
+        };
+        unwind = u32_at(image.bytes_at(next, 12)?, 8)?;
+    }
+    None
+}
+
+/// Whether `UWOP_PUSH_MACHFRAME` is among these unwind codes, each two bytes: a place, and a kind with a detail. Some have
+/// operands behind them.
+fn pushes_machine_frame(codes: &[u8]) -> bool {
+    let mut at = 1;
+    while let Some(code) = codes.get(at) {
+        let (kind, detail) = (code & 15, code >> 4);
+        let operands = match (kind, detail) {
+            (10, _) => return true,
+            (1, 0) | (4 | 6 | 8, _) => 1,
+            (1, _) | (5 | 9, _) => 2,
+            _ => 0,
+        };
+        at += 2 * (1 + operands);
+    }
+    false
+}
+
 /// Start, and the length in a packed form or in unwind information elsewhere.
 fn arm64(image: &Image<'_>, bytes: &[u8]) -> Option<Function> {
     /// Unwind code that ends the codes of a chunk; where it is first, the chunk has no prolog of its own.

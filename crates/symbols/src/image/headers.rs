@@ -41,6 +41,9 @@ pub(super) struct Headers {
     pub exports: Option<Directory>,
     pub exceptions: Option<Directory>,
     pub debug: Option<Directory>,
+    pub imports: Option<Directory>,
+    pub delayed_imports: Option<Directory>,
+    pub relocations: Option<Directory>,
 }
 
 /// Tables beyond this one are not defined.
@@ -109,6 +112,9 @@ impl Headers {
             exports: directory(pe::IMAGE_DIRECTORY_ENTRY_EXPORT),
             exceptions: directory(pe::IMAGE_DIRECTORY_ENTRY_EXCEPTION),
             debug: directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG),
+            imports: directory(pe::IMAGE_DIRECTORY_ENTRY_IMPORT),
+            delayed_imports: directory(pe::IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT),
+            relocations: directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC),
         })
     }
 }

@@ -11,6 +11,8 @@ mod error;
 mod exports;
 mod functions;
 mod headers;
+mod imports;
+mod relocations;
 mod section;
 
 pub use call_site::CallSite;
@@ -19,6 +21,8 @@ pub use error::ImageError;
 pub use exports::{Export, ExportTarget, ExportedCode, Exports};
 pub use functions::{Function, Functions};
 pub use headers::Machine;
+pub use imports::{Import, Imports};
+pub use relocations::Relocation;
 pub use section::Section;
 
 use crate::identity::{ImageIdentity, PdbIdentity, Rva};
@@ -101,6 +105,23 @@ impl<'d> Image<'d> {
         functions::read(self)
     }
 
+    /// Whether the function at an address begins behind what the processor pushes when it interrupts code (x64), as those
+    /// do that the kernel calls to dispatch exceptions and callbacks: what is outer to it in a stack did not call it. `None`
+    /// if no unwind data tells.
+    pub fn is_behind_interrupt(&self, rva: Rva) -> Option<bool> {
+        functions::is_behind_interrupt(self, rva)
+    }
+
+    /// What it calls in others, also where that is loaded at the first call only.
+    pub fn imports(&self) -> Imports<'d> {
+        imports::read(self)
+    }
+
+    /// Which of its bytes depend on where it is loaded, by address.
+    pub fn relocations(&self) -> Vec<Relocation> {
+        relocations::read(self)
+    }
+
     /// Bytes at an address. `None` unless the image has all of them, as it has not in memory that starts as zeros.
     pub fn bytes_at(&self, rva: Rva, len: usize) -> Option<&'d [u8]> {
         self.bytes_from(rva)?.get(..len)
@@ -112,7 +133,7 @@ impl<'d> Image<'d> {
     }
 
     /// All bytes from an address to the end of its section's data.
-    pub(crate) fn bytes_from(&self, rva: Rva) -> Option<&'d [u8]> {
+    pub fn bytes_from(&self, rva: Rva) -> Option<&'d [u8]> {
         if let Some(section) = self.section_at(rva) {
             let start = section.data.start + u64::from(rva.0 - section.rva.0);
             let end = section.data.end.min(self.data.len() as u64);
@@ -131,7 +152,7 @@ impl<'d> Image<'d> {
     }
 
     /// The section that an address is in. Costs a binary search.
-    fn section_at(&self, rva: Rva) -> Option<&Section> {
+    pub fn section_at(&self, rva: Rva) -> Option<&Section> {
         let sections = &self.headers.sections;
         let next = sections.partition_point(|section| section.rva <= rva);
         sections.get(next.checked_sub(1)?).filter(|section| section.contains(rva))

@@ -27,6 +27,8 @@ pub struct Section {
     pub size: u32,
     /// Its bytes may run as code.
     pub executable: bool,
+    /// Its bytes may be written.
+    pub writable: bool,
     /// Where its bytes are in the data, which can be fewer than its addresses.
     pub(super) data: Range<u64>,
 }
@@ -59,6 +61,7 @@ impl Section {
             rva: Rva(rva),
             size,
             executable: characteristics.contains(pe::IMAGE_SCN_MEM_EXECUTE),
+            writable: characteristics.contains(pe::IMAGE_SCN_MEM_WRITE),
             data,
         }
     }

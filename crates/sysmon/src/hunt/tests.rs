@@ -1,1 +1,159 @@
+use std::io::Cursor;
 
+use stackhound_detect::{Binaries, Verdict};
+
+use super::*;
+use crate::json;
+use crate::row::{Actor, Aim};
+
+/// What a file holds: its judged rows as they are shown, and what could not be read.
+fn hunt(file: &[u8]) -> (Totals, Vec<Sighting>, Vec<String>) {
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(judge.lists());
+    let (mut sightings, mut unreadable) = (Vec::new(), Vec::new());
+    let totals = sysmon.hunt(Cursor::new(file), "rows.json", &mut judge, |found| {
+        match found {
+            Found::Judged(judged) => sightings.push(judged.sighting()),
+            Found::Unreadable(line) => unreadable.push(line.to_string()),
+        }
+        ControlFlow::Continue(())
+    });
+    (totals.expect("a file"), sightings, unreadable)
+}
+
+const ACCESS: &str = r#"{"event_id":10,"host":"PC","source_image":"C:\\a.exe","target_image":"b","count":3,"calltrace":"C:\\Windows\\System32\\ntdll.dll+1|C:\\a.exe+2|c:\\A.exe+3"}"#;
+
+#[test]
+fn forms_are_told_by_content() {
+    for (start, expected) in [
+        (&b"ElfFile\0\0\0"[..], Some(Format::Evtx)),
+        (b"{", Some(Format::Json)),
+        (b"\xef\xbb\xbf \r\n{\"", Some(Format::Json)),
+        (b"[{", None),
+        (b"<Event>", None),
+        (b"\0\0\x04\0", None),
+        (b"", None),
+    ] {
+        assert_eq!(detects(start), expected, "{start:?}");
+    }
+}
+
+#[test]
+fn each_line_is_judged_or_counted() {
+    let file = format!(
+        "\u{feff}{ACCESS}\r\n\n{{\"a\":\n  {}\n{}\n{}\n{}",
+        r#"{"event_id":3,"host":"PC"}"#,
+        r#"{"event_id":8,"target_image":"b","start_address":"?"}"#,
+        r#"{"event_id":10,"target_image":"b","calltrace":"C:\\x.dll+1|C:\\y.d"}"#,
+        r#"{"event_id":10,"target_image":"b"}"#,
+    );
+    let (totals, sightings, unreadable) = hunt(file.as_bytes());
+    let expected = Totals {
+        records: 6,
+        judged: 3,
+        events: 5,
+        without_stack: 1,
+        damaged_stacks: 1,
+        context: 0,
+        other: 1,
+        unreadable: 2,
+    };
+    assert_eq!(totals, expected);
+    let places: Vec<_> = sightings.iter().map(|sighting| (sighting.place.record, sighting.count)).collect();
+    assert_eq!(places, [(1, 3), (6, 1), (7, 1)]);
+    assert_eq!(sightings[0].place.file, "rows.json");
+    assert_eq!(unreadable.len(), 3);
+    assert!(unreadable[0].starts_with("rows.json:3: not one object of JSON: EOF"), "{unreadable:?}");
+    assert_eq!(
+        unreadable[1..],
+        [
+            "rows.json:5: event 8 has no StartAddress that can be read",
+            "rows.json:6: byte 11 of the call trace: neither path+offset nor UNKNOWN(address)",
+        ]
+    );
+}
+
+#[test]
+fn stacks_are_shown_as_they_are_spelled() {
+    let (_, sightings, _) = hunt(ACCESS.as_bytes());
+    let sighting = &sightings[0];
+    let labels: Vec<String> = sighting.stack.iter().map(|frame| frame.label()).collect();
+    assert_eq!(labels, ["ntdll.dll+0x1", "a.exe+0x2", "A.exe+0x3"]);
+    assert_eq!(sighting.summary, "ntdll.dll|a.exe");
+    assert_eq!(sighting.final_user_module, "a.exe");
+    assert_eq!((sighting.process.name.as_str(), sighting.process.path.as_str()), ("a.exe", r"C:\a.exe"));
+    assert_eq!((sighting.host.as_str(), sighting.event.name.as_str()), ("PC", "ProcessAccess"));
+}
+
+#[test]
+fn long_lines_are_given_up_alone() {
+    let limit = LINE_MAX as usize;
+    for (length, is_read) in [(limit - 1, true), (limit, true), (limit + 1, false), (3 * limit + 7, false)] {
+        let mut file = ACCESS.as_bytes().to_vec();
+        file.resize(length, b' ');
+        for end in [&b""[..], b"\n", b"\n{}"] {
+            let (totals, sightings, _) = hunt(&[&file[..], end].concat());
+            let others = u64::from(end.len() > 1);
+            assert_eq!((totals.unreadable, totals.other), (u64::from(!is_read), others), "{length}");
+            assert_eq!(sightings.len(), usize::from(is_read));
+        }
+    }
+}
+
+#[test]
+fn whoever_listens_can_stop() {
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(judge.lists());
+    let file = [ACCESS; 5].join("\n");
+    let mut told = 0;
+    let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |_| {
+        told += 1;
+        if told == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!((told, totals.unwrap().judged), (2, 2));
+    assert!(matches!(
+        sysmon.hunt(Cursor::new(b"<xml>"), "x", &mut judge, |_| ControlFlow::Continue(())),
+        Err(Error::UnknownFormat)
+    ));
+    assert!(matches!(
+        sysmon.hunt(Cursor::new(b"ElfFile\0cut"), "x", &mut judge, |_| ControlFlow::Continue(())),
+        Err(Error::Evtx(_))
+    ));
+}
+
+#[test]
+fn what_was_told_before_counts() {
+    let actor = Actor { pid: Some(5), guid: "{g}", image: r"C:\a.exe", tid: None };
+    let row = |action| Row { count: 1, host: "PC", time: Some(10_000), actor, action };
+    let target = Aim { pid: Some(7), image: "b.exe" };
+    let ntdll = r"C:\Windows\System32\ntdll.dll";
+    let caller = r"C:\Program Files\Steam\steamservice.exe";
+    let call_trace = format!("{caller}+5|{ntdll}+1");
+    let rows = |signer| {
+        [
+            row(Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) }),
+            row(Action::ImageLoad { path: caller, sha256: Some([9; 32]), signer }),
+            row(Action::ProcessAccess { target, access: Some(1), call_trace: &call_trace }),
+        ]
+    };
+    for (signer, expected) in [("", "medium"), ("Valve Corp.", "low"), ("Somebody", "high")] {
+        for form in [json::flat, json::winlogbeat] {
+            let file = rows(signer).iter().map(|row| form(row) + "\n").collect::<String>();
+            let mut judge = Judge::new(Lists::default(), Binaries::none());
+            let mut sysmon = Sysmon::new(judge.lists());
+            let mut severities = Vec::new();
+            let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |found| {
+                let Found::Judged(judged) = found else { panic!("{found:?}") };
+                let sighting = judged.sighting();
+                assert_eq!(sighting.process.command_line, "a /b");
+                assert_eq!((sighting.process.parent_pid, sighting.process.started), (Some(4), Some(10_000)));
+                let direct = judged.judgement.iter().find(|(id, _)| id.name() == "CS02").unwrap().1;
+                assert_eq!(direct.verdict, Verdict::Yes);
+                severities.push(direct.severity.name());
+                ControlFlow::Continue(())
+            });
+            assert_eq!(totals.unwrap().context, 2);
+            assert_eq!(severities, [expected], "{signer}");
+        }
+    }
+}

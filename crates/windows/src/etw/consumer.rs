@@ -423,16 +423,23 @@ impl Consumer {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+        let by_us = !self.trace.open || !thread.is_finished();
         self.trace.close();
         let outcome = thread.join().unwrap_or_else(|panic| Err(Error::Panicked(message(panic.as_ref()))));
         match outcome {
             // The session went away before its consumer.
             Err(Error::Call { source, .. }) if source.raw_os_error() == Some(NO_SUCH_SESSION) => Ok(()),
+            // Closed before processing had begun.
+            Err(Error::Call { source, .. }) if by_us && source.raw_os_error() == Some(INVALID_HANDLE) => {
+                Ok(())
+            }
             other => other,
         }
     }
 }
 
+/// `ERROR_INVALID_HANDLE`.
+const INVALID_HANDLE: i32 = 6;
 /// `ERROR_WMI_INSTANCE_NOT_FOUND`.
 const NO_SUCH_SESSION: i32 = 4201;
 

@@ -188,6 +188,18 @@ fn a_panic_in_the_sink_is_returned() {
     }
 }
 
+/// Processing has often not begun when the trace is closed.
+#[test]
+fn one_can_leave_right_away() {
+    let test = "one_can_leave_right_away";
+    let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
+    let Some(_double) = double::run(test, text) else { return };
+    for _ in 0..50 {
+        let consumer = listen("theirs", Delivery::Events, &Taken::default());
+        consumer.finish(Ended::GoesOn).expect("no error");
+    }
+}
+
 #[test]
 fn a_sink_that_breaks_ends_it() {
     let test = "a_sink_that_breaks_ends_it";

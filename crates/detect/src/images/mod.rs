@@ -1,0 +1,178 @@
+//! What an image file tells of the addresses in it.
+//!
+//! Everything here is about one image and depends on its bytes alone. Images are hostile input: questions that cost more
+//! than a look are bounded, and what is too long for the bound is said to be not known.
+
+mod code;
+pub(crate) mod reach;
+pub(crate) mod site;
+pub(crate) mod stubs;
+
+use std::sync::Arc;
+
+use iced_x86::{Decoder, DecoderOptions};
+use stackhound_symbols::Rva;
+use stackhound_symbols::image::{Functions, Image, Machine, Relocation};
+
+use self::reach::Reach;
+use self::site::Site;
+use self::stubs::StubTable;
+
+/// An image file, and what is read of it once for all questions.
+pub(crate) struct ImageFile {
+    bytes: Vec<u8>,
+    bits: u32,
+    functions: Functions,
+    /// The starts of functions, with the indexes of their chunks.
+    chunks: Vec<(Rva, u32)>,
+    imports: Vec<Imported>,
+    relocations: Vec<Relocation>,
+    services: Arc<ServiceNames>,
+}
+
+/// A pointer that the loader fills.
+#[derive(Clone, Copy)]
+struct Imported {
+    slot: Rva,
+    /// Number of the service that it is for in [`ServiceNames::imported`]; `None` for all other functions.
+    service: Option<u32>,
+}
+
+/// The services that an image has to do with.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceNames {
+    /// Those that it asks the kernel for.
+    pub stubs: StubTable,
+    /// Those that it imports from `ntdll.dll` or `win32u.dll`.
+    pub imported: Vec<Box<str>>,
+}
+
+/// Why an image tells nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Silence {
+    /// It cannot be read.
+    Unreadable,
+    /// Its processor's code is not known.
+    Unsupported,
+}
+
+impl ImageFile {
+    pub fn read(bytes: Vec<u8>) -> Result<ImageFile, Silence> {
+        let image = Image::parse(&bytes).map_err(|_| Silence::Unreadable)?;
+        let bits = match image.machine() {
+            Machine::X64 => 64,
+            Machine::X86 => 32,
+            Machine::Arm64 | Machine::Other(_) => return Err(Silence::Unsupported),
+        };
+        let functions = image.functions();
+        let mut chunks: Vec<(Rva, u32)> = functions
+            .entries
+            .iter()
+            .zip(0..)
+            .filter_map(|(function, index)| Some((function.primary?, index)))
+            .collect();
+        chunks.sort_unstable();
+        let (imports, imported) = imports(&image);
+        let relocations = image.relocations();
+        let services = Arc::new(ServiceNames { stubs: StubTable::read(&image), imported });
+        Ok(ImageFile { bits, functions, chunks, imports, relocations, services, bytes })
+    }
+
+    /// Bytes of memory, about.
+    pub fn memory(&self) -> usize {
+        self.bytes.len()
+            + size_of_val(&*self.functions.entries)
+            + size_of_val(&*self.chunks)
+            + size_of_val(&*self.imports)
+            + size_of_val(&*self.relocations)
+    }
+
+    /// Its services. Their names outlive the file.
+    pub fn services(&self) -> &Arc<ServiceNames> {
+        &self.services
+    }
+
+    /// All about an address.
+    pub fn site(&self, rva: Rva) -> Site {
+        site::read(self, &self.image(), rva)
+    }
+
+    /// Where a call of this address leads.
+    pub fn reach(&self, target: Rva) -> Reach {
+        reach::read(self, &self.image(), target)
+    }
+
+    /// The bytes around an address, as far as its section goes but not more than 16 to each side.
+    pub fn around(&self, rva: Rva) -> Option<(Vec<u8>, Vec<u8>)> {
+        let site = self.image().call_site(rva, 16, 16)?;
+        Some((site.before.to_vec(), site.after.to_vec()))
+    }
+
+    /// Whether bytes of memory, the middle of which is this address, can be the image's: those that the loader adjusts may
+    /// differ. `None` where the file does not tell, as its section may be written or has no bytes there.
+    pub fn is_like(&self, rva: Rva, memory: &[u8; 32]) -> Option<bool> {
+        let image = self.image();
+        let start = Rva(rva.0.checked_sub(16)?);
+        let section = image.section_at(start).filter(|section| !section.writable)?;
+        let expected = image.bytes_at(start, 32).filter(|_| section.contains(Rva(start.0 + 31)))?;
+        let from = self.relocations.partition_point(|relocation| relocation.rva.0 + 8 <= start.0);
+        let near = self.relocations[from..].iter().take_while(|relocation| relocation.rva.0 < start.0 + 32);
+        let mut free = 0_u32;
+        for relocation in near {
+            for byte in relocation.rva.0..relocation.rva.0.saturating_add(relocation.length.into()) {
+                let at = byte.wrapping_sub(start.0);
+                free |= 1_u32.checked_shl(at).unwrap_or(0);
+            }
+        }
+        let same = |at: usize| free & (1 << at) != 0 || expected[at] == memory[at];
+        Some((0..32).all(same))
+    }
+
+    /// Its headers were read before, so they are read again.
+    fn image(&self) -> Image<'_> {
+        Image::parse(&self.bytes).expect("an image that was read before")
+    }
+
+    /// The import whose pointer is here.
+    fn import(&self, slot: Rva) -> Option<Imported> {
+        let at = self.imports.binary_search_by_key(&slot, |import| import.slot).ok()?;
+        self.imports.get(at).copied()
+    }
+
+    /// The start of the function that an address is in.
+    fn function(&self, rva: Rva) -> Option<Rva> {
+        self.functions.at(rva)?.primary
+    }
+
+    /// The chunks of the function that starts here.
+    fn chunks(&self, start: Rva) -> impl Iterator<Item = (Rva, Rva)> {
+        let from = self.chunks.partition_point(|chunk| chunk.0 < start);
+        self.chunks[from..].iter().take_while(move |chunk| chunk.0 == start).map(|chunk| {
+            let function = &self.functions.entries[chunk.1 as usize];
+            (function.start, function.end)
+        })
+    }
+
+    /// Reads instructions from an address on, which are told as addresses in the image.
+    fn decoder<'b>(&self, image: &Image<'b>, from: Rva) -> Option<Decoder<'b>> {
+        let bytes = image.bytes_from(from).filter(|_| image.is_code(from))?;
+        Some(Decoder::with_ip(self.bits, bytes, from.0.into(), DecoderOptions::NONE))
+    }
+}
+
+/// The pointers that the loader fills, and the names of services among them.
+fn imports(image: &Image<'_>) -> (Vec<Imported>, Vec<Box<str>>) {
+    let mut services: Vec<Box<str>> = Vec::new();
+    let imports = image.imports().entries.into_iter().map(|import| {
+        let library = import.library.to_ascii_lowercase();
+        let is_native = matches!(&*library, "ntdll.dll" | "ntdll" | "win32u.dll" | "win32u");
+        let is_service = |name: &str| name.starts_with("Nt") || name.starts_with("Zw");
+        let name = import.name.filter(|name| is_native && is_service(name));
+        let service = name.map(|name| {
+            services.push(name.into());
+            services.len() as u32 - 1
+        });
+        Imported { slot: import.slot, service }
+    });
+    (imports.collect(), services)
+}

@@ -1,0 +1,111 @@
+//! The stubs of an image, by the addresses that system calls return to.
+
+use stackhound_symbols::Rva;
+use stackhound_symbols::image::{Image, Machine};
+use stackhound_symbols::stubs::{self, Stub};
+
+/// The stubs of an image.
+#[derive(Debug, Default)]
+pub(crate) struct StubTable {
+    stubs: Vec<Stub>,
+    /// Where system calls return to, with the index of the stub.
+    returns: Vec<(Rva, u32)>,
+    /// Starts of exported services that have not the form of stubs.
+    changed: Vec<Rva>,
+    /// Where the processor returns to before it returns to a stub (x86).
+    landings: Vec<Rva>,
+}
+
+/// What an address in an image with stubs is to a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StubPlace {
+    /// Where it returns to.
+    Return {
+        /// Number of the stub in the [`StubTable`].
+        stub: u32,
+        /// Where the stub starts.
+        start: Rva,
+    },
+    /// In a service's function that has not the form of a stub.
+    Changed,
+    /// Where the processor itself returns to; the stub is the next frame.
+    Landing,
+    /// None of these.
+    Elsewhere,
+}
+
+/// No stub is longer.
+const STUB_LENGTH: u32 = 0x20;
+
+impl StubTable {
+    pub fn read(image: &Image<'_>) -> StubTable {
+        let stubs = stubs::read(image).unwrap_or_default();
+        let mut table = StubTable::default();
+        for (stub, index) in stubs.iter().zip(0..) {
+            match stub.path() {
+                Some(path) => table.returns.extend(
+                    [Some(path.return_address), path.int2e_return]
+                        .into_iter()
+                        .flatten()
+                        .map(|rva| (rva, index)),
+                ),
+                None => table.changed.push(stub.start),
+            }
+        }
+        table.returns.sort_unstable();
+        table.returns.dedup();
+        table.changed.sort_unstable();
+        if image.machine() == Machine::X86 {
+            table.landings = landings(image);
+        }
+        table.stubs = stubs;
+        table
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.stubs.is_empty()
+    }
+
+    pub fn place(&self, rva: Rva) -> StubPlace {
+        if let Ok(at) = self.returns.binary_search_by_key(&rva, |entry| entry.0) {
+            let stub = self.returns[at].1;
+            return StubPlace::Return { stub, start: self.stubs[stub as usize].start };
+        }
+        let before = self.changed.partition_point(|start| *start < rva).checked_sub(1);
+        if before.is_some_and(|at| rva.0 - self.changed[at].0 <= STUB_LENGTH) {
+            return StubPlace::Changed;
+        }
+        if self.landings.contains(&rva) { StubPlace::Landing } else { StubPlace::Elsewhere }
+    }
+
+    /// All names of a stub.
+    pub fn names(&self, stub: u32) -> impl Iterator<Item = &str> {
+        let stub = &self.stubs[stub as usize];
+        std::iter::once(&*stub.name).chain(stub.aliases.iter().map(|alias| &**alias))
+    }
+
+    /// The number that a stub asks for, and the distance of its four bytes from the stub's start.
+    pub fn number(&self, image_is_wide: bool, stub: u32) -> Option<(u32, u32)> {
+        Some((self.stubs[stub as usize].number?, if image_is_wide { 4 } else { 1 }))
+    }
+
+    /// Every address that system calls return to.
+    #[cfg(test)]
+    pub fn returns(&self) -> impl Iterator<Item = Rva> {
+        self.returns.iter().map(|entry| entry.0)
+    }
+}
+
+/// `KiFastSystemCallRet`, and behind the `int 2e` of `KiIntSystemCall`: stubs call them, and the kernel returns there.
+fn landings(image: &Image<'_>) -> Vec<Rva> {
+    /// `lea edx, [esp + 8]`, `int 2e`
+    const INT2E: [u8; 6] = [0x8d, 0x54, 0x24, 0x08, 0xcd, 0x2e];
+    let exports = image.exports().map(|exports| exports.code(image)).unwrap_or_default();
+    let find = |name: &str| {
+        exports.iter().find(|code| code.names.iter().any(|known| known == name)).map(|code| code.rva)
+    };
+    let behind = find("KiIntSystemCall")
+        .filter(|start| image.bytes_at(*start, INT2E.len()) == Some(&INT2E))
+        .map(|start| Rva(start.0 + INT2E.len() as u32));
+    find("KiFastSystemCallRet").into_iter().chain(behind).collect()
+}

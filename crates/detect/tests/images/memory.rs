@@ -1,0 +1,101 @@
+//! Memory of images: CS18, and a stub's number in memory (CS03).
+
+use stackhound_detect::{DetectionId, Entry, Memory, Services, SiteBytes};
+
+use crate::program;
+use crate::world::{World, files, line, path};
+
+/// The bytes of a file around an address in its code.
+fn of_file(name: &str, rva: usize) -> SiteBytes {
+    let bytes = files().remove(path(name)).expect("a file");
+    let at = 0x400 + rva - 0x1000;
+    SiteBytes {
+        before: bytes[at - 16..at].try_into().unwrap(),
+        after: bytes[at..at + 16].try_into().unwrap(),
+    }
+}
+
+fn changed(mut bytes: SiteBytes, at: usize) -> SiteBytes {
+    if at < 16 {
+        bytes.before[at] ^= 0x5a
+    } else {
+        bytes.after[at - 16] ^= 0x5a
+    };
+    bytes
+}
+
+#[test]
+fn changed_code_is_told() {
+    let app = || of_file("app", 0x100a);
+    let ntdll = || of_file("ntdll", 0x1014);
+    // The pointer at 0x1a10 is one that the loader adjusts.
+    let adjusted = || of_file("app", 0x1a18);
+    for (stack, is_original, bytes, expected) in [
+        ("app+100a", Some(true), None, "no pages-original"),
+        ("app+100a", Some(true), Some(changed(app(), 3)), "no pages-original"),
+        ("app+100a", None, Some(app()), "no pages-original"),
+        ("app+1a18", None, Some(adjusted()), "no pages-original"),
+        ("app+1a18", None, Some(changed(adjusted(), 8)), "no pages-original"),
+        ("app+1a18", None, Some(changed(adjusted(), 15)), "no pages-original"),
+        ("!", None, None, "no pages-original"),
+        ("app+100a", Some(false), None, "yes high page-changed @0"),
+        ("app+100a", Some(false), Some(app()), "yes medium page-changed @0"),
+        ("app+100a", Some(false), Some(changed(app(), 0)), "yes high page-changed+bytes-differ @0"),
+        ("app+100a", None, Some(changed(app(), 31)), "yes high bytes-differ @0"),
+        ("app+1a18", None, Some(changed(adjusted(), 16)), "yes high bytes-differ @0"),
+        ("app+1a18", None, Some(changed(adjusted(), 7)), "yes high bytes-differ @0"),
+        // Pages of these are often changed
+        ("ntdll+1014", Some(false), None, "yes medium page-changed @0"),
+        ("ntdll+1014", Some(false), Some(ntdll()), "yes low page-changed @0"),
+        ("ntdll+1014", Some(false), Some(changed(ntdll(), 20)), "yes high page-changed+bytes-differ @0"),
+        ("gone+1234", Some(false), None, "yes high page-changed @0"),
+        ("gone+1234", None, Some(app()), "undetermined image-missing -image_bytes"),
+        ("bad+1234", None, Some(app()), "undetermined image-unreadable -image_bytes"),
+        ("arm+1100", None, Some(app()), "undetermined machine-unsupported"),
+        ("packed+1800", None, Some(app()), "undetermined no-bytes-in-file -regions"),
+        ("app+100a", None, None, "undetermined memory-unknown -regions -memory_bytes"),
+    ] {
+        let mut world = World::without(&[]);
+        let mut frames = world.frames(stack);
+        frames[0].memory = Memory { is_original, ..Memory::UNKNOWN };
+        frames[0].bytes = bytes;
+        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+        let outcome = judgement.outcome(DetectionId::parse("CS18").unwrap());
+        assert_eq!(line(outcome), expected, "{stack} {is_original:?} {bytes:?}");
+    }
+}
+
+#[test]
+fn hooks_and_writable_code_are_taken_into_account() {
+    let id = DetectionId::parse("CS18").unwrap();
+    let mut world = World::without(&[]);
+    let mut frames = world.frames("hook+100a app+100a");
+    frames[0].memory.is_original = Some(true);
+    frames[1].memory.is_original = Some(false);
+    let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+    assert_eq!(line(judgement.outcome(id)), "yes medium page-changed+hook-in-stack @1");
+
+    let mut all = files();
+    let writable = program::writable(all[path("app")].clone());
+    all.insert(path("app"), writable);
+    let mut world = World::of(crate::world::binaries(all));
+    let mut frames = world.frames("app+100a");
+    frames[0].bytes = Some(changed(of_file("app", 0x100a), 4));
+    let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+    assert_eq!(line(judgement.outcome(id)), "undetermined no-bytes-in-file -regions");
+}
+
+#[test]
+fn a_changed_number_of_a_stub_is_told() {
+    let id = DetectionId::parse("CS03").unwrap();
+    // The number is the first four of the bytes before.
+    for (at, expected) in
+        [(0, "yes high stub-tampered @0"), (3, "yes high stub-tampered @0"), (4, "no stub-matches")]
+    {
+        let mut world = World::without(&[]);
+        let mut frames = world.frames("ntdll+1014 app+100a root");
+        frames[0].bytes = Some(changed(of_file("ntdll", 0x1014), at));
+        let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"));
+        assert_eq!(line(judgement.outcome(id)), expected, "{at}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Call traces in text, lines of JSON and chunks of event logs.
+
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use stackhound_detect::{Binaries, Judge, Lists};
+use stackhound_sysmon::call_trace::{self, Frame, Hex};
+use stackhound_sysmon::json::{flat, winlogbeat};
+use stackhound_sysmon::row::{Action, Actor, Aim, Row};
+use stackhound_sysmon::{Found, Sysmon, detects};
+
+use self::log::{Event, Value};
+
+/// The writer of logs that the tests of the reader use.
+#[path = "../../sysmon/tests/support/mod.rs"]
+mod log;
+
+const CHUNK: usize = 1 << 16;
+
+/// Takes the bytes for a chunk of an event log if they begin like one, for a file of JSON otherwise, and for a call trace.
+pub fn sysmon(bytes: &[u8]) {
+    if let Ok(text) = str::from_utf8(bytes) {
+        trace(text);
+    }
+    if bytes.starts_with(b"ElfChnk\0") {
+        let mut file = log::log(&[access("a+1")], 1);
+        file.truncate(4096);
+        file.extend(&bytes[..bytes.len().min(CHUNK)]);
+        file.resize(4096 + CHUNK, 0);
+        file.extend(&log::log(&[access("a+1")], 1)[4096..]);
+        hunt(&file);
+    } else {
+        hunt(bytes);
+    }
+}
+
+fn trace(text: &str) {
+    let mut at = 0;
+    for frame in call_trace::frames(text) {
+        match frame {
+            Ok(frame) => {
+                let written = frame.to_string();
+                assert!(text[at..].starts_with(&written));
+                at += written.len();
+            }
+            Err(error) => {
+                assert_eq!(error.offset, at);
+                at += text[at..].find('|').unwrap_or(text.len() - at);
+            }
+        }
+        at += 1;
+    }
+    assert!(text.is_empty() || at == text.len() + 1);
+}
+
+fn hunt(file: &[u8]) {
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(judge.lists());
+    let mut told = 0;
+    let totals = sysmon.hunt(Cursor::new(file), "x", &mut judge, |found| {
+        told += 1;
+        match found {
+            Found::Judged(judged) => {
+                let frames = judged.case.stack.frames.len();
+                let places = judged.judgement.outcomes.iter().filter_map(|outcome| outcome.frame);
+                assert!(places.into_iter().all(|frame| usize::from(frame) < frames));
+                assert_eq!(judged.sighting().stack.len(), frames);
+                assert!(judged.row.count > 0);
+            }
+            Found::Unreadable(unreadable) => assert!(!unreadable.reason.contains('\n')),
+        }
+        ControlFlow::Continue(())
+    });
+    match totals {
+        Ok(totals) => {
+            assert_eq!(told, totals.judged + totals.unreadable + totals.damaged_stacks);
+            assert_eq!(totals.records, totals.judged + totals.unreadable + totals.context + totals.other);
+        }
+        Err(_) => assert!(detects(file).is_none_or(|_| file.starts_with(b"ElfFile\0"))),
+    }
+}
+
+fn access(trace: &str) -> Event<'_> {
+    let data = vec![
+        ("SourceImage", Value::Text("a")),
+        ("GrantedAccess", Value::Hex(16)),
+        ("CallTrace", Value::Text(trace)),
+    ];
+    Event { provider: "Microsoft-Windows-Sysmon", id: 10, computer: "PC", data }
+}
+
+/// A call trace, rows of each kind in both forms, and a chunk of a log.
+pub(crate) fn rows() -> Vec<Vec<u8>> {
+    let frames = [
+        Frame::module(r"C:\Windows\System32\ntdll.dll", 0x9d934),
+        Frame::unknown(0x24f_64b7_b7a1),
+        Frame::unknown(0xffff_f803_1234_5678),
+        Frame::module(r"C:\Windows\SysWOW64\ntdll.dll", 0x1c).wow64(),
+        Frame::unknown(0).wow64(),
+    ];
+    let trace = call_trace::text(frames);
+    let target = Aim { pid: Some(7), image: r"C:\Windows\System32\lsass.exe" };
+    let actor = Actor { pid: Some(8), tid: Some(9), guid: "{1}", image: r"C:\a.exe" };
+    let actions = [
+        Action::ProcessCreate { command_line: "a /b", parent_pid: Some(4) },
+        Action::ImageLoad { path: r"C:\a.exe", sha256: Some([3; 32]), signer: "S" },
+        Action::ProcessAccess { target, access: Some(0x1410), call_trace: &trace },
+        Action::RemoteThread {
+            target,
+            tid: Some(3),
+            address: Hex::address(0x7fff_9f40_eb60, false),
+            module: r"C:\Windows\System32\KERNEL32.DLL",
+            function: "LoadLibraryA",
+        },
+    ];
+    let rows = actions.map(|action| Row { count: 2, host: "PC", time: Some(10_000), actor, action });
+    let file = |form: fn(&Row<'_>) -> String| rows.iter().map(|row| form(row) + "\n").collect::<String>();
+    let mut chunk = log::log(&[access(&trace), access("b+2")], 2).split_off(4096);
+    let end = chunk.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    chunk.truncate(end);
+    vec![trace.clone().into_bytes(), file(flat).into_bytes(), file(winlogbeat).into_bytes(), chunk]
+}

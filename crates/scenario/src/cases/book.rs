@@ -1,0 +1,244 @@
+//! Where cases are collected: what is asked, what the answer must be, and what is kept from who answers.
+
+use super::scene::{Memory, ROOT, Scene, Spot, What, Who, World};
+use super::{Answer, Kind};
+
+/// What is wrong with a recording as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Flaw {
+    #[default]
+    None,
+    /// It begins in the middle: processes and drivers were there before, and nothing tells of them.
+    NoRundown,
+    /// A buffer is lost before the events.
+    LostBuffer,
+}
+
+/// What cases in one file have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Setting {
+    pub flaw: Flaw,
+    /// The image whose file is not at hand.
+    pub without: Option<&'static str>,
+    /// Whether it is known which programs are part of Windows.
+    pub knows_system: bool,
+}
+
+/// A case that is not written yet.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub detection: &'static str,
+    pub answer: Answer,
+    pub at_most: Option<&'static str>,
+    pub title: String,
+    pub kind: Kind,
+    pub setting: Setting,
+    pub scene: Scene,
+}
+
+/// A book of cases about one detection after the other.
+#[derive(Debug)]
+pub(super) struct Book<'w> {
+    pub world: &'w World,
+    pub drafts: Vec<Draft>,
+    detection: &'static str,
+    kinds: &'static [Kind],
+    setting: Setting,
+    at_most: Option<&'static str>,
+}
+
+pub(super) const BOTH: &[Kind] = &[Kind::Etl, Kind::CallTrace];
+pub(super) const ETL: &[Kind] = &[Kind::Etl];
+pub(super) const ROWS: &[Kind] = &[Kind::CallTrace];
+
+/// A handle by way of the Win32 base.
+pub(super) const OPEN: &[&str] = &["ntdll!NtOpenProcess", "kernelbase!OpenProcess"];
+/// Other ways into the kernel: the service, and how it is called.
+pub(super) const CALLS: [(&str, &[&str]); 5] = [
+    ("NtOpenProcess", OPEN),
+    ("NtProtectVirtualMemory", &["ntdll!NtProtectVirtualMemory", "kernelbase!VirtualProtect"]),
+    ("NtCreateThreadEx", &["ntdll!NtCreateThreadEx", "kernelbase!CreateRemoteThreadEx"]),
+    ("NtDelayExecution", &["ntdll!NtDelayExecution", "kernelbase!SleepEx"]),
+    ("NtCreateFile", &["ntdll!NtCreateFile", "kernelbase!CreateFileW"]),
+];
+
+/// Programs, with the image that has their code.
+pub(super) const PROGRAMS: [(Who, &str); 5] = [
+    (Who::Program("agent", &[]), "agent"),
+    (Who::Program("tool", &[]), "tool"),
+    (Who::Program("temp", &[]), "temp"),
+    (Who::Program("inbox", &["svclib"]), "svclib"),
+    (Who::Program("agent", &["plugin"]), "plugin"),
+];
+pub(super) const AGENT: Who = PROGRAMS[0].0;
+pub(super) const TOOL: Who = PROGRAMS[1].0;
+pub(super) const MANAGED: Who = Who::Program("tool", &["clr"]);
+pub(super) const HOOKED: Who = Who::Program("tool", &["hook"]);
+
+impl<'w> Book<'w> {
+    pub fn new(world: &'w World) -> Book<'w> {
+        let setting = Setting::default();
+        Book { world, drafts: Vec::new(), detection: "", kinds: BOTH, setting, at_most: None }
+    }
+
+    /// From here on cases are about this detection, and of these kinds.
+    pub fn about(&mut self, detection: &'static str, kinds: &'static [Kind]) {
+        (self.detection, self.kinds) = (detection, kinds);
+    }
+
+    fn add(&mut self, answer: Answer, title: impl Into<String>, scene: Scene) {
+        let title = title.into();
+        for &kind in self.kinds {
+            // Sysmon tells of handles and remote threads alone.
+            let is_told = match scene.what {
+                What::Open(..) => true,
+                What::Start(_, target, _) => kind == Kind::Etl || target.is_some(),
+                _ => kind == Kind::Etl,
+            };
+            assert!(is_told, "{} cannot be told: {title}", self.detection);
+            self.drafts.push(Draft {
+                detection: self.detection,
+                answer,
+                at_most: self.at_most,
+                title: title.clone(),
+                kind,
+                setting: self.setting,
+                scene: scene.clone(),
+            });
+        }
+    }
+
+    pub fn yes(&mut self, title: impl Into<String>, scene: Scene) {
+        self.add(Answer::Yes, title, scene);
+    }
+
+    /// A "yes" that honest programs cause too, so that it must not matter more than this.
+    pub fn yes_at_most(&mut self, severity: &'static str, title: impl Into<String>, scene: Scene) {
+        self.at_most = Some(severity);
+        self.add(Answer::Yes, title, scene);
+        self.at_most = None;
+    }
+
+    pub fn no(&mut self, title: impl Into<String>, scene: Scene) {
+        self.add(Answer::No, title, scene);
+    }
+
+    pub fn undetermined(&mut self, title: impl Into<String>, scene: Scene) {
+        self.add(Answer::Undetermined, title, scene);
+    }
+
+    /// Cases in other circumstances.
+    fn with(&mut self, setting: Setting, add: impl FnOnce(&mut Book<'w>)) {
+        self.setting = setting;
+        add(self);
+        self.setting = Setting::default();
+    }
+
+    /// Cases for whose answer the file of an image is not at hand.
+    pub fn without(&mut self, image: &'static str, add: impl FnOnce(&mut Book<'w>)) {
+        self.with(Setting { without: Some(image), ..Setting::default() }, add);
+    }
+
+    /// Cases where it is known which programs are part of Windows.
+    pub fn knowing_windows(&mut self, add: impl FnOnce(&mut Book<'w>)) {
+        self.with(Setting { knows_system: true, ..Setting::default() }, add);
+    }
+
+    /// What must stay undetermined whatever the question, if the stack is asked for an answer: no user part, not all modules
+    /// known, a lost buffer. The scene is one whose answer would be "no".
+    pub fn missing(&mut self, honest: &Scene) {
+        self.undetermined("the user part of the stack is missing", honest.clone().without_user());
+        if self.kinds.contains(&Kind::Etl) {
+            let kinds = std::mem::replace(&mut self.kinds, ETL);
+            self.missing_modules(honest);
+            self.with(Setting { flaw: Flaw::LostBuffer, ..Setting::default() }, |book| {
+                book.undetermined("a buffer was lost before the event", honest.clone());
+            });
+            self.kinds = kinds;
+        }
+    }
+
+    /// The same where only modules can be missing.
+    pub fn missing_modules(&mut self, scene: &Scene) {
+        self.with(Setting { flaw: Flaw::NoRundown, ..Setting::default() }, |book| {
+            book.undetermined("not all modules are known", scene.clone());
+        });
+    }
+
+    /// The stack of a program's thread: the way into the kernel, then the program's own functions, then the root.
+    pub fn stack(&self, inner: &[&str], code: &str) -> Vec<Spot> {
+        self.stack_from(inner, code, &["work", "main", "entry"])
+    }
+
+    /// The same through other functions of the program.
+    pub fn stack_from(&self, inner: &[&str], code: &str, own: &[&str]) -> Vec<Spot> {
+        let own: Vec<String> = own.iter().map(|name| format!("{code}!{name}")).collect();
+        let all: Vec<&str> =
+            inner.iter().copied().chain(own.iter().map(String::as_str)).chain(ROOT).collect();
+        self.world.stack(&all)
+    }
+
+    /// A handle to an ordinary process, by way of the Win32 base.
+    pub fn open(&self, (who, code): (Who, &str)) -> Scene {
+        Scene::open(who, self.stack(OPEN, code))
+    }
+
+    /// All programs that do what all do.
+    pub fn all_open(&mut self, answer: Answer) {
+        for program in PROGRAMS {
+            let scene = self.open(program);
+            self.add(answer, format!("{} opens a process as all do", program.1), scene);
+        }
+    }
+
+    /// All programs, each by another service.
+    pub fn all_call(&mut self, answer: Answer) {
+        for ((who, code), (service, inner)) in PROGRAMS.into_iter().zip(CALLS) {
+            let scene = Scene::new(who, What::Call(service), self.stack(inner, code));
+            self.add(answer, format!("{code} calls {service} as all do"), scene);
+        }
+    }
+
+    /// A stack of the 32-bit program.
+    pub fn narrow(&self) -> Vec<Spot> {
+        let mut stack = self.world.stack(&[
+            "ntdll!NtOpenProcess",
+            "wow64!Wow64SystemServiceEx",
+            "wow64cpu!ServiceNoTurbo",
+            "wow64cpu!BTCpuSimulate",
+            "wow64!Wow64LdrpInitialize",
+            "ntdll!LdrpInitialize",
+            "ntdll!LdrInitializeThunk",
+        ]);
+        stack.extend(self.narrow_part());
+        stack
+    }
+
+    /// Its 32-bit part.
+    pub fn narrow_part(&self) -> Vec<Spot> {
+        self.world.stack(&[
+            "ntdll32!NtOpenProcess",
+            "kernelbase32!OpenProcess",
+            "host32!main",
+            "host32!entry",
+            "kernel32x32!BaseThreadInitThunk",
+            "ntdll32!__RtlUserThreadStart",
+            "ntdll32!_RtlUserThreadStart",
+        ])
+    }
+
+    /// The root of a thread.
+    pub fn root(&self, callee: &str) -> Vec<Spot> {
+        self.world.callers(callee, &ROOT)
+    }
+}
+
+/// Where code lies that no file backs: away from images, and so far apart that no two are in one allocation.
+pub(super) fn private(number: u64) -> Spot {
+    Spot::At(0x0000_01f4_3000_0000 + number * 0x10_0000 + 0x2b1)
+}
+
+/// The allocation around such a place.
+pub(super) fn allocation(number: u64) -> Memory {
+    Memory::Allocated(0x0000_01f4_3000_0000 + number * 0x10_0000)
+}

@@ -1,0 +1,249 @@
+//! Makes image files out of functions and what they call, so that the return addresses of a stack have the calls before
+//! them that really lead to its frames.
+
+use crate::symbols::file::{Export, File};
+use crate::symbols::stub_code;
+
+/// What a function does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body {
+    /// Asks the kernel for the service of this number, on x64.
+    Stub(u32),
+    /// The same of a 32-bit library on 64-bit Windows.
+    NarrowStub(u32),
+    /// Calls these functions, one after the other, and returns. `library!function` is called through the import table,
+    /// `*` through a register, anything else directly.
+    Calls(&'static [&'static str]),
+    /// Nothing but a jump to this function: a thunk.
+    Jump(&'static str),
+    /// Tests something and goes on in this function of the same image: a tail call.
+    Tail(&'static str),
+    /// These bytes.
+    Raw(&'static [u8]),
+}
+
+/// Where images of a kind are mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Kernel,
+    Library,
+    Program,
+    /// Below 4 GiB, 32 bits wide.
+    Narrow,
+}
+
+/// An image.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    /// What cases call it.
+    pub key: &'static str,
+    /// As users write it; of a driver as the kernel does.
+    pub path: &'static str,
+    pub place: Place,
+    /// In the order of their addresses.
+    pub functions: &'static [(&'static str, Body)],
+}
+
+impl Spec {
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit('\\').next().unwrap_or_default()
+    }
+}
+
+/// A function in an image.
+#[derive(Clone, Debug)]
+pub(super) struct Built {
+    pub name: &'static str,
+    pub at: u32,
+    /// Bytes.
+    pub size: u32,
+    /// What it calls, and where each call returns to.
+    pub calls: Vec<(&'static str, u32)>,
+}
+
+/// All images have this size, code from [`CODE_AT`] on and data from [`DATA_AT`] on.
+pub(super) const SIZE: u32 = 0x2_0000;
+const CODE_AT: u32 = 0x1000;
+pub(super) const DATA_AT: u32 = 0x1_0000;
+/// Bytes between functions, which are in none: room for `int 3`.
+const GAP: u32 = 0x10;
+
+/// `sub rsp, 28h` and its undoing with `ret`.
+const ENTER: &[u8] = &[0x48, 0x83, 0xec, 0x28];
+const LEAVE: &[u8] = &[0x48, 0x83, 0xc4, 0x28, 0xc3];
+/// `mov rcx, rbx` before each call and `mov rbx, rax` behind it; both have as many bytes in 32-bit code.
+const BEFORE_CALL: &[u8] = &[0x48, 0x8b, 0xcb];
+const AFTER_CALL: &[u8] = &[0x48, 0x8b, 0xd8];
+/// `push ebp`, `mov ebp, esp`, `nop` and the way back.
+const NARROW_ENTER: &[u8] = &[0x55, 0x8b, 0xec, 0x90];
+const NARROW_LEAVE: &[u8] = &[0x8b, 0xe5, 0x5d, 0xc3, 0x90];
+const NARROW_BEFORE: &[u8] = &[0x90, 0x8b, 0xcb];
+const NARROW_AFTER: &[u8] = &[0x90, 0x8b, 0xd8];
+
+fn call_size(callee: &str, is_narrow: bool) -> u32 {
+    match callee {
+        "*" => 2,
+        _ if !callee.contains('!') => 5,
+        _ if is_narrow => 2,
+        _ => 6,
+    }
+}
+
+fn size(body: Body, is_narrow: bool) -> u32 {
+    match body {
+        Body::Stub(number) => stub_code(number).len() as u32,
+        Body::NarrowStub(_) => 15,
+        Body::Calls(callees) => {
+            9 + callees.iter().map(|callee| 6 + call_size(callee, is_narrow)).sum::<u32>()
+        }
+        Body::Jump(callee) => {
+            if callee.contains('!') {
+                6
+            } else {
+                5
+            }
+        }
+        Body::Tail(_) => 7,
+        Body::Raw(bytes) => bytes.len() as u32,
+    }
+}
+
+/// Lays out the functions of an image and writes their code. The link time is the identity, so it must be its own.
+pub(super) fn build(spec: &Spec, time_date_stamp: u32) -> (File, Vec<Built>) {
+    let is_narrow = spec.place == Place::Narrow;
+    let mut at = CODE_AT;
+    let mut functions = Vec::new();
+    for &(name, body) in spec.functions {
+        let size = size(body, is_narrow);
+        functions.push(Built { name, at, size, calls: Vec::new() });
+        at = (at + size + GAP).next_multiple_of(16);
+    }
+    assert!(at < DATA_AT, "the code of {} is too long", spec.path);
+    let is_library = !spec.path.ends_with(".exe");
+    let mut file = File {
+        is_narrow,
+        is_library,
+        time_date_stamp,
+        size: SIZE,
+        checksum: time_date_stamp >> 8,
+        data_at: Some(DATA_AT),
+        imports: if is_narrow { Vec::new() } else { imports(spec) },
+        ..File::default()
+    };
+    let starts: Vec<(&str, u32)> = functions.iter().map(|function| (function.name, function.at)).collect();
+    for (function, (_, body)) in functions.iter_mut().zip(spec.functions) {
+        let code = Assembler { file: &file, starts: &starts, is_narrow, code: Vec::new() };
+        let bytes = code.function(function, *body);
+        debug_assert_eq!(bytes.len() as u32, function.size, "{}!{}", spec.key, function.name);
+        file.code.push((function.at, bytes));
+        if is_library || spec.place == Place::Kernel {
+            let mut names = vec![function.name.to_owned()];
+            if matches!(body, Body::Stub(_) | Body::NarrowStub(_)) {
+                names.push(function.name.replacen("Nt", "Zw", 1));
+            }
+            let export = |name| Export { rva: function.at, size: function.size, name };
+            file.exports.extend(names.into_iter().map(export));
+        } else {
+            file.functions.push((function.at, function.size));
+        }
+        let padding = function.at + function.size;
+        file.code.push((padding, vec![0xcc; (padding.next_multiple_of(16) - padding + GAP) as usize]));
+    }
+    (file, functions)
+}
+
+/// What an image imports: all that its functions call of others.
+fn imports(spec: &Spec) -> Vec<(String, Vec<String>)> {
+    let mut imports: Vec<(String, Vec<String>)> = Vec::new();
+    for (_, body) in spec.functions {
+        let callees = match body {
+            Body::Calls(callees) => callees,
+            Body::Jump(callee) => std::slice::from_ref(callee),
+            _ => continue,
+        };
+        for (key, function) in callees.iter().filter_map(|callee| callee.split_once('!')) {
+            let library = format!("{key}.dll");
+            let place = imports.iter().position(|(known, _)| *known == library).unwrap_or_else(|| {
+                imports.push((library, Vec::new()));
+                imports.len() - 1
+            });
+            if !imports[place].1.iter().any(|known| known == function) {
+                imports[place].1.push(function.to_owned());
+            }
+        }
+    }
+    imports
+}
+
+/// Writes the code of one function.
+struct Assembler<'f> {
+    file: &'f File,
+    starts: &'f [(&'f str, u32)],
+    is_narrow: bool,
+    code: Vec<u8>,
+}
+
+impl Assembler<'_> {
+    fn function(mut self, function: &mut Built, body: Body) -> Vec<u8> {
+        let at = function.at;
+        match body {
+            Body::Stub(number) => self.code.extend(stub_code(number)),
+            Body::NarrowStub(number) => {
+                // `mov eax`, `mov edx` with the place of the layer's entry, `call edx`, `ret 10h`.
+                self.code.push(0xb8);
+                self.code.extend(number.to_le_bytes());
+                self.code.extend([0xba, 0x00, 0x8f, 0x00, 0x77, 0xff, 0xd2]);
+                function.calls.push(("*", at + self.code.len() as u32));
+                self.code.extend([0xc2, 0x10, 0x00]);
+            }
+            Body::Calls(callees) => {
+                self.code.extend(if self.is_narrow { NARROW_ENTER } else { ENTER });
+                for callee in callees {
+                    self.code.extend(if self.is_narrow { NARROW_BEFORE } else { BEFORE_CALL });
+                    self.call(at, callee);
+                    function.calls.push((callee, at + self.code.len() as u32));
+                    self.code.extend(if self.is_narrow { NARROW_AFTER } else { AFTER_CALL });
+                }
+                self.code.extend(if self.is_narrow { NARROW_LEAVE } else { LEAVE });
+            }
+            Body::Jump(callee) => match callee.split_once('!') {
+                Some(_) => self.through_slot(at, 0x25, callee),
+                None => self.direct(at, 0xe9, callee),
+            },
+            Body::Tail(callee) => {
+                self.code.extend([0x85, 0xc9]);
+                self.direct(at, 0xe9, callee);
+            }
+            Body::Raw(bytes) => self.code.extend(bytes),
+        }
+        self.code
+    }
+
+    fn call(&mut self, at: u32, callee: &str) {
+        match callee {
+            "*" => self.code.extend([0xff, 0xd0]),
+            _ if !callee.contains('!') => self.direct(at, 0xe8, callee),
+            _ if self.is_narrow => self.code.extend([0xff, 0xd0]),
+            _ => self.through_slot(at, 0x15, callee),
+        }
+    }
+
+    /// A call or jump of a function of the same image.
+    fn direct(&mut self, at: u32, opcode: u8, callee: &str) {
+        let target = self.starts.iter().find(|(name, _)| *name == callee);
+        let target = target.unwrap_or_else(|| panic!("nobody is called {callee}")).1;
+        let next = at + self.code.len() as u32 + 5;
+        self.code.push(opcode);
+        self.code.extend((target.wrapping_sub(next)).to_le_bytes());
+    }
+
+    /// A call or jump of an imported function.
+    fn through_slot(&mut self, at: u32, form: u8, callee: &str) {
+        let (key, function) = callee.split_once('!').expect("a function of a library");
+        let slot = self.file.import_slot(DATA_AT, &format!("{key}.dll"), function);
+        let slot = slot.unwrap_or_else(|| panic!("{callee} is not imported"));
+        let next = at + self.code.len() as u32 + 6;
+        self.code.extend([0xff, form]);
+        self.code.extend(slot.wrapping_sub(next).to_le_bytes());
+    }
+}

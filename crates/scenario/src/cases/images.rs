@@ -1,0 +1,343 @@
+//! The images of the cases: Windows' own libraries as far as stacks lead through them, and programs good and bad.
+//!
+//! All places and identities are invented; names, folders and the order of calls are those of Windows.
+
+use super::code::Body::{Calls, Jump, NarrowStub, Raw, Stub, Tail};
+use super::code::{Place, Spec};
+
+/// What the entry of a program can call: the ways into the kernel that cases need.
+const BASE: &[&str] = &[
+    "kernelbase!OpenProcess",
+    "kernelbase!VirtualProtect",
+    "kernelbase!SleepEx",
+    "kernelbase!WaitForSingleObjectEx",
+    "kernelbase!LoadLibraryExW",
+    "kernelbase!CreateRemoteThreadEx",
+    "kernelbase!CreateFileW",
+    "kernel32!CreateThread",
+    "user32!GetMessageW",
+    "user32!DispatchMessageW",
+    "user32!EnumWindows",
+    "ntdll!NtOpenProcess",
+    "ntdll!NtClose",
+    "ntdll!NtDelayExecution",
+    "helper",
+    "*",
+];
+
+/// `mov r10, rcx`, `mov eax, 26h`, `syscall`, `ret`: a stub of a program's own.
+const OWN_SYSCALL: &[u8] = &[0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x0f, 0x05, 0xc3];
+/// Where it returns to in it.
+pub(super) const OWN_SYSCALL_RETURN: u32 = 10;
+/// The same with `jmp r11` to the `syscall` of `ntdll.dll`.
+const OWN_STUB: &[u8] = &[
+    0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x49, 0xbb, 0x14, 0x10, 0x00, 0x0d, 0xf8, 0x7f, 0, 0, 0x41, 0xff,
+    0xe3,
+];
+/// `mov r11, [rip+…]`, `jmp r11`, and `push r11`, `ret`: other ways of the same.
+const OWN_STUB_LOADED: &[u8] =
+    &[0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x4c, 0x8b, 0x1d, 0x10, 0x30, 0, 0, 0x41, 0xff, 0xe3];
+const OWN_STUB_PUSHED: &[u8] = &[
+    0x4c, 0x8b, 0xd1, 0xb8, 0x26, 0, 0, 0, 0x49, 0xbb, 0x14, 0x10, 0x00, 0x0d, 0xf8, 0x7f, 0, 0, 0x41, 0x53,
+    0xc3,
+];
+
+/// What the programs have in common, beside their names.
+const PROGRAM: &[(&str, super::code::Body)] = &[
+    ("entry", Calls(&["main", "*"])),
+    (
+        "main",
+        Calls(&[
+            "work",
+            "via_thunk",
+            "via_own",
+            "via_loaded",
+            "via_pushed",
+            "direct",
+            "via_tail",
+            "callback",
+            "*",
+        ]),
+    ),
+    ("work", Calls(BASE)),
+    ("callback", Calls(BASE)),
+    ("helper", Calls(&["*"])),
+    ("via_thunk", Calls(&["thunk_open", "thunk_close"])),
+    ("via_own", Calls(&["own_stub"])),
+    ("via_loaded", Calls(&["own_stub_loaded"])),
+    ("via_pushed", Calls(&["own_stub_pushed"])),
+    ("direct", Calls(&["own_syscall"])),
+    ("via_tail", Calls(&["tail"])),
+    ("tail", Tail("work")),
+    ("own_stub", Raw(OWN_STUB)),
+    ("own_stub_loaded", Raw(OWN_STUB_LOADED)),
+    ("own_stub_pushed", Raw(OWN_STUB_PUSHED)),
+    ("own_syscall", Raw(OWN_SYSCALL)),
+    ("thunk_open", Jump("ntdll!NtOpenProcess")),
+    ("thunk_close", Jump("ntdll!NtClose")),
+    // A call, and behind it what leads on through a register or moves the stack.
+    ("jump_rbx", Raw(&[0x90, 0x90, 0x90, 0xff, 0xd0, 0xff, 0x23])),
+    ("after_call", Raw(&[0x48, 0x8b, 0xcb, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x28, 0xc3])),
+];
+
+/// Code in Windows' libraries that leads on through a register or moves the stack, by accident of how it was compiled.
+/// Each starts with five bytes that are no call.
+const GADGETS: [(&str, super::code::Body); 6] = [
+    ("GadgetJumpRbx", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0xff, 0x23])),
+    ("GadgetJumpRdi", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0xff, 0x27])),
+    ("GadgetJumpRsi", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0xff, 0x26])),
+    ("GadgetJumpR13", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0x41, 0xff, 0x65, 0x00])),
+    ("GadgetPivot", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0x48, 0x83, 0xc4, 0x68, 0xc3])),
+    ("GadgetPop", Raw(&[0x48, 0x8b, 0xcb, 0x33, 0xc0, 0x5f, 0x5e, 0x5b, 0xc3])),
+];
+/// Where gadgets are returned to, from the starts of these functions.
+pub(super) const GADGET: u32 = 5;
+
+/// `syscall` and `ret` in code that is no stub, at 8 bytes from its start.
+const STRAY: &[u8] = &[0x48, 0x8b, 0xcb, 0xb8, 0x26, 0, 0, 0, 0x0f, 0x05, 0xc3];
+pub(super) const STRAY_RETURN: u32 = 10;
+
+const SYSTEM32: &[(&str, super::code::Body)] = &[
+    ("NtClose", Stub(0x0f)),
+    ("NtAllocateVirtualMemory", Stub(0x18)),
+    ("NtOpenProcess", Stub(0x26)),
+    ("NtMapViewOfSection", Stub(0x28)),
+    ("NtDelayExecution", Stub(0x34)),
+    ("NtQuerySystemInformation", Stub(0x36)),
+    ("NtWriteVirtualMemory", Stub(0x3a)),
+    ("NtDuplicateObject", Stub(0x3c)),
+    ("NtProtectVirtualMemory", Stub(0x50)),
+    ("NtCreateFile", Stub(0x55)),
+    ("NtWaitForSingleObject", Stub(0x04)),
+    ("NtCreateThreadEx", Stub(0xc1)),
+    ("NtGetNextProcess", Stub(0xf2)),
+    ("NtWaitForWorkViaWorkerFactory", Stub(0x1d3)),
+    ("RtlUserThreadStart", Calls(&["*"])),
+    ("RtlUserFiberStart", Calls(&["*"])),
+    ("LdrInitializeThunk", Calls(&["LdrpInitialize"])),
+    ("LdrpInitialize", Calls(&["LdrLoadDll", "*"])),
+    ("LdrLoadDll", Calls(&["LdrpMapView"])),
+    ("LdrpMapView", Calls(&["NtMapViewOfSection"])),
+    (
+        "TppWorkerThread",
+        Calls(&["TppWorkpExecuteCallback", "TppTimerpExecuteCallback", "NtWaitForWorkViaWorkerFactory"]),
+    ),
+    ("TppWorkpExecuteCallback", Calls(&["*"])),
+    ("TppTimerpExecuteCallback", Calls(&["*"])),
+    ("RtlpTpWorkCallback", Calls(&["*"])),
+    ("RtlpTpTimerCallback", Calls(&["*"])),
+    ("KiUserApcDispatcher", Calls(&["RtlDispatchAPC", "*"])),
+    ("RtlDispatchAPC", Calls(&["*"])),
+    ("KiUserCallbackDispatcher", Calls(&["*"])),
+    ("KiUserExceptionDispatcher", Calls(&["RtlDispatchException"])),
+    ("RtlDispatchException", Calls(&["RtlpCallVectoredHandlers", "*"])),
+    ("RtlpCallVectoredHandlers", Calls(&["*"])),
+    ("RtlExitUserThread", Calls(&["NtClose"])),
+    ("RtlpPlain", Calls(&["*"])),
+    ("StrayOne", Raw(STRAY)),
+    ("StrayTwo", Raw(STRAY)),
+    ("StrayThree", Raw(STRAY)),
+    ("StrayFour", Raw(STRAY)),
+    ("StrayFive", Raw(STRAY)),
+    GADGETS[0],
+    GADGETS[3],
+    GADGETS[4],
+];
+
+/// All images.
+pub(super) const IMAGES: &[Spec] = &[
+    Spec {
+        key: "ntoskrnl",
+        path: r"\SystemRoot\system32\ntoskrnl.exe",
+        place: Place::Kernel,
+        functions: &[
+            ("NtClose", Calls(&["*"])),
+            ("NtAllocateVirtualMemory", Calls(&["*"])),
+            ("NtOpenProcess", Calls(&["*"])),
+            ("NtMapViewOfSection", Calls(&["*"])),
+            ("NtDelayExecution", Calls(&["*"])),
+            ("NtQuerySystemInformation", Calls(&["*"])),
+            ("NtWriteVirtualMemory", Calls(&["*"])),
+            ("NtDuplicateObject", Calls(&["*"])),
+            ("NtProtectVirtualMemory", Calls(&["*"])),
+            ("NtCreateFile", Calls(&["*"])),
+            ("NtWaitForSingleObject", Calls(&["*"])),
+            ("NtCreateThreadEx", Calls(&["*"])),
+            ("NtGetNextProcess", Calls(&["*"])),
+            ("NtWaitForWorkViaWorkerFactory", Calls(&["*"])),
+            ("NtUserGetMessage", Calls(&["*"])),
+            ("KiSystemServiceCopyEnd", Calls(&["*"])),
+            ("KiPageFault", Calls(&["*"])),
+            ("KiSwapContext", Calls(&["*"])),
+            ("KeUserModeCallback", Calls(&["*"])),
+            ("EtwTraceStack", Calls(&["*"])),
+        ],
+    },
+    Spec {
+        key: "driver",
+        path: r"\SystemRoot\System32\drivers\contoso.sys",
+        place: Place::Kernel,
+        functions: &[("Filter", Calls(&["*"])), ("Dispatch", Calls(&["*"]))],
+    },
+    Spec { key: "ntdll", path: r"C:\Windows\System32\ntdll.dll", place: Place::Library, functions: SYSTEM32 },
+    Spec {
+        key: "kernel32",
+        path: r"C:\Windows\System32\kernel32.dll",
+        place: Place::Library,
+        functions: &[
+            ("BaseThreadInitThunk", Calls(&["*"])),
+            ("CreateThread", Calls(&["kernelbase!CreateRemoteThreadEx"])),
+            ("LoadLibraryA", Calls(&["kernelbase!LoadLibraryExW"])),
+            ("LoadLibraryW", Calls(&["kernelbase!LoadLibraryExW"])),
+            ("RegisterWaitCallback", Calls(&["*"])),
+        ],
+    },
+    Spec {
+        key: "kernelbase",
+        path: r"C:\Windows\System32\KernelBase.dll",
+        place: Place::Library,
+        functions: &[
+            ("OpenProcess", Calls(&["ntdll!NtOpenProcess", "*"])),
+            ("VirtualProtect", Calls(&["ntdll!NtProtectVirtualMemory", "*"])),
+            ("SleepEx", Calls(&["ntdll!NtDelayExecution"])),
+            ("WaitForSingleObjectEx", Calls(&["ntdll!NtWaitForSingleObject"])),
+            ("LoadLibraryExW", Calls(&["ntdll!LdrLoadDll"])),
+            ("LoadLibraryA", Calls(&["LoadLibraryExW"])),
+            ("CreateRemoteThreadEx", Calls(&["ntdll!NtCreateThreadEx"])),
+            ("CreateFileW", Calls(&["ntdll!NtCreateFile"])),
+            ("CtrlRoutine", Calls(&["*"])),
+            GADGETS[1],
+            GADGETS[2],
+            GADGETS[5],
+        ],
+    },
+    Spec {
+        key: "win32u",
+        path: r"C:\Windows\System32\win32u.dll",
+        place: Place::Library,
+        functions: &[("NtUserGetMessage", Stub(0x1006)), ("NtUserMessageCall", Stub(0x1007))],
+    },
+    Spec {
+        key: "user32",
+        path: r"C:\Windows\System32\user32.dll",
+        place: Place::Library,
+        functions: &[
+            ("GetMessageW", Calls(&["win32u!NtUserGetMessage"])),
+            ("SendMessageW", Calls(&["win32u!NtUserMessageCall"])),
+            ("DispatchMessageW", Calls(&["*"])),
+            ("EnumWindows", Calls(&["*"])),
+            ("ClientCallback", Calls(&["*"])),
+        ],
+    },
+    Spec {
+        key: "clr",
+        path: r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\clr.dll",
+        place: Place::Library,
+        functions: &[("CallDescrWorker", Calls(&["*"])), ("ThreadStart", Calls(&["CallDescrWorker"]))],
+    },
+    Spec {
+        key: "hook",
+        path: r"C:\Program Files\Contoso Defence\ctiuser.dll",
+        place: Place::Library,
+        functions: &[("OnCall", Calls(&["*"]))],
+    },
+    Spec {
+        key: "agent",
+        path: r"C:\ProgramData\Contoso\agent.exe",
+        place: Place::Program,
+        functions: PROGRAM,
+    },
+    Spec {
+        key: "tool",
+        path: r"C:\Program Files\Contoso Tools\tool.exe",
+        place: Place::Program,
+        functions: PROGRAM,
+    },
+    Spec { key: "temp", path: r"C:\Windows\Temp\setup.exe", place: Place::Program, functions: PROGRAM },
+    Spec { key: "inbox", path: r"C:\Windows\System32\inbox.exe", place: Place::Program, functions: PROGRAM },
+    Spec { key: "lsass", path: r"C:\Windows\System32\lsass.exe", place: Place::Program, functions: PROGRAM },
+    Spec {
+        key: "svclib",
+        path: r"C:\Windows\System32\contososvc.dll",
+        place: Place::Library,
+        functions: PROGRAM,
+    },
+    Spec {
+        key: "plugin",
+        path: r"C:\ProgramData\Contoso\plugin.dll",
+        place: Place::Library,
+        functions: PROGRAM,
+    },
+    Spec { key: "csrss", path: r"C:\Windows\System32\csrss.exe", place: Place::Program, functions: PROGRAM },
+    Spec {
+        key: "csrsrv",
+        path: r"C:\Windows\System32\csrsrv.dll",
+        place: Place::Library,
+        functions: &[
+            ("CsrApiRequestThread", Calls(&["CsrOpen", "ntdll!NtWaitForSingleObject"])),
+            ("CsrOpen", Calls(&["ntdll!NtOpenProcess"])),
+        ],
+    },
+    // A second one, which a program mapped to find unhooked stubs.
+    Spec { key: "copy", path: r"C:\Users\Public\ntdll.dll", place: Place::Library, functions: SYSTEM32 },
+    Spec {
+        key: "copy2",
+        path: r"C:\ProgramData\Contoso\ntdll.dll",
+        place: Place::Library,
+        functions: SYSTEM32,
+    },
+    Spec {
+        key: "wow64",
+        path: r"C:\Windows\System32\wow64.dll",
+        place: Place::Library,
+        functions: &[
+            ("Wow64SystemServiceEx", Calls(&["ntdll!NtOpenProcess", "ntdll!NtDelayExecution"])),
+            ("Wow64LdrpInitialize", Calls(&["*"])),
+        ],
+    },
+    Spec {
+        key: "wow64cpu",
+        path: r"C:\Windows\System32\wow64cpu.dll",
+        place: Place::Library,
+        functions: &[
+            ("ServiceNoTurbo", Calls(&["wow64!Wow64SystemServiceEx"])),
+            ("BTCpuSimulate", Calls(&["ServiceNoTurbo"])),
+        ],
+    },
+    Spec {
+        key: "ntdll32",
+        path: r"C:\Windows\SysWOW64\ntdll.dll",
+        place: Place::Narrow,
+        functions: &[
+            ("NtOpenProcess", NarrowStub(0x26)),
+            ("NtDelayExecution", NarrowStub(0x34)),
+            ("__RtlUserThreadStart", Calls(&["*"])),
+            ("_RtlUserThreadStart", Calls(&["__RtlUserThreadStart"])),
+        ],
+    },
+    Spec {
+        key: "kernel32x32",
+        path: r"C:\Windows\SysWOW64\kernel32.dll",
+        place: Place::Narrow,
+        functions: &[("BaseThreadInitThunk", Calls(&["*"]))],
+    },
+    Spec {
+        key: "kernelbase32",
+        path: r"C:\Windows\SysWOW64\KernelBase.dll",
+        place: Place::Narrow,
+        functions: &[
+            ("OpenProcess", Calls(&["ntdll32!NtOpenProcess"])),
+            ("SleepEx", Calls(&["ntdll32!NtDelayExecution"])),
+        ],
+    },
+    Spec {
+        key: "host32",
+        path: r"C:\Program Files (x86)\Contoso Sync\sync.exe",
+        place: Place::Narrow,
+        functions: &[
+            ("entry", Calls(&["main"])),
+            ("main", Calls(&["kernelbase32!OpenProcess", "kernelbase32!SleepEx", "*"])),
+            ("gate", Calls(&["*"])),
+        ],
+    },
+];

@@ -1,0 +1,50 @@
+//! Judges who look into the image files of the cases: by what recordings tell of them, and by the sums that Sysmon tells.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use stackhound::detect::{Binaries, Judge, Lists};
+use stackhound::symbols::path::SymbolPath;
+use stackhound::symbols::store::StoreOptions;
+use stackhound::symbols::{ImageIdentity, ModuleIdentity, file_loader};
+use stackhound_scenario::cases::CaseFile;
+
+/// The files of the cases, in a folder of their own.
+pub struct Judges {
+    folder: tempfile::TempDir,
+    known_images: &'static str,
+    /// By their sums.
+    identities: Arc<HashMap<[u8; 32], ModuleIdentity>>,
+}
+
+impl Judges {
+    pub fn of(file: &CaseFile) -> Judges {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut identities = HashMap::new();
+        for image in &file.images {
+            let path = folder.path().join(&image.store_path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, &image.bytes).expect("a file");
+            let mut parts = image.store_path.split('/');
+            let (name, key) = (parts.next().expect("a name"), parts.next().expect("a key"));
+            let number = |digits: &str| u32::from_str_radix(digits, 16).expect("digits");
+            let identity = ImageIdentity { time_date_stamp: number(&key[..8]), size: number(&key[8..]) };
+            let module =
+                ModuleIdentity { name: name.to_owned(), image: Some(identity), ..ModuleIdentity::default() };
+            identities.insert(Sha256::digest(&image.bytes).into(), module);
+        }
+        Judges { folder, known_images: file.known_images, identities: Arc::new(identities) }
+    }
+
+    pub fn judge(&self) -> Judge {
+        let path = SymbolPath::store(self.folder.path().to_owned());
+        let (_, load) = file_loader(StoreOptions { path, cache: None, ..StoreOptions::default() }, true);
+        let identities = Arc::clone(&self.identities);
+        let binaries = Binaries::new(Box::new(move |module| {
+            let known = module.sha256.as_ref().and_then(|sum| identities.get(sum));
+            load(known.unwrap_or(&module.identity))
+        }));
+        Judge::new(Lists::default().with_known_images(self.known_images), binaries)
+    }
+}

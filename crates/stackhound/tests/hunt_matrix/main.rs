@@ -1,0 +1,170 @@
+//! All generated cases of the detections, judged as any recording and any log of Sysmon is: each answer must be the one that
+//! is known from how the case was made. What was answered is printed as a table of detections and forms of input.
+
+mod judges;
+mod real;
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use judges::Judges;
+use stackhound::detect::{DetectionId, Judge, Judgement, Outcome, Severity, Verdict};
+use stackhound::hunt::Hunter;
+use stackhound::trace::Recordings;
+use stackhound::{Passes, Pipeline};
+use stackhound_scenario::cases::{self, Answer, Case, CaseFile, Kind, LIMITS};
+use stackhound_sysmon::{Found, Sysmon};
+
+/// The least number of cases with a "yes" and with a "no" where these answers can be given.
+const LEAST: u32 = 5;
+
+/// Judgements by the places of cases.
+type Judgements = BTreeMap<u64, Judgement>;
+
+/// Judges the events of a recording.
+fn recording(file: &CaseFile, judge: Judge, passes: Passes) -> Judgements {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cases.etl");
+    std::fs::write(&path, &file.bytes).expect("a file");
+    let trace = Recordings::file(&path).open().expect("a recording");
+    let mut pipeline = Pipeline::new(&trace, passes);
+    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let mut judgements = Judgements::new();
+    let outcome = pipeline.run(|seen| {
+        if Hunter::can_judge(seen) {
+            judgements.insert(seen.raw_time().0 as u64, *hunter.judge(seen));
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(outcome.trace.events > 0);
+    judgements
+}
+
+/// Judges rows of Sysmon.
+fn rows(file: &CaseFile, mut judge: Judge) -> Judgements {
+    let mut sysmon = Sysmon::new(judge.lists());
+    let mut judgements = Judgements::new();
+    let on = |found: Found<'_>| {
+        match found {
+            Found::Judged(judged) => drop(judgements.insert(judged.record(), *judged.judgement)),
+            Found::Unreadable(row) => panic!("{row}"),
+        }
+        ControlFlow::Continue(())
+    };
+    sysmon.hunt(Cursor::new(&file.bytes), "cases.ndjson", &mut judge, on).expect("rows");
+    judgements
+}
+
+fn is_answer(answer: Answer, verdict: Verdict) -> bool {
+    match answer {
+        Answer::Yes => verdict == Verdict::Yes,
+        Answer::No => verdict == Verdict::No,
+        Answer::Undetermined => verdict == Verdict::Undetermined,
+    }
+}
+
+/// What is wrong with an answer, if something is.
+fn complaint(case: &Case, outcome: &Outcome) -> Option<String> {
+    let is_severe = case.at_most.and_then(Severity::of).is_some_and(|most| outcome.severity > most);
+    if is_answer(case.answer, outcome.verdict) && !is_severe {
+        return None;
+    }
+    let reasons: Vec<_> = outcome.reasons.iter().map(|reason| reason.code()).collect();
+    let missing: Vec<_> = outcome.missing.iter().map(|input| input.name()).collect();
+    Some(format!(
+        "{} must be {:?}: is {} ({}), {} [missing: {}]",
+        case.title,
+        case.answer,
+        outcome.verdict.name(),
+        outcome.severity.name(),
+        reasons.join(", "),
+        missing.join(", "),
+    ))
+}
+
+/// Cases and right answers to them: with a "yes", a "no", and neither.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    cases: [u32; 3],
+    right: [u32; 3],
+}
+
+#[test]
+fn every_case_is_answered_as_it_was_made() {
+    let mut matrix: BTreeMap<(&str, Kind), Tally> = BTreeMap::new();
+    let mut complaints = Vec::new();
+    for file in cases::files().expect("cases") {
+        let judges = Judges::of(&file);
+        let judged = match file.kind {
+            Kind::Etl => recording(&file, judges.judge(), Passes::Two),
+            Kind::CallTrace => rows(&file, judges.judge()),
+        };
+        for case in &file.cases {
+            let tally = matrix.entry((case.detection, file.kind)).or_default();
+            let answer = case.answer as usize;
+            tally.cases[answer] += 1;
+            let id = DetectionId::parse(case.detection).expect("a detection");
+            let about = format!("{} {:?} {}", case.detection, file.kind, file.name);
+            let Some(judgement) = judged.get(&case.at) else {
+                complaints.push(format!("{about}: {} was not judged", case.title));
+                continue;
+            };
+            match complaint(case, judgement.outcome(id)) {
+                None => tally.right[answer] += 1,
+                Some(complaint) => complaints.push(format!("{about}: {complaint}")),
+            }
+        }
+    }
+    print!("{}", table(&matrix));
+    for ((detection, kind), tally) in &matrix {
+        for (answer, count) in [Answer::Yes, Answer::No].into_iter().zip(tally.cases) {
+            let is_limit = LIMITS
+                .iter()
+                .any(|limit| (limit.detection, limit.kind, limit.answer) == (*detection, *kind, answer));
+            assert!(count >= LEAST || is_limit, "{detection} {kind:?}: {count} cases of {answer:?}");
+        }
+    }
+    assert_eq!(matrix.len(), 2 * DetectionId::all().count());
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+/// The matrix: right answers of all cases.
+fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
+    let mut text = format!("{:<6}{:<11}{:>8}{:>8}{:>14}\n", "", "input", "yes", "no", "undetermined");
+    for ((detection, kind), tally) in matrix {
+        let cell = |answer: Answer| {
+            let limit = LIMITS
+                .iter()
+                .find(|limit| (limit.detection, limit.kind, limit.answer) == (*detection, *kind, answer));
+            match limit {
+                Some(_) => "never".to_owned(),
+                None => format!("{}/{}", tally.right[answer as usize], tally.cases[answer as usize]),
+            }
+        };
+        let kind_name = match kind {
+            Kind::Etl => ".etl",
+            Kind::CallTrace => "CallTrace",
+        };
+        let [yes, no, undetermined] = [Answer::Yes, Answer::No, Answer::Undetermined].map(cell);
+        text += &format!("{detection:<6}{kind_name:<11}{yes:>8}{no:>8}{undetermined:>14}");
+        let reason = LIMITS.iter().find(|limit| (limit.detection, limit.kind) == (*detection, *kind));
+        text += &reason.map_or_else(String::new, |limit| format!("   ({})", limit.reason));
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn one_pass_finds_what_two_passes_find() {
+    for file in cases::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
+        let judges = Judges::of(file);
+        let one = recording(file, judges.judge(), Passes::One);
+        let two = recording(file, judges.judge(), Passes::Two);
+        for case in &file.cases {
+            let id = DetectionId::parse(case.detection).expect("a detection");
+            let verdict = |judged: &Judgements| judged.get(&case.at).map(|judged| judged.outcome(id).verdict);
+            assert_eq!(verdict(&one), verdict(&two), "{} {}: {}", case.detection, file.name, case.title);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Real stacks, changed: the backed stacks of the corpus, each with one thing done to it whose answer follows from that.
+
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
+use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Verdict};
+use stackhound_sysmon::{Found, Sysmon};
+
+/// One stack of so many is taken, so that the test is quick.
+const EVERY: usize = 7;
+
+/// A row of the corpus as far as it is changed.
+struct Base {
+    source: String,
+    frames: Vec<String>,
+}
+
+/// The complete stacks of 64-bit programs that begin in the stub of a handle's call and in which all is in order.
+fn bases() -> Option<Vec<Base>> {
+    let text = stackhound_corpus::text("calltrace/otrf_security_datasets.jsonl")?;
+    let mut bases = Vec::new();
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let trace = row["calltrace"].as_str().expect("a stack");
+        let frames: Vec<String> = trace.split('|').map(str::to_owned).collect();
+        let is_complete = frames.len() < 16
+            && frames.iter().filter(|frame| frame.to_ascii_lowercase().contains("kernelbase.dll")).count()
+                == 1
+            && frames.len() > 5
+            && in_file(&frames[frames.len() - 2], "kernel32.dll")
+            && in_file(&frames[frames.len() - 1], "ntdll.dll")
+            && in_file(&frames[0], "ntdll.dll")
+            && in_file(&frames[1], "kernelbase.dll");
+        if row["truth"]["stack_class"] == "backed" && is_complete && !trace.contains("wow64") {
+            bases.push(Base { source: row["source_image"].as_str().expect("a path").to_owned(), frames });
+        }
+    }
+    Some(bases.into_iter().step_by(EVERY).collect())
+}
+
+fn in_file(frame: &str, name: &str) -> bool {
+    frame
+        .rsplit_once('+')
+        .is_some_and(|(path, _)| path.to_ascii_lowercase().ends_with(&format!("system32\\{name}")))
+}
+
+const SHELLCODE: &str = "UNKNOWN(000001F4300002B1)";
+const PROGRAM: &str = r"C:\ProgramData\Contoso\agent.exe+1234";
+const COPY: &str = r"C:\Users\Public\ntdll.dll+9c524";
+const KERNEL: &str = "UNKNOWN(FFFFF80120001234)";
+
+/// What is done to a stack, and which questions are answered by "yes" then, which by "no".
+type Change = (&'static str, fn(&mut Vec<String>), &'static [&'static str], &'static [&'static str]);
+
+const CHANGES: &[Change] = &[
+    ("nothing", |_| (), &[], &["CS01", "CS02", "CS06", "CS07", "CS08", "CS09", "CS10", "CS14"]),
+    (
+        "the stub and the Win32 base give way to shellcode",
+        |frames| drop(frames.splice(..2, [SHELLCODE.to_owned()])),
+        &["CS01"],
+        &["CS02", "CS06", "CS07"],
+    ),
+    (
+        "they give way to a program of its own stub",
+        |frames| drop(frames.splice(..2, [PROGRAM.to_owned()])),
+        &["CS02"],
+        &["CS01", "CS06", "CS07", "CS08"],
+    ),
+    (
+        "a program calls the stub",
+        |frames| frames[1] = PROGRAM.to_owned(),
+        &["CS06"],
+        &["CS01", "CS02", "CS07", "CS08"],
+    ),
+    (
+        "shellcode calls the Win32 base",
+        |frames| frames.insert(2, SHELLCODE.to_owned()),
+        &["CS07"],
+        &["CS01", "CS02"],
+    ),
+    (
+        "shellcode further out",
+        |frames| frames.insert(3, SHELLCODE.to_owned()),
+        &["CS08"],
+        &["CS01", "CS02", "CS07"],
+    ),
+    ("a copy of ntdll.dll", |frames| frames[0] = COPY.to_owned(), &["CS10"], &["CS01", "CS07", "CS08"]),
+    (
+        "the root is cut off",
+        |frames| frames.truncate(frames.len() - 2),
+        &["CS14"],
+        &["CS01", "CS02", "CS07", "CS08"],
+    ),
+    (
+        "the kernel called back",
+        |frames| frames.insert(4, KERNEL.to_owned()),
+        &[],
+        &["CS01", "CS02", "CS07", "CS08", "CS14"],
+    ),
+];
+
+#[test]
+fn changes_to_real_stacks_are_found() {
+    let Some(bases) = bases() else { return };
+    assert!(bases.len() > 100, "{} stacks", bases.len());
+    let (mut rows, mut asked) = (String::new(), Vec::new());
+    for base in &bases {
+        for (title, change, yes, no) in CHANGES {
+            let mut frames = base.frames.clone();
+            change(&mut frames);
+            // Cut in a library that roots lie in, the answer rests on names.
+            let is_open = *title == "the root is cut off"
+                && frames
+                    .last()
+                    .is_none_or(|last| in_file(last, "ntdll.dll") || in_file(last, "kernel32.dll"));
+            // A program that none knows is at the end of some stacks anyway.
+            rows += &serde_json::json!({
+                "event_id": 10, "source_image": base.source, "target_image": r"C:\Windows\System32\svchost.exe",
+                "granted_access": "0x1000", "calltrace": frames.join("|"),
+            })
+            .to_string();
+            rows.push('\n');
+            asked.push(if is_open { None } else { Some((title, yes, no)) });
+        }
+    }
+    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(judge.lists());
+    let mut complaints = Vec::new();
+    let mut judged = 0;
+    let on = |found: Found<'_>| {
+        let Found::Judged(row) = found else { panic!("all rows can be read") };
+        judged += 1;
+        let Some((title, yes, no)) = asked[row.record() as usize - 1] else {
+            return ControlFlow::Continue(());
+        };
+        let expected = [(Verdict::Yes, *yes), (Verdict::No, *no)];
+        for (verdict, detections) in expected {
+            for name in detections {
+                let outcome = row.judgement.outcome(DetectionId::parse(name).expect("a detection"));
+                if outcome.verdict != verdict {
+                    let line = rows.lines().nth(row.record() as usize - 1).unwrap_or_default();
+                    complaints.push(format!("{name} after “{title}” is {}: {line}", outcome.verdict.name()));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    sysmon.hunt(Cursor::new(rows.as_bytes()), "changed.ndjson", &mut judge, on).expect("rows");
+    println!("{} real stacks, {judged} rows", bases.len());
+    assert_eq!(judged, asked.len());
+    let shown: Vec<_> = complaints.iter().take(20).map(String::as_str).collect();
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), shown.join("\n"));
+}

@@ -1,0 +1,122 @@
+//! What an image calls in others: the pointers that the loader fills, with the functions they are for.
+
+use std::borrow::Cow;
+
+use super::{Image, Machine, u32_at};
+use crate::identity::Rva;
+
+/// A pointer that the loader fills.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Import<'d> {
+    /// Where the pointer is.
+    pub slot: Rva,
+    /// The library, as the image names it.
+    pub library: Cow<'d, str>,
+    /// The function; `None` if it is imported by its number.
+    pub name: Option<Cow<'d, str>>,
+    /// Whether it is filled at the first call only.
+    pub is_delayed: bool,
+}
+
+/// All of an image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Imports<'d> {
+    /// By slot.
+    pub entries: Vec<Import<'d>>,
+    /// Libraries and functions whose names cannot be read.
+    pub unreadable: usize,
+}
+
+/// Images import from no more libraries.
+const MAX_LIBRARIES: u32 = 1 << 12;
+/// Nor more functions, all libraries together.
+const MAX_FUNCTIONS: usize = 1 << 17;
+
+/// `IMAGE_IMPORT_DESCRIPTOR`: names, time stamp, forwarder, library, slots.
+const DESCRIPTOR: u32 = 20;
+/// `IMAGE_DELAYLOAD_DESCRIPTOR`: attributes, library, handle, slots, names, two more tables, time stamp.
+const DELAYED_DESCRIPTOR: u32 = 32;
+
+pub(super) fn read<'d>(image: &Image<'d>) -> Imports<'d> {
+    let mut reader = Reader { image, text_left: image.data.len(), imports: Imports::default() };
+    if let Some(directory) = image.headers.imports {
+        reader.libraries(directory.rva, DESCRIPTOR, |words| {
+            let names = if words[0] == 0 { words[4] } else { words[0] };
+            Tables { library: words[3], slots: words[4], names, is_delayed: false }
+        });
+    }
+    if let Some(directory) = image.headers.delayed_imports {
+        // Old ones hold addresses instead of distances from the base.
+        let base = image.base() as u32;
+        reader.libraries(directory.rva, DELAYED_DESCRIPTOR, |words| {
+            let rva = |word: u32| if words[0] & 1 != 0 { word } else { word.wrapping_sub(base) };
+            Tables { library: rva(words[1]), slots: rva(words[3]), names: rva(words[4]), is_delayed: true }
+        });
+    }
+    let mut imports = reader.imports;
+    imports.entries.sort_by_key(|import| import.slot);
+    imports
+}
+
+/// Of one library.
+struct Tables {
+    library: u32,
+    slots: u32,
+    names: u32,
+    is_delayed: bool,
+}
+
+struct Reader<'i, 'd> {
+    image: &'i Image<'d>,
+    /// Texts do not overlap, so all together are no longer than the image. In a hostile one they may.
+    text_left: usize,
+    imports: Imports<'d>,
+}
+
+impl<'d> Reader<'_, 'd> {
+    fn libraries(&mut self, start: Rva, size: u32, tables: impl Fn(&[u32; 5]) -> Tables) {
+        for index in 0..MAX_LIBRARIES {
+            let place = start.0.checked_add(index * size);
+            let Some(bytes) = place.and_then(|place| self.image.bytes_at(Rva(place), size as usize)) else {
+                return;
+            };
+            let words: [u32; 5] = std::array::from_fn(|at| u32_at(bytes, 4 * at).unwrap_or_default());
+            let tables = tables(&words);
+            if words[3] == 0 && words[4] == 0 {
+                return;
+            }
+            self.functions(&tables);
+        }
+    }
+
+    fn functions(&mut self, tables: &Tables) {
+        let Some(library) = self.text(tables.library) else {
+            self.imports.unreadable += 1;
+            return;
+        };
+        let width = if self.image.machine() == Machine::X86 { 4 } else { 8 };
+        let by_number = 1_u64 << (8 * width - 1);
+        for index in 0.. {
+            let place = |table: u32| table.checked_add(index * width).map(Rva);
+            let (Some(name), Some(slot)) = (place(tables.names), place(tables.slots)) else { return };
+            let Some(bytes) = self.image.bytes_at(name, width as usize) else { return };
+            let mut name = [0; 8];
+            name[..bytes.len()].copy_from_slice(bytes);
+            let name = u64::from_le_bytes(name);
+            if name == 0 || self.imports.entries.len() >= MAX_FUNCTIONS {
+                return;
+            }
+            // Before a name stands a hint of two bytes.
+            let text = |reader: &mut Self| reader.text(u32::try_from(name).ok()?.checked_add(2)?);
+            let name = if name & by_number != 0 { None } else { text(self) };
+            let (library, is_delayed) = (library.clone(), tables.is_delayed);
+            self.imports.entries.push(Import { slot, library, name, is_delayed });
+        }
+    }
+
+    fn text(&mut self, rva: u32) -> Option<Cow<'d, str>> {
+        let text = self.image.text_at(Rva(rva))?;
+        self.text_left = self.text_left.checked_sub(text.len() + 1)?;
+        Some(String::from_utf8_lossy(text))
+    }
+}

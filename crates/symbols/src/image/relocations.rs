@@ -1,0 +1,45 @@
+//! Which bytes the loader changes when it puts an image elsewhere than at its base.
+
+use super::{Image, u32_at};
+use crate::identity::Rva;
+
+/// An address in the image that the loader adjusts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Relocation {
+    /// Where it is.
+    pub rva: Rva,
+    /// How many bytes it has.
+    pub length: u8,
+}
+
+/// Address and size of a block, which is for one page.
+const BLOCK: u32 = 8;
+
+/// By address. Kinds of other processors than x86 count with the bytes of an instruction.
+pub(super) fn read(image: &Image<'_>) -> Vec<Relocation> {
+    let mut relocations = Vec::new();
+    let Some(directory) = image.headers.relocations else { return relocations };
+    let mut at = directory.rva.0;
+    let end = at.saturating_add(directory.size);
+    while let Some(header) = image.bytes_at(Rva(at), BLOCK as usize) {
+        let (page, size) = (u32_at(header, 0).unwrap_or_default(), u32_at(header, 4).unwrap_or_default());
+        if size <= BLOCK || end.saturating_sub(at) < size {
+            break;
+        }
+        let entries = image.bytes_at(Rva(at + BLOCK), (size - BLOCK) as usize).unwrap_or_default();
+        relocations.extend(entries.chunks_exact(2).filter_map(|entry| {
+            let entry = u16::from_le_bytes([entry[0], entry[1]]);
+            let length = match entry >> 12 {
+                // Fills the block.
+                0 => return None,
+                1 | 2 => 2,
+                10 => 8,
+                _ => 4,
+            };
+            Some(Relocation { rva: Rva(page.checked_add(u32::from(entry & 0xfff))?), length })
+        }));
+        at += size;
+    }
+    relocations.sort_unstable();
+    relocations
+}
