@@ -96,7 +96,7 @@ impl File {
         let (data, directories) = self.data(data_at);
         let data_raw = needed.next_multiple_of(FILE_ALIGNMENT);
         let sections = self.code_sections(data_at);
-        let code_raw = sections.iter().map(|section| section.raw).sum();
+        let code_raw: u32 = sections.iter().map(|section| section.raw).sum();
 
         let mut file = self.headers(directories, data_at, data_raw, &sections);
         let mut raw_at = HEADERS;

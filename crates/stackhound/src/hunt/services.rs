@@ -95,7 +95,7 @@ pub(super) fn named(judge: &mut Judge, frame: &Frame) -> Option<(Box<str>, u32)>
 fn function(judge: &mut Judge, place: (ModuleIndex, u64), kind: AddressKind) -> Option<(Box<str>, u32)> {
     let (binaries, modules) = judge.binaries();
     let name = binaries.function(modules, place, kind)?;
-    Some((name.text, name.offset))
+    Some((name.text.clone(), name.offset))
 }
 
 /// The function that is at a place.
