@@ -518,6 +518,19 @@ pub struct Hunt {
     /// Images that are known to be part of Windows: a path, file name or SHA-256 sum a line
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub known_images: Option<PathBuf>,
+    /// Look into the memory of the processes, too, as it is when their events arrive: of code in no module and of what is
+    /// innermost, with `=images` of all images in stacks. Not for sessions that replay what happened elsewhere
+    #[arg(
+        long,
+        value_name = "REACH",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "code",
+        requires = "live",
+        help_heading = "Evidence"
+    )]
+    pub live_memory: Option<MemoryReach>,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
     pub format: HuntFormat,
@@ -529,6 +542,15 @@ pub struct Hunt {
     pub reading: Reading,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// Whose memory `hunt` looks into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MemoryReach {
+    /// Code in no module, and the innermost user frame
+    Code,
+    /// All user frames
+    Images,
 }
 
 /// Forms of `hunt`.

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use stackhound::Pipeline;
 use stackhound::detect::report::Place;
 use stackhound::hunt::Hunter;
+use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
 use super::{evidence, is_colored, recorded, report::Report};
-use crate::args::{Common, Hunt};
+use crate::args::{Common, Hunt, MemoryReach};
 use crate::filter::EventFilter;
 use crate::live::{self, Live, Losses};
 use crate::output::grouped;
@@ -24,6 +25,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     }
     let filter = EventFilter::parse(&filters)?;
     let judge = evidence::judge(arguments, common)?;
+    let memory = arguments.live_memory.map(live_memory).transpose()?;
     let schemas = arguments.reading.schemas()?;
     let status =
         io::stderr().is_terminal() && (arguments.output.output.is_some() || !io::stdout().is_terminal());
@@ -41,6 +43,9 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     }
     let name = session_name(arguments);
     let mut hunter = Hunter::new(judge, pipeline.clock());
+    if let Some(memory) = memory {
+        hunter = hunter.with_memory(memory);
+    }
     let mut record = 0;
     let outcome = pipeline.run_watched(
         |seen| {
@@ -73,13 +78,53 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
             number => format!(", {} events unreadable", grouped(number)),
         };
         let rate = live::rate(trace.events, ended.time.as_secs_f64());
-        eprintln!("{rate}, {losses}{unreadable}{told}{}", render::stacks(&outcome.stacks));
+        let looked = hunter.memory_stats().map(looked).unwrap_or_default();
+        eprintln!("{rate}, {losses}{unreadable}{told}{looked}{}", render::stacks(&outcome.stacks));
     }
     Ok(Outcome { found: found && !arguments.exit_zero, ..Outcome::default() })
+}
+
+fn live_memory(reach: MemoryReach) -> Result<LiveMemory> {
+    let reach = match reach {
+        MemoryReach::Code => Reach::Code,
+        MemoryReach::Images => Reach::Images,
+    };
+    LiveMemory::of_this_machine(reach).context("--live-memory needs Windows")
+}
+
+/// What was seen of the memory of processes, for the closing line.
+fn looked(stats: MemoryStats) -> String {
+    let MemoryStats { asked, found, changed, closed, beyond_limits } = stats;
+    let mut text = format!("; memory at {} of {} places", grouped(found), grouped(asked));
+    for (count, what) in [
+        (changed, "had become something else"),
+        (closed, "times a process was closed to us or had gone"),
+        (beyond_limits, "not looked at, being too many"),
+    ] {
+        if count > 0 {
+            text += &format!(", {} {what}", grouped(count));
+        }
+    }
+    text
 }
 
 /// What findings name as their input.
 fn session_name(arguments: &Hunt) -> String {
     let named = arguments.sources.attach.clone().or_else(|| arguments.sources.settings.session.clone());
     named.unwrap_or_else(|| "live".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_tells_what_was_not_seen_of_memory() {
+        let stats = MemoryStats { asked: 12_345, found: 12_000, ..MemoryStats::default() };
+        assert_eq!(looked(stats), "; memory at 12,000 of 12,345 places");
+        let stats = MemoryStats { changed: 1, closed: 2, beyond_limits: 3_000, ..stats };
+        let expected = "; memory at 12,000 of 12,345 places, 1 had become something else, 2 times a process was closed \
+                        to us or had gone, 3,000 not looked at, being too many";
+        assert_eq!(looked(stats), expected);
+    }
 }
