@@ -69,7 +69,7 @@ fn count(folder: &Path) -> Counted {
             };
             let mut is_ruled = false;
             let is_alarming = |severity, verdict| verdict == Verdict::Yes && severity >= Severity::Medium;
-            let mut add = |figures: &mut Figures| {
+            let add = |figures: &mut Figures| {
                 figures.rows += 1;
                 figures.events += judged.row.count;
                 let mut outcomes = judged.judgement.iter();

@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn the_closing_line_tells_findings_and_what_was_missing() {
         let id = |number| DetectionId::new(number).unwrap();
-        let mut totals = Totals { events: 12_345, ..Totals::default() };
+        let mut totals = Totals::default();
+        totals.events = 12_345;
         assert_eq!(closing(&totals, 2_000), ", 12,345 judged, 2,000 of them with stacks; no findings");
         let none = Inputs::NONE;
         let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, none);

@@ -90,8 +90,7 @@ fn code_outside(system: &System, facts: &enrich::Frame, place: Place) -> Code {
 /// no recording of old systems tells where.
 fn is_of_hal(address: u64) -> bool {
     const SIZE: u64 = 4 << 20;
-    address > u64::MAX - SIZE
-        || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
+    address > u64::MAX - SIZE || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
 }
 
 fn runtime(runtime: Runtime) -> &'static str {
