@@ -56,7 +56,8 @@ impl Sums {
     fn add_file(&mut self, path: &Path) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
         let Some((sum, image)) = read(path) else { return };
-        let module = ModuleIdentity { name: name.to_owned(), image: Some(image), ..ModuleIdentity::default() };
+        let module =
+            ModuleIdentity { name: name.to_owned(), image: Some(image), ..ModuleIdentity::default() };
         // Of several with the same content, always the same one.
         let known = self.modules.entry(sum).or_insert_with(|| module.clone());
         if module.name < known.name {
