@@ -1,5 +1,6 @@
 //! Handles to processes that hold credentials (CS24).
 
+use crate::case::Operation;
 use crate::judge::Evidence;
 use crate::module::Role;
 use crate::stack::Code;
