@@ -168,6 +168,8 @@ pub enum Reason {
     KernelBacked,
     /// Nothing was done to a process.
     NoTarget,
+    /// It is not told to which process a handle was opened.
+    TargetUnknown,
     /// The process that it was done to holds no credentials.
     TargetOrdinary,
     /// Which rights were asked for is not known.
@@ -339,6 +341,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::KernelUnbacked, "kernel-unbacked", "{frame} lies in no driver."),
     (Reason::KernelBacked, "kernel-backed", "All kernel frames lie in drivers."),
     (Reason::NoTarget, "no-target", "Nothing was done to a process."),
+    (Reason::TargetUnknown, "target-unknown", "To which process a handle was opened is not told."),
     (Reason::TargetOrdinary, "target-ordinary", "The process that it was done to holds no credentials."),
     (Reason::AccessUnknown, "access-unknown", "Which rights were asked for is not known."),
     (Reason::AccessHarmless, "access-harmless", "The rights that were asked for do not let the process be read."),

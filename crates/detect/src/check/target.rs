@@ -1,5 +1,6 @@
 //! Handles to processes that hold credentials (CS24).
 
+use crate::case::Operation;
 use crate::judge::Evidence;
 use crate::module::Role;
 use crate::stack::Code;
@@ -13,10 +14,17 @@ const SUSPICIOUS: usize = 8;
 /// CS24.
 pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
-    let Some(target) = view.case.event.target else {
-        return Outcome::no(Reason::NoTarget, USED);
-    };
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
+    let Some(target) = view.case.event.target else {
+        // A system call alone does not tell whom it opens, nor with which rights.
+        return match view.case.event.operation {
+            Operation::ProcessOpen => {
+                let missing = Inputs::of(&[Input::Target, Input::AccessMask]);
+                Outcome::undetermined(Severity::High, Reason::TargetUnknown, USED, missing)
+            }
+            _ => Outcome::no(Reason::NoTarget, USED),
+        };
+    };
     if target.image.is_empty() {
         return unsure(Reason::NoTarget, Input::Target);
     }

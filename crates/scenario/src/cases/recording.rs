@@ -261,7 +261,8 @@ impl Recorder<'_> {
                 self.match_ids += 1;
                 self.match_ids
             }
-            Parts::All | Parts::User => {
+            Parts::User => unreachable!("a stack inside of an event begins in the kernel"),
+            Parts::All => {
                 frames.extend(user);
                 0
             }

@@ -208,5 +208,8 @@ fn gates(book: &mut Book<'_>) {
     let honest = book.open(PROGRAMS[0]);
     book.missing(&honest);
     book.about("CS20", ROWS);
-    book.undetermined("nothing tells how wide the process is", honest);
+    book.no("64-bit libraries that 32-bit processes do not have", honest);
+    book.undetermined("nothing tells how wide the process is", {
+        Scene::open(AGENT, vec![narrow[0], private(3)])
+    });
 }
