@@ -88,12 +88,6 @@ impl StubTable {
     pub fn number(&self, image_is_wide: bool, stub: u32) -> Option<(u32, u32)> {
         Some((self.stubs[stub as usize].number?, if image_is_wide { 4 } else { 1 }))
     }
-
-    /// Every address that system calls return to.
-    #[cfg(test)]
-    pub fn returns(&self) -> impl Iterator<Item = Rva> {
-        self.returns.iter().map(|entry| entry.0)
-    }
 }
 
 /// `KiFastSystemCallRet`, and behind the `int 2e` of `KiIntSystemCall`: stubs call them, and the kernel returns there.
