@@ -26,22 +26,22 @@ fn changed(mut bytes: SiteBytes, at: usize) -> SiteBytes {
 
 #[test]
 fn changed_code_is_told() {
-    let app = || of_file("app", 0x100a);
+    let app = || of_file("app", 0x104a);
     let ntdll = || of_file("ntdll", 0x1014);
     // The pointer at 0x1a10 is one that the loader adjusts.
     let adjusted = || of_file("app", 0x1a18);
     for (stack, is_original, bytes, expected) in [
-        ("app+100a", Some(true), None, "no pages-original"),
-        ("app+100a", Some(true), Some(changed(app(), 3)), "no pages-original"),
-        ("app+100a", None, Some(app()), "no pages-original"),
+        ("app+104a", Some(true), None, "no pages-original"),
+        ("app+104a", Some(true), Some(changed(app(), 3)), "no pages-original"),
+        ("app+104a", None, Some(app()), "no pages-original"),
         ("app+1a18", None, Some(adjusted()), "no pages-original"),
         ("app+1a18", None, Some(changed(adjusted(), 8)), "no pages-original"),
         ("app+1a18", None, Some(changed(adjusted(), 15)), "no pages-original"),
         ("!", None, None, "no pages-original"),
-        ("app+100a", Some(false), None, "yes high page-changed @0"),
-        ("app+100a", Some(false), Some(app()), "yes medium page-changed @0"),
-        ("app+100a", Some(false), Some(changed(app(), 0)), "yes high page-changed+bytes-differ @0"),
-        ("app+100a", None, Some(changed(app(), 31)), "yes high bytes-differ @0"),
+        ("app+104a", Some(false), None, "yes high page-changed @0"),
+        ("app+104a", Some(false), Some(app()), "yes medium page-changed @0"),
+        ("app+104a", Some(false), Some(changed(app(), 0)), "yes high page-changed+bytes-differ @0"),
+        ("app+104a", None, Some(changed(app(), 31)), "yes high bytes-differ @0"),
         ("app+1a18", None, Some(changed(adjusted(), 16)), "yes high bytes-differ @0"),
         ("app+1a18", None, Some(changed(adjusted(), 7)), "yes high bytes-differ @0"),
         // Pages of these are often changed
@@ -53,7 +53,7 @@ fn changed_code_is_told() {
         ("bad+1234", None, Some(app()), "undetermined image-unreadable -image_bytes"),
         ("arm+1100", None, Some(app()), "undetermined machine-unsupported"),
         ("packed+1800", None, Some(app()), "undetermined no-bytes-in-file -regions"),
-        ("app+100a", None, None, "undetermined memory-unknown -regions -memory_bytes"),
+        ("app+104a", None, None, "undetermined memory-unknown -regions -memory_bytes"),
     ] {
         let mut world = World::without(&[]);
         let mut frames = world.frames(stack);
@@ -69,7 +69,7 @@ fn changed_code_is_told() {
 fn hooks_and_writable_code_are_taken_into_account() {
     let id = DetectionId::parse("CS18").unwrap();
     let mut world = World::without(&[]);
-    let mut frames = world.frames("hook+100a app+100a");
+    let mut frames = world.frames("hook+100a app+104a");
     frames[0].memory.is_original = Some(true);
     frames[1].memory.is_original = Some(false);
     let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
@@ -79,8 +79,8 @@ fn hooks_and_writable_code_are_taken_into_account() {
     let writable = program::writable(all[path("app")].clone());
     all.insert(path("app"), writable);
     let mut world = World::of(crate::world::binaries(all));
-    let mut frames = world.frames("app+100a");
-    frames[0].bytes = Some(changed(of_file("app", 0x100a), 4));
+    let mut frames = world.frames("app+104a");
+    frames[0].bytes = Some(changed(of_file("app", 0x104a), 4));
     let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
     assert_eq!(line(judgement.outcome(id)), "undetermined no-bytes-in-file -regions");
 }
@@ -93,7 +93,7 @@ fn a_changed_number_of_a_stub_is_told() {
         [(0, "yes high stub-tampered @0"), (3, "yes high stub-tampered @0"), (4, "no stub-matches")]
     {
         let mut world = World::without(&[]);
-        let mut frames = world.frames("ntdll+1014 app+100a root");
+        let mut frames = world.frames("ntdll+1014 app+104a root");
         frames[0].bytes = Some(changed(of_file("ntdll", 0x1014), at));
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"));
         assert_eq!(line(judgement.outcome(id)), expected, "{at}");

@@ -52,7 +52,7 @@ fn stand_ins_of_direct_and_indirect_calls_are_told() {
         eprintln!("skipped: STACKHOUND_STAND_INS is not set, see scripts/windows-check.sh");
         return;
     };
-    let text = std::fs::read_to_string(folder.join("stacks.txt")).expect("stacks");
+    let text = std::fs::read_to_string(folder.join("stacks.txt")).expect("stacks").replace('\r', "");
     let mut seen = 0;
     for case in text.split("\n\n").map(str::trim).filter(|case| !case.is_empty()) {
         let (head, stack) = case.split_once('\n').expect("a stack");
