@@ -3,11 +3,15 @@
 
 usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [RECORDING...]
        scripts/speed.py --live
+       scripts/speed.py --hunt [--runs N] [--events N]
 
 Without recordings: the demo recording of the profiling mix (made once, under target/speed/), and
 perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so it has no bare walk. Shares are what to
 compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
 that runs this script has it.
+
+--hunt: what judging stacks costs, beside the full pipeline, on a demo recording in which every second event has a stack; and
+what judging one stack costs that was not met before, from the bench.
 
 --live: what single events cost on their way through a live session and through filters and parsers, from the benches.
 """
@@ -148,6 +152,26 @@ def measure_live():
             print(f"| {about['full_id']} | {nanoseconds / events:.1f} |")
 
 
+def measure_hunt(events, runs):
+    WORK.mkdir(parents=True, exist_ok=True)
+    folder = WORK / f"hunt-{events}"
+    file = folder / "stackhound-demo.etl"
+    if not file.exists():
+        run(RELEASE / "stackhound", "demo", "--quiet", "--events", events, "--out", folder, stdout=subprocess.DEVNULL)
+    full = median(lambda: stage("full", file), runs)
+    hunt = median(lambda: stage("hunt", file), runs)
+    stacks = hunt["with_stack"]
+    spent = max(hunt["seconds"] - full["seconds"], 1e-9)
+    print(f"{hunt['events']:,} events, {hunt['judged']:,} judged, {stacks:,} with stacks, {hunt['findings']:,} findings")
+    print(f"{'stage':<22}{'M events/s':>12}{'seconds':>10}{'anon. MB':>10}")
+    for label, result in (("full pipeline", full), ("+ judging", hunt)):
+        rate = result["events"] / result["seconds"] / 1e6
+        print(f"{label:<22}{rate:>12.2f}{result['seconds']:>10.3f}{result['anonymous_kib'] / 1024:>10.1f}")
+    remembered = hunt["remembered"] / max(hunt["judged"], 1)
+    print(f"judging beside the full pipeline: {stacks / spent / 1e6:.1f} M stacks/s, {remembered:.1%} remembered")
+    run("cargo", "bench", "--quiet", "-p", "stackhound-detect", "--bench", "judge")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
@@ -155,11 +179,14 @@ def main():
     parser.add_argument("--no-dissect", action="store_true")
     parser.add_argument("recordings", nargs="*")
     parser.add_argument("--live", action="store_true")
+    parser.add_argument("--hunt", action="store_true")
     options = parser.parse_args()
     if options.live:
         return measure_live()
     run("cargo", "build", "--release", "--quiet", "--bin", "stackhound")
     run("cargo", "build", "--release", "--quiet", "-p", "stackhound", "--example", "stages")
+    if options.hunt:
+        return measure_hunt(options.events, options.runs)
     WORK.mkdir(parents=True, exist_ok=True)
     files = [(pathlib.Path(file).name, pathlib.Path(file).resolve()) for file in options.recordings]
     if not files:

@@ -1,0 +1,201 @@
+//! Runs one stage over a recording and prints what it took, for `scripts/speed.py`.
+//!
+//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object: events, bytes, seconds, and the
+//! largest anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous. `frames` looks at
+//! each frame of each stack, `names` has it named too, with the symbol store `symbols` beside the file; both also print
+//! how many frames, modules and loads of symbol tables there were. `hunt` has each event judged that can be, without files, and
+//! prints how many of them had stacks and how many judgements were remembered.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stackhound::detect::{Binaries, Judge, Lists};
+use stackhound::etl::record::Records;
+use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
+use stackhound::hunt::Hunter;
+use stackhound::symbols::path::SymbolPath;
+use stackhound::symbols::store::StoreOptions;
+use stackhound::symbols::{Symbolizer, SymbolizerOptions};
+use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::{Depth, Enrichment, Passes, Pipeline};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, stage, file, rest @ ..] = arguments.as_slice() else {
+        eprintln!("usage: stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]");
+        std::process::exit(2);
+    };
+    let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
+    let trace = Recordings::file(file).threads(threads).open().expect("a recording");
+    let memory = Memory::watch();
+    let started = Instant::now();
+    let Worked { events, bytes, details } = match stage.as_str() {
+        "walk" => walk(&trace),
+        "decompress" => decompress(&trace),
+        "merge" => merge(&trace),
+        "full" => full(&trace),
+        "frames" => frames(&trace, None),
+        "names" => frames(&trace, Some(symbolizer(Path::new(file)))),
+        "hunt" => hunt(&trace),
+        _ => panic!("{stage} is no stage"),
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let peak = memory.peak();
+    println!(
+        "{{\"events\": {events}, \"bytes\": {bytes}, \"seconds\": {seconds:.6}, \"anonymous_kib\": {peak}{details}}}"
+    );
+}
+
+/// What a stage did.
+struct Worked {
+    events: u64,
+    bytes: u64,
+    /// More members of the JSON object.
+    details: String,
+}
+
+impl From<(u64, u64)> for Worked {
+    fn from((events, bytes): (u64, u64)) -> Worked {
+        Worked { events, bytes, details: String::new() }
+    }
+}
+
+/// Every record's header and time, buffer after buffer; nothing else. Compressed buffers are not looked into.
+fn walk(trace: &OpenTrace) -> Worked {
+    let recording = &trace.sources()[0].recording;
+    let (mut events, mut bytes, mut check) = (0, 0, 0);
+    for buffer in trace.indexes()[0].buffers.iter().filter(|buffer| !buffer.compressed) {
+        let start = buffer.offset as usize;
+        let whole = &recording.bytes()[start..start + buffer.size as usize];
+        let Some(header) = BufferHeader::read(whole) else { continue };
+        let end = header.records_end(whole.len());
+        for record in Records::new(&whole[..end], BUFFER_HEADER_SIZE) {
+            events += 1;
+            check ^= record.time().0;
+        }
+        bytes += end as u64;
+    }
+    std::hint::black_box(check);
+    (events, bytes).into()
+}
+
+/// Every buffer as a block; for compressed recordings mostly the work of the decompressor. Bytes are those that come out.
+fn decompress(trace: &OpenTrace) -> Worked {
+    let (mut events, mut bytes) = (0, 0);
+    for (_, loaded) in trace.blocks() {
+        if let Ok((block, _)) = loaded {
+            events += block.entries().len() as u64;
+            bytes += block.bytes().len() as u64;
+        }
+    }
+    (events, bytes).into()
+}
+
+/// All events in time order, each with its kind.
+fn merge(trace: &OpenTrace) -> Worked {
+    let mut kinds = [0u64; 16];
+    let stats = trace.run(|event| {
+        kinds[event.kind() as usize] += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!(kinds.iter().sum::<u64>(), stats.events);
+    (stats.events, stats.bytes).into()
+}
+
+/// Both passes: state of the system, schemas, stacks on their events.
+fn full(trace: &OpenTrace) -> Worked {
+    let mut with_stack = 0u64;
+    let outcome = Pipeline::new(trace, Passes::Two).run(|seen| {
+        with_stack += u64::from(seen.stack().is_some());
+        ControlFlow::Continue(())
+    });
+    std::hint::black_box(with_stack);
+    (outcome.trace.events, outcome.trace.bytes).into()
+}
+
+/// A symbolizer with the files beside a recording, and nothing kept on disk.
+fn symbolizer(file: &Path) -> Symbolizer {
+    let folder = file.parent().unwrap_or(Path::new(".")).join("symbols");
+    let store = StoreOptions { path: SymbolPath::store(folder), cache: None, ..StoreOptions::default() };
+    Symbolizer::new(SymbolizerOptions { store, ..SymbolizerOptions::default() }).expect("threads")
+}
+
+/// As `full`, and each frame of each stack with its module and memory; with a symbolizer also its names.
+fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
+    let depth = if symbolizer.is_some() { Depth::Function } else { Depth::Module };
+    let enrichment = Enrichment { depth: Some(depth), symbolizer, ..Enrichment::default() };
+    let mut pipeline = Pipeline::new(trace, Passes::Two).with(enrichment);
+    let (mut frames, mut in_modules) = (0u64, 0u64);
+    let outcome = pipeline.run(|seen| {
+        for frame in seen.frames() {
+            frames += 1;
+            in_modules += u64::from(frame.module().is_some());
+            seen.number(&frame);
+        }
+        ControlFlow::Continue(())
+    });
+    let mut details = format!(", \"frames\": {frames}, \"in_modules\": {in_modules}");
+    if let (_, Some(naming)) = pipeline.parts() {
+        naming.wait_for_all();
+        let stats = naming.stats();
+        details += &format!(
+            ", \"distinct\": {}, \"named\": {}, \"modules\": {}, \"loads\": {}, \"table_memory\": {}",
+            stats.resolved, stats.named, stats.modules, stats.loads, stats.memory_peak
+        );
+    }
+    Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
+}
+
+/// As `full`, and each event judged.
+fn hunt(trace: &OpenTrace) -> Worked {
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+    let (mut judged, mut findings) = (0u64, 0u64);
+    let outcome = pipeline.run(|seen| {
+        if Hunter::can_judge(seen) {
+            judged += 1;
+            findings += hunter.judge(seen).findings().count() as u64;
+        }
+        ControlFlow::Continue(())
+    });
+    let stats = hunter.stats();
+    let details = format!(
+        ", \"judged\": {judged}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
+        stats.with_stack, stats.remembered
+    );
+    Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
+}
+
+/// Looks at the process's anonymous memory every few milliseconds.
+struct Memory {
+    peak: Arc<AtomicU64>,
+    done: Arc<AtomicBool>,
+}
+
+impl Memory {
+    fn watch() -> Memory {
+        let (peak, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (seen, ended) = (peak.clone(), done.clone());
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                seen.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        Memory { peak, done }
+    }
+
+    fn peak(self) -> u64 {
+        self.done.store(true, Ordering::Relaxed);
+        self.peak.load(Ordering::Relaxed).max(anonymous_kib())
+    }
+}
+
+fn anonymous_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
