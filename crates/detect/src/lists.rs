@@ -304,6 +304,11 @@ impl Lists {
         fits(images, path) || fits(images, name) || sum.is_some_and(|sum| fits(images, &sum))
     }
 
+    /// Whether a program of this path is known to enter the kernel by itself, if it is what its path says.
+    pub fn is_like_direct_caller(&self, image: &str) -> bool {
+        self.direct_caller.iter().any(|caller| caller.file.fits(image))
+    }
+
     /// Whether it is known which images are part of Windows.
     pub fn knows_system_images(&self) -> bool {
         !self.known_system.images.is_empty()

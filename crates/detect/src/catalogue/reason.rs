@@ -40,8 +40,6 @@ pub enum Reason {
     KnownDirectCaller,
     /// A module of this name is known to enter the kernel by itself, but who signed this one is not known.
     LikeDirectCaller,
-    /// The process has no user mode, or one of its own.
-    KernelProcess,
     /// {frame} lies outside of the Windows folder and calls the native API by itself.
     CallerOutsideWindows,
     /// {frame} calls the native API by itself; it lies in the Windows folder, and whether it belongs there is not known.
@@ -80,7 +78,7 @@ pub enum Reason {
     RegionsUnknown,
     /// {frame} lies in memory that can be written and run.
     WritableCode,
-    /// {frame} lies in private memory that can be run, and no runtime that compiles code is loaded.
+    /// {frame} lies in private memory that can be run.
     PrivateCode,
     /// {frame} lies in a mapped section that is no image.
     MappedCode,
@@ -277,7 +275,6 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::NoSystemCallBefore, "no-system-call-before", "The instruction before {frame} is no system call, so the stack begins elsewhere than where the kernel was entered."),
     (Reason::KnownDirectCaller, "known-direct-caller", "The module is known to enter the kernel by itself, and its signer is the known one."),
     (Reason::LikeDirectCaller, "like-direct-caller", "A module of this name is known to enter the kernel by itself, but who signed this one is not known."),
-    (Reason::KernelProcess, "kernel-process", "The process has no user mode, or one of its own."),
     (Reason::CallerOutsideWindows, "caller-outside-windows", "{frame} lies outside of the Windows folder and calls the native API by itself."),
     (Reason::CallerInWindows, "caller-in-windows", "{frame} calls the native API by itself; it lies in the Windows folder, and whether it belongs there is not known."),
     (Reason::CallerNotKnownSystem, "caller-not-known-system", "{frame} calls the native API by itself; it lies in the Windows folder but is no known part of Windows."),
@@ -297,7 +294,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::NativeUnbacked, "native-unbacked", "The code called directly is the system-call layer's own caller; see CS01 and CS07."),
     (Reason::RegionsUnknown, "regions-unknown", "What memory the code lies in is not known."),
     (Reason::WritableCode, "writable-code", "{frame} lies in memory that can be written and run."),
-    (Reason::PrivateCode, "private-code", "{frame} lies in private memory that can be run, and no runtime that compiles code is loaded."),
+    (Reason::PrivateCode, "private-code", "{frame} lies in private memory that can be run."),
     (Reason::MappedCode, "mapped-code", "{frame} lies in a mapped section that is no image."),
     (Reason::NtdllElsewhere, "ntdll-elsewhere", "{frame} is called ntdll.dll but does not lie where Windows keeps it."),
     (Reason::TwoNtdlls, "two-ntdlls", "The stack leads through two different ntdll.dll of one width; {frame} is the second."),

@@ -114,7 +114,13 @@ fn confirmed(evidence: &mut Evidence<'_, '_>, index: usize, found: Outcome) -> O
 pub(crate) fn unbacked(evidence: &mut Evidence<'_, '_>) -> Outcome {
     match top(evidence) {
         Top::Unbacked(frame) => {
-            let found = Outcome::yes(Severity::High, Some(frame), Reason::TopUnbacked, USED);
+            // Sandboxes call copies of stubs, in memory of their own.
+            let is_like_one = evidence.lists.is_like_direct_caller(evidence.view.case.process.image);
+            let found = |severity| Outcome::yes(severity, Some(frame), Reason::TopUnbacked, USED);
+            let found = match is_like_one {
+                true => found(Severity::Medium).because(Reason::LikeDirectCaller),
+                false => found(Severity::High),
+            };
             confirmed(evidence, frame, found)
         }
         Top::Compiled(frame) => {

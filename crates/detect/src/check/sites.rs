@@ -10,6 +10,7 @@ use crate::images::reach::Reach;
 use crate::images::site::{self, Call, Gadget, Region, Site};
 use crate::images::stubs::StubPlace;
 use crate::judge::Evidence;
+use crate::lists::Functions;
 use crate::module::Role;
 use crate::stack::{Code, Frame, Mode};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
@@ -137,6 +138,14 @@ fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool>
     let Code::Image(module, offset) = frame.code else { return Lookup::Found(false) };
     if is_stub || !view.roles(frame).has(Role::SystemCall) {
         return Lookup::Found(false);
+    }
+    // Its unwind data tells, and so does its name: not every ntdll.dll has such data.
+    let is_dispatcher =
+        [Functions::ExceptionDispatchers, Functions::CallbackDispatchers, Functions::WaitDispatchers]
+            .into_iter()
+            .any(|list| evidence.is_function(index, list) == Some(true));
+    if is_dispatcher {
+        return Lookup::Found(true);
     }
     evidence.binaries.site(view.modules, (module, offset)).map(|site| site.is_behind_interrupt)
 }

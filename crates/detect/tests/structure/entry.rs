@@ -50,6 +50,14 @@ fn interrupts_enter_anywhere() {
 }
 
 #[test]
+fn sandboxes_call_copies_of_stubs() {
+    let process =
+        Process { image: r"C:\Program Files\Google\Chrome\Application\chrome.exe", ..Process::UNKNOWN };
+    let given = Given { process, ..Given::default() };
+    check("CS01", given, "! app kernel32 ntdll", Yes(Severity::Medium, 0), Reason::LikeDirectCaller);
+}
+
+#[test]
 fn graphics_had_stubs_elsewhere_before_win32u() {
     let with = |has_win32u| {
         let process = Process { has_win32u, ..Process::UNKNOWN };

@@ -98,6 +98,7 @@ fn frame_report(system: &System, judge: &mut Judge, frame: &Frame, facts: &enric
         Code::Image(module, rva) => (judge.modules().get(module).path.to_string(), Some(rva)),
         Code::Compiled(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
     };
+    let (leading_bytes, trailing_bytes) = bytes_around(judge, frame);
     FrameReport {
         address: frame.address,
         is_kernel: frame.mode == Mode::Kernel,
@@ -120,7 +121,21 @@ fn frame_report(system: &System, judge: &mut Judge, frame: &Frame, facts: &enric
             None => "",
         },
         protection: frame.memory.protection,
-        leading_bytes: frame.bytes.map(|bytes| bytes.before.to_vec()).unwrap_or_default(),
-        trailing_bytes: frame.bytes.map(|bytes| bytes.after.to_vec()).unwrap_or_default(),
+        leading_bytes,
+        trailing_bytes,
+    }
+}
+
+/// Bytes before and behind a frame's address: of memory where it was read, else of the image file. Those of the kernel's files
+/// are changed when they are loaded.
+fn bytes_around(judge: &mut Judge, frame: &Frame) -> (Vec<u8>, Vec<u8>) {
+    match (frame.bytes, frame.code, frame.mode) {
+        (Some(bytes), ..) => (bytes.before.to_vec(), bytes.after.to_vec()),
+        (None, Code::Image(module, rva), Mode::User) => {
+            let (binaries, modules) = judge.binaries();
+            let around = binaries.bytes_around(modules, (module, rva)).found();
+            around.map(|around| (around.before, around.after)).unwrap_or_default()
+        }
+        _ => (Vec::new(), Vec::new()),
     }
 }
