@@ -11,8 +11,8 @@ use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 
 use crate::args::{Common, EventFormat, Events};
 use crate::filter::EventFilter;
-use crate::live::{self, Live, Losses};
-use crate::output::{Sink, grouped};
+use crate::live::{self, Live};
+use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
@@ -75,20 +75,9 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
     let ended = keeper.finish()?;
     printer.into_inner().finish()?;
     if !common.quiet {
-        let trace = &outcome.trace;
-        let losses = Losses { dropped: trace.events_dropped, file_buffers: 0, ..Losses::of(&ended.counters) };
-        let unreadable = match trace.events_unreadable {
-            0 => String::new(),
-            number => format!(", {} events unreadable", grouped(number)),
-        };
-        let forgotten = match outcome.system.forgotten_early.is_any() {
-            true => ", more processes, modules or names than are remembered",
-            false => "",
-        };
-        let rate = live::rate(trace.events, ended.time.as_secs_f64());
         let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
-        eprintln!("{rate}, {losses}{unreadable}{forgotten}{stacks}{symbols}");
+        eprintln!("{}{stacks}{symbols}", live::closing(&outcome, &ended));
         naming::tell_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())

@@ -12,7 +12,7 @@ use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 use super::{evidence, is_colored, recorded, report::Report};
 use crate::args::{Common, Hunt, MemoryReach};
 use crate::filter::EventFilter;
-use crate::live::{self, Live, Losses};
+use crate::live::{self, Live};
 use crate::output::grouped;
 use crate::{Outcome, render};
 
@@ -71,15 +71,9 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let told = report.closing();
     let found = report.finish()?;
     if !common.quiet {
-        let trace = &outcome.trace;
-        let losses = Losses { dropped: trace.events_dropped, file_buffers: 0, ..Losses::of(&ended.counters) };
-        let unreadable = match trace.events_unreadable {
-            0 => String::new(),
-            number => format!(", {} events unreadable", grouped(number)),
-        };
-        let rate = live::rate(trace.events, ended.time.as_secs_f64());
         let looked = hunter.memory_stats().map(looked).unwrap_or_default();
-        eprintln!("{rate}, {losses}{unreadable}{told}{looked}{}", render::stacks(&outcome.stacks));
+        let closing = live::closing(&outcome, &ended);
+        eprintln!("{closing}{told}{looked}{}", render::stacks(&outcome.stacks));
     }
     Ok(Outcome { found: found && !arguments.exit_zero, ..Outcome::default() })
 }

@@ -8,13 +8,14 @@ pub mod record;
 mod settings;
 
 use anyhow::{Result, bail};
+use stackhound::Outcome;
 use stackhound::stacks::Window;
 use stackhound::trace::LiveSession;
 use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
 
 use crate::args::{BufferPreset, Common, Sources};
 use crate::output::grouped;
-pub use keeper::{Keeper, Losses};
+pub use keeper::{Ended, Keeper, Losses};
 use settings::Planned;
 pub use settings::ProviderSpec;
 
@@ -99,6 +100,21 @@ fn exact_hint() -> &'static str {
     } else {
         ""
     }
+}
+
+/// What came and what was lost, for the closing lines of verbs that look at events.
+pub fn closing(outcome: &Outcome, ended: &Ended) -> String {
+    let trace = &outcome.trace;
+    let losses = Losses { dropped: trace.events_dropped, file_buffers: 0, ..Losses::of(&ended.counters) };
+    let unreadable = match trace.events_unreadable {
+        0 => String::new(),
+        number => format!(", {} events unreadable", grouped(number)),
+    };
+    let forgotten = match outcome.system.forgotten_early.is_any() {
+        true => ", more processes, modules or names than are remembered",
+        false => "",
+    };
+    format!("{}, {losses}{unreadable}{forgotten}", rate(trace.events, ended.time.as_secs_f64()))
 }
 
 /// How many events there were, for closing lines.

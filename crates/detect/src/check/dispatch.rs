@@ -25,6 +25,19 @@ fn no_frames(view: &View<'_>) -> Option<Outcome> {
     }
 }
 
+/// What can be said of a stack that does not lie in the native layer alone, from end to end.
+fn not_of_layer(view: &View<'_>, has_user: Reason) -> Option<Outcome> {
+    if let Some(outcome) = no_frames(view) {
+        return Some(outcome);
+    }
+    if !view.has_end() {
+        return Some(unsure(Reason::AtLimit, Inputs::of(&[Input::Stack])));
+    }
+    let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
+    let (asker, _) = view.user_frames().find(|(_, frame)| !is_layer(frame))?;
+    Some(Outcome::no(has_user, USED).at(asker))
+}
+
 /// What the frames of a stack say about a list of functions.
 struct Search {
     /// The first frame in such a function.
@@ -56,15 +69,8 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if !evidence.lists.is_sensitive(operation) && operation != Operation::ImageLoad {
         return Outcome::no(Reason::NotSensitive, USED);
     }
-    if let Some(outcome) = no_frames(view) {
+    if let Some(outcome) = not_of_layer(view, Reason::ProxyHasUser) {
         return outcome;
-    }
-    if !view.has_end() {
-        return unsure(Reason::AtLimit, Inputs::of(&[Input::Stack]));
-    }
-    let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
-    if let Some((asker, _)) = view.user_frames().find(|(_, frame)| !is_layer(frame)) {
-        return Outcome::no(Reason::ProxyHasUser, USED).at(asker);
     }
     // The loader's own threads in the pool never come through the Win32 base.
     let Some(callback) = callback(view) else {
@@ -115,15 +121,8 @@ pub(crate) fn wait(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if view.case.event.operation != Operation::Wait {
         return Outcome::no(Reason::NoWait, USED);
     }
-    if let Some(outcome) = no_frames(view) {
+    if let Some(outcome) = not_of_layer(view, Reason::WaitHasUser) {
         return outcome;
-    }
-    if !view.has_end() {
-        return unsure(Reason::AtLimit, Inputs::of(&[Input::Stack]));
-    }
-    let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
-    if let Some((asker, _)) = view.user_frames().find(|(_, frame)| !is_layer(frame)) {
-        return Outcome::no(Reason::WaitHasUser, USED).at(asker);
     }
     let dispatcher = search(evidence, Functions::WaitDispatchers);
     match (dispatcher.found, dispatcher.has_unnamed) {
