@@ -108,8 +108,11 @@ has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
 step "hunt --live finds what is found in the recording, and says what was lost"
 cargo build --quiet --locked -p stackhound-cli
 "$here/stackhound" demo --quiet --out "$folder/demo" >"$folder/made"
-# What findings say, without where they stand: a session has no file.
-findings() { tr -d '\r' | sed 's/"input":{[^}]*}/"input":{}/'; }
+# What findings say, without where they stand, since a session has no file, and without times of day: those of a session follow
+# from when it was opened. Alerts are named after the first of their times.
+findings() {
+  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"(alert|time|start_time)":"[^"]*"/"\1":""/g'
+}
 status=0
 _NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson \
   "$folder/demo/stackhound-demo.etl" >"$folder/recorded" 2>"$folder/end" || status=$?
@@ -124,7 +127,7 @@ EOF
 live hunt --live --session mine --preset syscalls --format ndjson --for 60s
 [ "$(cat "$folder/status")" = 1 ] || { cat "$folder/err" >&2; fail "hunt --live"; }
 findings <"$folder/recorded" >"$folder/expected"
-findings <"$folder/out" | diff "$folder/expected" - || fail "hunt --live finds something else than hunt --one-pass"
+findings <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "hunt --live finds something else than hunt --one-pass"
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ judged, [0-9,]+ of them with stacks; findings: .* high'
 echo "the same $(wc -l <"$folder/expected") findings: $(tr -d '\r' <"$folder/err" | tail -1)"
 double <<EOF
