@@ -10,7 +10,7 @@ perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so
 compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
 that runs this script has it.
 
---hunt: what judging stacks costs, beside the full pipeline, on a demo recording in which every second event has a stack; and
+--hunt: what judging stacks costs, beside the full pipeline, on a demo recording in which every third event has a stack; and
 what judging one stack costs that was not met before, from the bench.
 
 --live: what single events cost on their way through a live session and through filters and parsers, from the benches.
