@@ -118,8 +118,6 @@ pub enum Reason {
     StartKernel,
     /// The thread starts in a function that loads a library, as injected threads do.
     StartLoadLibrary,
-    /// The thread starts in code that leads on through a register.
-    StartGadget,
     /// The thread starts where Windows itself starts threads of other processes.
     StartRemoteFunction,
     /// The thread starts in a module.
@@ -314,7 +312,6 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::StartUnbacked, "start-unbacked", "The thread starts in code that lies in no module."),
     (Reason::StartKernel, "start-kernel", "The thread starts in the kernel, as input threads of graphics do."),
     (Reason::StartLoadLibrary, "start-load-library", "The thread starts in a function that loads a library, as injected threads do."),
-    (Reason::StartGadget, "start-gadget", "The thread starts in code that leads on through a register."),
     (Reason::StartRemoteFunction, "start-remote-function", "The thread starts where Windows itself starts threads of other processes."),
     (Reason::StartBacked, "start-backed", "The thread starts in a module."),
     (Reason::StartCompiled, "start-compiled", "The thread starts in code that a runtime told of."),

@@ -1,6 +1,7 @@
 //! Dispatchers of callbacks: sensitive calls that nobody seems to ask for (CS17), waits inside of callbacks (CS21), handlers
 //! of exceptions (CS22).
 
+use super::without_frames;
 use crate::case::Operation;
 use crate::judge::Evidence;
 use crate::lists::Functions;
@@ -18,11 +19,8 @@ fn unsure(reason: Reason, missing: Inputs) -> Outcome {
 
 /// What can be said where the stack has no frame that could tell.
 fn no_frames(view: &View<'_>) -> Option<Outcome> {
-    match (view.has_user_part(), view.top) {
-        (false, _) => Some(unsure(Reason::StackMissing, Inputs::of(&[Input::Stack]))),
-        (true, None) => Some(Outcome::no(Reason::NoUserFrames, USED)),
-        _ => None,
-    }
+    let has_frames = view.has_user_part() && view.top.is_some();
+    (!has_frames).then(|| without_frames(view, Severity::Medium, USED))
 }
 
 /// What can be said of a stack that does not lie in the native layer alone, from end to end.

@@ -1,5 +1,6 @@
 //! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
 
+use super::without_frames;
 use crate::case::{Entry, Operation};
 use crate::images::site;
 use crate::judge::Evidence;
@@ -29,11 +30,7 @@ enum Top {
 fn top(evidence: &Evidence<'_, '_>) -> Top {
     let view = evidence.view;
     let Some(top) = view.top else {
-        let missing = Inputs::of(&[Input::Stack]);
-        return Top::Other(match view.has_user_part() {
-            true => Outcome::no(Reason::NoUserFrames, USED),
-            false => Outcome::undetermined(Severity::High, Reason::StackMissing, USED, missing),
-        });
+        return Top::Other(without_frames(view, Severity::High, USED));
     };
     if view.case.event.entry == Entry::Interrupt {
         return Top::Other(Outcome::no(Reason::NoSystemCall, USED));
@@ -169,11 +166,7 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::NoSystemCall, USED);
     }
     let Some(top) = view.top else {
-        let missing = Inputs::of(&[Input::Stack]);
-        return match view.has_user_part() {
-            true => Outcome::no(Reason::NoUserFrames, USED),
-            false => Outcome::undetermined(Severity::Medium, Reason::StackMissing, USED, missing),
-        };
+        return without_frames(view, Severity::Medium, USED);
     };
     if !view.is(top, Role::SystemCall) {
         return Outcome::no(Reason::NoStubFrame, USED).at(top);

@@ -15,7 +15,16 @@ pub(crate) mod unbacked;
 pub(crate) mod wow64;
 
 use crate::judge::Evidence;
-use crate::verdict::Outcome;
+use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use crate::view::View;
 
 /// Answers one question.
 pub(crate) type Check = fn(&mut Evidence<'_, '_>) -> Outcome;
+
+/// What can be said where there is no user frame to look at: that there is none, or that they are missing.
+pub(crate) fn without_frames(view: &View<'_>, severity: Severity, used: Inputs) -> Outcome {
+    match view.has_user_part() {
+        true => Outcome::no(Reason::NoUserFrames, used),
+        false => Outcome::undetermined(severity, Reason::StackMissing, used, Inputs::of(&[Input::Stack])),
+    }
+}

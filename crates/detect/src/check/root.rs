@@ -1,5 +1,6 @@
 //! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
 
+use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
 use crate::lists::Functions;
@@ -15,8 +16,7 @@ const STACK: Inputs = Inputs::of(&[Input::Stack]);
 fn outermost(view: &View<'_>, severity: Severity) -> Result<(usize, Frame), Outcome> {
     let unsure = |reason| Err(Outcome::undetermined(severity, reason, USED, STACK));
     match (view.has_user_part(), view.top, view.last) {
-        (false, ..) => unsure(Reason::StackMissing),
-        (true, None, _) => Err(Outcome::no(Reason::NoUserFrames, USED)),
+        (false, ..) | (true, None, _) => Err(without_frames(view, severity, USED)),
         _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit),
         // The user frames behind a callback of the kernel are not there.
         (_, _, None) => unsure(Reason::StackMissing),

@@ -6,6 +6,7 @@
 
 use stackhound_symbols::Rva;
 
+use super::without_frames;
 use crate::binaries::{CodePlace, Lookup};
 use crate::case::{Entry, Services};
 use crate::images::site::{Call, Region, Site, ends_system_call};
@@ -38,13 +39,7 @@ fn stub_frames(evidence: &Evidence<'_, '_>, severity: Severity) -> Result<[Optio
         return Err(Outcome::no(Reason::NoSystemCall, Inputs::of(&[Input::KernelEntry])));
     }
     let Some(top) = view.top else {
-        return Err(match view.has_user_part() {
-            true => Outcome::no(Reason::NoUserFrames, WITHOUT_IMAGE),
-            false => {
-                let missing = Inputs::of(&[Input::Stack]);
-                Outcome::undetermined(severity, Reason::StackMissing, WITHOUT_IMAGE, missing)
-            }
-        });
+        return Err(without_frames(view, severity, WITHOUT_IMAGE));
     };
     if view.frame(top).code == Code::Unknown {
         let missing = Inputs::of(&[Input::Modules]);

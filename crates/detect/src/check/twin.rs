@@ -13,10 +13,7 @@ pub(crate) fn second_ntdll(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
     if let Some(load) = view.case.event.load {
         let roles = view.modules.get(load.module).roles;
-        if roles.has(Role::NamedNtdll) && !roles.has(Role::Ntdll) {
-            return Outcome::yes(Severity::High, None, Reason::SecondNtdllLoaded, USED);
-        }
-        if roles.has(Role::NamedNtdll) && load.twin.is_some() {
+        if roles.has(Role::NamedNtdll) && (!roles.has(Role::Ntdll) || load.twin.is_some()) {
             return Outcome::yes(Severity::High, None, Reason::SecondNtdllLoaded, USED);
         }
     }

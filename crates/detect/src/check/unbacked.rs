@@ -4,6 +4,7 @@
 //! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
 //! same process.
 
+use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
 use crate::module::{Role, Roles};
@@ -78,12 +79,11 @@ fn is_trampoline(view: &View<'_>, index: usize) -> bool {
 /// What can be said where no frame is known to lie in no module.
 fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
     let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
-    if !view.has_user_part() {
-        return unsure(Reason::StackMissing, Input::Stack);
+    if !view.has_user_part() || view.top.is_none() {
+        return without_frames(view, severity, USED);
     }
-    match (view.top, view.unknown) {
-        (None, _) => Outcome::no(Reason::NoUserFrames, USED),
-        (_, Some(unknown)) => unsure(Reason::FrameUnknown, Input::Modules).at(unknown),
+    match view.unknown {
+        Some(unknown) => unsure(Reason::FrameUnknown, Input::Modules).at(unknown),
         _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit, Input::Stack),
         _ => Outcome::no(Reason::AllBacked, USED),
     }

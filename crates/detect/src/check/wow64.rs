@@ -1,5 +1,6 @@
 //! System calls of 32-bit processes that do not come through the WoW64 layer (CS20).
 
+use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
 use crate::module::Role;
@@ -23,10 +24,7 @@ pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::NoSystemCall, USED);
     }
     let Some(top) = view.top else {
-        return match view.has_user_part() {
-            true => Outcome::no(Reason::NoUserFrames, USED),
-            false => unsure(Reason::StackMissing, Input::Stack),
-        };
+        return without_frames(view, Severity::High, USED);
     };
     // Turbo thunks enter the kernel in the layer itself; what is in neither is a matter of CS01 and CS02.
     if view.frame(top).is_wow64 || !view.is(top, Role::SystemCall) {

@@ -1,10 +1,10 @@
 //! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
 
-use stackhound_detect::{Case, DetectionId, Part, Stack};
+use stackhound_detect::DetectionId;
 use stackhound_detect::{Entry, Event, Lists, ModuleFacts, Process, Reason, Severity, SiteBytes, Verdict};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged, opening};
+use crate::notation::{Given, check, frames, judge, judged, judged_frames, opening};
 
 fn entered(entry: Entry) -> Given<'static> {
     Given { event: Event { entry, ..Event::OTHER }, ..Given::default() }
@@ -145,16 +145,7 @@ fn the_instruction_before_confirms_or_refutes() {
         for (id, stack) in [("CS01", "! kernel32 ntdll"), ("CS02", "app kernel32 ntdll")] {
             let mut frames = frames(&mut judge, stack);
             frames[0].bytes = Some(SiteBytes { before, after: [0; 16] });
-            let stack = Stack {
-                frames: &frames,
-                kernel: Part::Whole,
-                user: Part::Whole,
-                limit: None,
-                map_is_complete: true,
-                has_losses: false,
-            };
-            let case = Case { event: Given::default().event, process: Process::UNKNOWN, stack };
-            let judgement = judge.judge(&case);
+            let judgement = judged_frames(&mut judge, Given::default(), &frames);
             let outcome = judgement.outcome(DetectionId::parse(id).unwrap());
             assert_eq!(outcome.verdict, expected, "{id} {ending:x?}");
             assert!(outcome.used.has(stackhound_detect::Input::MemoryBytes));
@@ -174,16 +165,7 @@ fn a_known_signer_lowers_more_than_a_name() {
         let module = judge.module(&facts, None);
         let mut frames = frames(judge, "app kernel32 ntdll");
         frames[0].code = stackhound_detect::Code::Image(module, 0x1000);
-        let stack = Stack {
-            frames: &frames,
-            kernel: Part::Whole,
-            user: Part::Whole,
-            limit: None,
-            map_is_complete: true,
-            has_losses: false,
-        };
-        let case = Case { event: Given::default().event, process: Process::UNKNOWN, stack };
-        judge.judge(&case).outcome(DetectionId::parse("CS02").unwrap()).severity
+        judged_frames(judge, Given::default(), &frames).outcome(DetectionId::parse("CS02").unwrap()).severity
     };
     assert_eq!(severity(&mut judge, Some("Valve Corp.")), Severity::Low);
     assert_eq!(severity(&mut judge, None), Severity::Medium);

@@ -107,8 +107,13 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
 /// All answers about a case.
 pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
     let frames = frames(judge, stack);
+    judged_frames(judge, given, &frames)
+}
+
+/// The same of frames that say more than the notation can.
+pub fn judged_frames(judge: &mut Judge, given: Given<'_>, frames: &[Frame]) -> Judgement {
     let Given { event, process, limit, kernel, user, map_is_complete, has_losses } = given;
-    let stack = Stack { frames: &frames, kernel, user, limit, map_is_complete, has_losses };
+    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses };
     judge.judge(&Case { event, process, stack })
 }
 

@@ -1,10 +1,10 @@
 //! Code in no module: CS07, CS08, CS09.
 
-use stackhound_detect::{Case, Code, DetectionId, Judge, Lists, Memory, MemoryKind, Part, Process, Stack};
+use stackhound_detect::{Code, DetectionId, Judge, Lists, Memory, MemoryKind, Process};
 use stackhound_detect::{Outcome, Reason, Severity, Verdict};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, opening};
+use crate::notation::{Given, check, frames, judge, judged_frames, opening};
 
 #[test]
 fn the_caller_of_the_native_layer_counts_more() {
@@ -60,17 +60,9 @@ fn in_memory(judge: &mut Judge, memory: Memory, has_runtime: Option<bool>) -> Ou
     let mut frames = frames(judge, "ntdll kernelbase ! kernel32 ntdll");
     frames[2].memory = memory;
     assert_eq!(frames[2].code, Code::Unbacked);
-    let stack = Stack {
-        frames: &frames,
-        kernel: Part::Whole,
-        user: Part::Whole,
-        limit: None,
-        map_is_complete: true,
-        has_losses: false,
-    };
     let process = Process { has_runtime, ..Process::UNKNOWN };
-    let case = Case { event: Given::default().event, process, stack };
-    *judge.judge(&case).outcome(DetectionId::parse("CS09").unwrap())
+    *judged_frames(judge, Given { process, ..Given::default() }, &frames)
+        .outcome(DetectionId::parse("CS09").unwrap())
 }
 
 #[test]
