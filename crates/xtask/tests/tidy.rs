@@ -57,6 +57,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-record-ptrace", &["stackhound-calltree"]),
+    ("stackhound-kstack-proto", &[]),
+    ("stackhound-kstack-core", &["stackhound-kstack-proto"]),
     (
         "stackhound-cli",
         &[

@@ -1,0 +1,245 @@
+//! What happens in the thread that asks.
+
+use stackhound_kstack_proto::{Capture, Entry, Outcome};
+
+use crate::apc::{walk_kernel, walk_user};
+use crate::copy::{Copied, copy};
+use crate::slot::{Phase, Wanted, open};
+use crate::{Found, Kernel, Place, Progress, Removal, Stale, Ticket};
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// There is an answer.
+    Answered {
+        /// How the capture ended.
+        outcome: Outcome,
+        /// When the thread was created, in 100 ns since 1601; 0 if not known.
+        created: u64,
+        /// How long it took, in 100 ns.
+        waited: u64,
+        /// What was copied; nothing unless the outcome is [`Outcome::Captured`].
+        copied: Copied,
+    },
+    /// As many captures as there may be are under way, or one of this thread is. Nothing was begun.
+    Busy,
+}
+
+/// One wish for a stack, from finding the thread to the answer. Taken step by step to its end: it ends after at most
+/// 20 steps and one for each slot, of which one waits, for as long as the request allows.
+#[derive(Clone, Debug)]
+pub struct Requester<Thread> {
+    capture: Capture,
+    stage: Stage,
+    found: Option<Found<Thread>>,
+    begun: u64,
+    /// What to answer.
+    outcome: Option<Outcome>,
+    copied: Copied,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Find,
+    /// The slot to try next.
+    Claim(u32),
+    /// The slot to compare next.
+    Compare(Ticket, u32),
+    Begin(Ticket),
+    WalkKernel(Ticket),
+    WalkUser(Ticket),
+    Prepare(Ticket),
+    Refer(Ticket),
+    Queue(Ticket),
+    Wait(Ticket),
+    Read(Ticket),
+    Remove(Ticket),
+    Abandon(Ticket),
+    Copy(Ticket),
+    /// The APC will neither run nor be run down: its reference is ended for it.
+    ReleaseApc(Ticket),
+    Release(Ticket),
+    Free(Ticket),
+    ReleaseThread,
+}
+
+impl<Thread: Copy> Requester<Thread> {
+    /// A wish.
+    pub fn new(capture: Capture) -> Self {
+        Self { capture, stage: Stage::Find, found: None, begun: 0, outcome: None, copied: Copied::default() }
+    }
+
+    /// All steps at once. `entries` takes the frames.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn finish<K: Kernel<Thread = Thread>>(
+        mut self,
+        kernel: &K,
+        entries: &mut [Entry],
+    ) -> Result<End, Stale> {
+        loop {
+            if let Progress::Done(end) = self.step(kernel, entries)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// The next step.
+    ///
+    /// # Errors
+    /// If the slot is not the requester's, which cannot be.
+    pub fn step<K: Kernel<Thread = Thread>>(
+        &mut self,
+        kernel: &K,
+        entries: &mut [Entry],
+    ) -> Result<Progress<End>, Stale> {
+        self.stage = match self.stage {
+            Stage::Find => {
+                self.begun = kernel.now();
+                match kernel.find(&self.capture) {
+                    Err(outcome) => return Ok(Progress::Done(self.answer(kernel, outcome))),
+                    Ok(found) => {
+                        self.found = Some(found);
+                        match found.place {
+                            Place::Own | Place::Other => Stage::Claim(0),
+                            Place::Idle => self.end_with(Outcome::Idle),
+                            Place::Terminating => self.end_with(Outcome::Terminating),
+                        }
+                    }
+                }
+            }
+            Stage::Claim(index) => match kernel.slots().get(index as usize) {
+                None => Stage::ReleaseThread,
+                Some(slot) => match slot.claim(index, self.capture.tid) {
+                    None => Stage::Claim(index + 1),
+                    Some(ticket) => Stage::Compare(ticket, 0),
+                },
+            },
+            // Of two that claim for the same thread at once, each sees the other or only one does: both may withdraw, never
+            // do both go on.
+            Stage::Compare(ticket, index) => match kernel.slots().get(index as usize) {
+                None => Stage::Begin(ticket),
+                Some(slot) if index != ticket.index && slot.owner() == Some(self.capture.tid) => {
+                    Stage::Free(ticket)
+                }
+                Some(_) => Stage::Compare(ticket, index + 1),
+            },
+            Stage::Begin(ticket) => {
+                let found = self.found.as_ref().expect("found before claimed");
+                let wanted = Wanted::new(self.capture.flags, found.user, self.capture.max_frames);
+                open(kernel, ticket)?.begin(wanted);
+                match found.place {
+                    Place::Own => Stage::WalkKernel(ticket),
+                    _ => Stage::Prepare(ticket),
+                }
+            }
+            Stage::WalkKernel(ticket) => {
+                let slot = open(kernel, ticket)?;
+                slot.set_kernel(walk_kernel(kernel, slot));
+                Stage::WalkUser(ticket)
+            }
+            Stage::WalkUser(ticket) => {
+                let slot = open(kernel, ticket)?;
+                slot.set_user(walk_user(kernel, slot));
+                Stage::Copy(ticket)
+            }
+            Stage::Prepare(ticket) => {
+                open(kernel, ticket)?;
+                kernel.prepare(ticket, self.found.as_ref().expect("found before claimed").thread);
+                Stage::Refer(ticket)
+            }
+            // Before it is queued: it may have run when queueing returns.
+            Stage::Refer(ticket) => {
+                open(kernel, ticket)?.refer();
+                Stage::Queue(ticket)
+            }
+            Stage::Queue(ticket) => {
+                open(kernel, ticket)?;
+                if kernel.queue(ticket) {
+                    Stage::Wait(ticket)
+                } else {
+                    self.outcome = Some(Outcome::Terminating);
+                    Stage::ReleaseApc(ticket)
+                }
+            }
+            Stage::Wait(ticket) => {
+                open(kernel, ticket)?;
+                match kernel.wait(ticket, self.capture.timeout_ms) {
+                    true => Stage::Read(ticket),
+                    false => Stage::Remove(ticket),
+                }
+            }
+            Stage::Read(ticket) => self.after(open(kernel, ticket)?.phase(), ticket),
+            Stage::Remove(ticket) => {
+                open(kernel, ticket)?;
+                match kernel.remove(ticket) {
+                    Removal::Removed => {
+                        self.outcome = Some(Outcome::TimedOut);
+                        Stage::ReleaseApc(ticket)
+                    }
+                    Removal::NotQueued | Removal::Unsupported => Stage::Abandon(ticket),
+                }
+            }
+            // What was reached at the last moment counts.
+            Stage::Abandon(ticket) => self.after(open(kernel, ticket)?.abandon(), ticket),
+            Stage::Copy(ticket) => {
+                let slot = open(kernel, ticket)?;
+                let own = self.found.as_ref().is_some_and(|found| found.place == Place::Own);
+                self.copied = copy(kernel, slot, &self.capture, own, entries);
+                self.outcome = Some(Outcome::Captured);
+                Stage::Release(ticket)
+            }
+            // Never the last one, since the requester still has its own.
+            Stage::ReleaseApc(ticket) => match open(kernel, ticket)?.end_reference() {
+                true => return Err(Stale),
+                false => Stage::Release(ticket),
+            },
+            Stage::Release(ticket) => match open(kernel, ticket)?.end_reference() {
+                true => Stage::Free(ticket),
+                false => Stage::ReleaseThread,
+            },
+            Stage::Free(ticket) => {
+                open(kernel, ticket)?.free();
+                Stage::ReleaseThread
+            }
+            Stage::ReleaseThread => {
+                kernel.release_thread(self.found.as_ref().expect("found before released").thread);
+                let end = match self.outcome {
+                    None => End::Busy,
+                    Some(outcome) => self.answer(kernel, outcome),
+                };
+                return Ok(Progress::Done(end));
+            }
+        };
+        Ok(Progress::Again)
+    }
+
+    fn end_with(&mut self, outcome: Outcome) -> Stage {
+        self.outcome = Some(outcome);
+        Stage::ReleaseThread
+    }
+
+    fn after(&mut self, phase: Phase, ticket: Ticket) -> Stage {
+        match phase {
+            Phase::Captured => Stage::Copy(ticket),
+            Phase::RunDown => {
+                self.outcome = Some(Outcome::Terminating);
+                Stage::Release(ticket)
+            }
+            Phase::Waiting | Phase::Running | Phase::Abandoned => {
+                self.outcome = Some(Outcome::TimedOut);
+                Stage::Release(ticket)
+            }
+        }
+    }
+
+    fn answer<K: Kernel>(&self, kernel: &K, outcome: Outcome) -> End {
+        End::Answered {
+            outcome,
+            created: self.found.as_ref().map_or(0, |found| found.created),
+            waited: kernel.now().saturating_sub(self.begun),
+            copied: self.copied,
+        }
+    }
+}
