@@ -1,11 +1,11 @@
 //! From a slot into an answer: frames of the capture itself are left out, missing parts are told.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing};
 
 use crate::slot::Walked;
+use crate::sync::AtomicU64;
 use crate::{Kernel, Slot};
 
 /// Frames that the capture itself has at most: a slot has room for so many beside those that are answered.
