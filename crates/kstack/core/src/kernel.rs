@@ -33,6 +33,9 @@ pub enum Place {
 pub struct Found<Thread> {
     /// The thread, referenced: it does not go away before [`Kernel::release_thread`].
     pub thread: Thread,
+    /// Its number, as the system says it of the thread: a system may find a thread by other numbers as well, as Windows does, which
+    /// ignores the two lowest bits.
+    pub tid: u32,
     /// Who it is.
     pub place: Place,
     /// When it was created, in 100 ns since 1601; 0 if the system does not tell.

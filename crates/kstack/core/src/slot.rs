@@ -153,10 +153,6 @@ impl<Objects, Frames> Slot<Objects, Frames> {
         Phase::from_number(self.phase.swap(Phase::Abandoned as u32, AcqRel))
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        Phase::from_number(self.phase.load(Acquire))
-    }
-
     pub(crate) fn set_kernel(&self, walked: Walked) {
         self.kernel.store(walked.pack(), Relaxed);
     }
