@@ -267,8 +267,9 @@ impl System {
     /// The thread is referenced.
     unsafe fn identify(&self, thread: *mut nt::Thread, capture: &Capture) -> Result<Found<Thread>, Outcome> {
         // SAFETY: the thread is referenced, for this and what follows.
-        let (pid, created) = unsafe {
-            (nt::PsGetThreadProcessId(thread), self.get_thread_create_time().map(|get| get(thread)))
+        let (pid, tid, created) = unsafe {
+            let ids = (nt::PsGetThreadProcessId(thread), nt::PsGetThreadId(thread) as u32);
+            (ids.0, ids.1, self.get_thread_create_time().map(|get| get(thread)))
         };
         // Where the time is not known, nothing is the thread that was created then.
         if pid != capture.pid as usize || capture.created.is_some_and(|time| created != Some(time)) {
@@ -277,11 +278,11 @@ impl System {
         // SAFETY: as above.
         let (terminating, user) = unsafe { (nt::PsIsThreadTerminating(thread) != 0, user_part(thread)) };
         let place = match terminating {
-            _ if nt::PsGetCurrentThreadId() == capture.tid as usize => Place::Own,
+            _ if nt::PsGetCurrentThreadId() == tid as usize => Place::Own,
             true => Place::Terminating,
             false => Place::Other,
         };
-        Ok(Found { thread: Thread(thread), place, created: created.unwrap_or(0), user })
+        Ok(Found { thread: Thread(thread), tid, place, created: created.unwrap_or(0), user })
     }
 }
 

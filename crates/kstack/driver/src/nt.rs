@@ -258,6 +258,7 @@ unsafe extern "system" {
     pub safe fn SeSinglePrivilegeCheck(privilege: Luid, mode: ProcessorMode) -> u8;
 
     pub fn PsLookupThreadByThreadId(tid: usize, thread: *mut *mut Thread) -> Status;
+    pub fn PsGetThreadId(thread: *mut Thread) -> usize;
     pub fn PsGetThreadProcessId(thread: *mut Thread) -> usize;
     pub fn PsIsThreadTerminating(thread: *mut Thread) -> u8;
     pub fn PsIsSystemThread(thread: *mut Thread) -> u8;
