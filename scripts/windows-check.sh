@@ -51,6 +51,7 @@ windows cargo check --locked --profile cross -p stackhound-cli --target $msvc
 
 step "tests in Wine"
 windows cargo test --locked --profile cross -p stackhound-windows --lib --test debug_help --test memory --target $gnu
+windows cargo test --locked --profile cross -p stackhound-kstack-client --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 step "what is the same everywhere, in Wine"

@@ -59,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-record-ptrace", &["stackhound-calltree"]),
     ("stackhound-kstack-proto", &[]),
     ("stackhound-kstack-core", &["stackhound-kstack-proto"]),
+    ("stackhound-kstack-client", &["stackhound-kstack-proto", "stackhound-windows"]),
     (
         "stackhound-cli",
         &[
