@@ -50,6 +50,7 @@ windows cargo clippy --locked --profile cross -p stackhound-windows -p stackhoun
 
 step "tests in Wine"
 windows cargo test --locked --profile cross -p stackhound-windows --lib --test debug_help --test memory --target $gnu
+windows cargo test --locked --profile cross -p stackhound-kstack-client --target $gnu
 windows cargo test --locked --profile cross -p stackhound-symbols --test debug_help --target $gnu -- --nocapture
 
 step "what is the same everywhere, in Wine"
