@@ -60,6 +60,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-kstack-proto", &[]),
     ("stackhound-kstack-core", &["stackhound-kstack-proto"]),
     ("stackhound-kstack-driver", &["stackhound-kstack-core", "stackhound-kstack-proto"]),
+    ("stackhound-kstack-client", &["stackhound-kstack-proto", "stackhound-windows"]),
     (
         "stackhound-cli",
         &[

@@ -3,12 +3,12 @@
 //! Parts of slices are taken by `get` where the compiler would not see that they exist: a panic would stop the whole system, so the
 //! driver's image has no code for one.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing};
 
 use crate::slot::Walked;
+use crate::sync::AtomicU64;
 use crate::{Kernel, Slot};
 
 /// Frames that the capture itself has at most: a slot has room for so many beside those that are answered.

@@ -1,9 +1,8 @@
 //! What a capture needs of the system it runs in.
 
-use core::sync::atomic::AtomicU64;
-
 use stackhound_kstack_proto::{Capture, Missing, Outcome};
 
+use crate::sync::AtomicU64;
 use crate::{Slot, Ticket};
 
 /// A part of a stack.
