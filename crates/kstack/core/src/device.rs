@@ -126,7 +126,8 @@ fn answer<K: Kernel>(kernel: &K, capture: Capture, output: &mut [u8]) -> Result<
     };
     let End::Answered { outcome, created, waited, copied } = end else { return Err(Refusal::Busy) };
     let count = usize::from(copied.kernel) + usize::from(copied.user);
-    let completed = complete(&capture, outcome, created, waited, &copied, &entries[..count]);
+    let completed =
+        complete(&capture, outcome, created, waited, &copied, entries.get(..count).ok_or(Refusal::Internal)?);
     completed.write_to(header).map_err(|_| Refusal::Internal)?;
     Ok(AnswerHeader::length_with(count))
 }

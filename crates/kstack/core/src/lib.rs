@@ -14,6 +14,7 @@ mod device;
 mod kernel;
 mod requester;
 mod slot;
+mod sync;
 
 pub use apc::Apc;
 pub use copy::{Copied, MACHINERY};
