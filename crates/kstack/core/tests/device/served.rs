@@ -172,7 +172,8 @@ fn a_number_that_was_given_again_is_another_thread() {
     }
 }
 
-/// A system that breaks its word: it runs each APC once more, while the requester reads what the first run found.
+/// A system that breaks its word: it runs each APC once more, while the requester reads what the first run
+/// found.
 struct RunsTwice {
     mock: Mock,
     queued: Cell<Option<Ticket>>,

@@ -1,5 +1,5 @@
-//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers there, the fields by their
-//! offsets, and every byte of an answer. It shares no code with what it judges.
+//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers
+//! there, the fields by their offsets, and every byte of an answer. It shares no code with what it judges.
 
 use stackhound_kstack_core::{Caller, Place, Refusal};
 use stackhound_kstack_proto::Missing;
