@@ -32,6 +32,7 @@ mod filter;
 mod frame;
 pub mod hunt;
 mod knowledge;
+pub mod kstack;
 mod label;
 mod naming;
 mod pipeline;

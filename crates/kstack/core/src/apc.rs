@@ -84,21 +84,22 @@ impl Apc {
 
 /// Walks the kernel part into the slot's first frames.
 pub(crate) fn walk_kernel<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
-    match slot.wanted().kernel_room(slot.frames().len()) {
-        0 => Walked::Not,
-        room => walked(kernel.walk(Part::Kernel, &slot.frames()[..room]), room),
+    let frames = slot.frames();
+    match slot.wanted().kernel_room(frames.len()) {
+        None => Walked::Not,
+        Some(room) => walked(kernel.walk(Part::Kernel, frames.get(..room).unwrap_or_default()), room),
     }
 }
 
 /// Walks the user part into the slot's frames behind those of the kernel part.
 pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
     let wanted = slot.wanted();
-    let rest = &slot.frames()[slot.kernel().count()..];
+    let rest = slot.frames().get(slot.kernel().count()..).unwrap_or_default();
     match (wanted.user, wanted.user_room(rest.len())) {
         (None, _) => Walked::Not,
         (Some(Err(missing)), _) => Walked::Missing(missing),
         (Some(Ok(())), 0) => Walked::Missing(Missing::NoRoom),
-        (Some(Ok(())), room) => walked(kernel.walk(Part::User, &rest[..room]), room),
+        (Some(Ok(())), room) => walked(kernel.walk(Part::User, rest.get(..room).unwrap_or_default()), room),
     }
 }
 

@@ -1,4 +1,7 @@
 //! From a slot into an answer: frames of the capture itself are left out, missing parts are told.
+//!
+//! Parts of slices are taken by `get` where the compiler would not see that they exist: a panic would stop the whole system, so the
+//! driver's image has no code for one.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -47,7 +50,7 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
     let (walked, rest) = frames.split_at(slot.kernel().count().min(frames.len()));
     match slot.kernel() {
         Walked::Not => {}
-        Walked::Missing(missing) => copied.kernel = put(&mut entries[..for_kernel], &[], Some(missing)).0,
+        Walked::Missing(missing) => copied.kernel = put(first(entries, for_kernel), &[], Some(missing)).0,
         Walked::Frames(_) => {
             // A thread that walks its own stack has no dispatcher of APCs above it.
             let machinery = match capture.flags.has(Flags::KEEP_MACHINERY) {
@@ -55,32 +58,31 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
                 false => machinery(is_own, walked, !own),
             };
             let skipped = usize::from(capture.frames_to_skip).min(walked.len() - machinery);
-            let left = &walked[machinery + skipped..];
+            let left = walked.get(machinery + skipped..).unwrap_or_default();
             let kept = until(left, |address| address >> 63 == 1);
-            (copied.kernel, copied.kernel_cut) = put(&mut entries[..for_kernel], kept, None);
-            copied.kernel_cut |=
-                is_full(walked, wanted.kernel_room(frames.len())) && kept.len() == left.len();
+            (copied.kernel, copied.kernel_cut) = put(first(entries, for_kernel), kept, None);
+            copied.kernel_cut |= wanted.kernel_room(frames.len()).is_some_and(|room| walked.len() >= room)
+                && kept.len() == left.len();
             (copied.machinery, copied.skipped) = (machinery as u16, skipped as u16);
         }
     }
-    let entries = &mut entries[usize::from(copied.kernel)..room];
+    let entries = entries.get_mut(usize::from(copied.kernel)..room).unwrap_or_default();
     match slot.user() {
         Walked::Not => {}
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {
-            let walked = &rest[..usize::from(count).min(rest.len())];
+            let walked = rest.get(..usize::from(count)).unwrap_or(rest);
             let kept =
                 until(walked, |address| address >> 63 == 0 && Missing::from_sentinel(address).is_none());
             (copied.user, copied.user_cut) = put(entries, kept, None);
-            copied.user_cut |= is_full(walked, wanted.user_room(rest.len())) && kept.len() == walked.len();
+            copied.user_cut |= walked.len() >= wanted.user_room(rest.len()) && kept.len() == walked.len();
         }
     }
     copied
 }
 
-/// Whether a walk filled its room: then it may have ended early.
-fn is_full(walked: &[AtomicU64], room: usize) -> bool {
-    walked.len() >= room
+fn first(entries: &mut [Entry], count: usize) -> &mut [Entry] {
+    entries.get_mut(..count).unwrap_or_default()
 }
 
 /// How many of the innermost frames are the capture's: those in its own code, and, where an APC made it, the one who called it,
@@ -95,10 +97,11 @@ fn machinery(is_own: impl Fn(u64) -> bool, frames: &[AtomicU64], by_apc: bool) -
 fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     let kept = frames.iter().map(|frame| frame.load(Relaxed));
     let kept = kept.take_while(|&address| address != 0 && belongs(address)).count();
-    &frames[..kept]
+    frames.get(..kept).unwrap_or_default()
 }
 
-/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether there was more than room.
+/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether
+/// there was more than room.
 fn put(entries: &mut [Entry], frames: &[AtomicU64], missing: Option<Missing>) -> (u16, bool) {
     if frames.is_empty() {
         let Some(entry) = entries.first_mut() else { return (0, false) };

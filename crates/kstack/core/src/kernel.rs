@@ -82,7 +82,10 @@ pub trait Kernel {
     /// the ticket, once in all. False if the thread takes no APCs any more; then neither will be.
     fn queue(&self, ticket: Ticket) -> bool;
 
-    /// Tries to take the APC out of its thread's queue.
+    /// Whether the system can take an APC out of its thread's queue at all.
+    fn can_remove(&self) -> bool;
+
+    /// Tries to take the APC out of its thread's queue; [`Removal::Unsupported`] where [`Self::can_remove`] says no.
     fn remove(&self, ticket: Ticket) -> Removal;
 
     /// Waits for the slot's event; false if it was not signalled for so many milliseconds.

@@ -130,7 +130,7 @@ impl<Thread: Copy> Requester<Thread> {
                 Some(_) => Stage::Compare(ticket, index + 1),
             },
             Stage::Begin(ticket) => {
-                let found = self.found.as_ref().expect("found before claimed");
+                let found = self.found.as_ref().ok_or(Stale)?;
                 let wanted = Wanted::new(&self.capture, found.user);
                 open(kernel, ticket)?.begin(wanted);
                 match found.place {
@@ -150,7 +150,7 @@ impl<Thread: Copy> Requester<Thread> {
             }
             Stage::Prepare(ticket) => {
                 open(kernel, ticket)?;
-                kernel.prepare(ticket, self.found.as_ref().expect("found before claimed").thread);
+                kernel.prepare(ticket, self.found.as_ref().ok_or(Stale)?.thread);
                 Stage::Refer(ticket)
             }
             // Before it is queued: it may have run when queueing returns.
@@ -207,7 +207,7 @@ impl<Thread: Copy> Requester<Thread> {
                 Stage::ReleaseThread
             }
             Stage::ReleaseThread => {
-                kernel.release_thread(self.found.as_ref().expect("found before released").thread);
+                kernel.release_thread(self.found.as_ref().ok_or(Stale)?.thread);
                 let end = match self.outcome {
                     None => End::Busy,
                     Some(outcome) => self.answer(kernel, outcome),

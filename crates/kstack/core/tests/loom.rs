@@ -139,12 +139,13 @@ impl Kernel for Model {
         true
     }
 
+    fn can_remove(&self) -> bool {
+        !self.shared.delivers && self.tid == GIVEN_BACK
+    }
+
     fn remove(&self, ticket: Ticket) -> Removal {
         self.objects(ticket).memory.with(|_| ());
-        match self.shared.delivers || self.tid == KEPT {
-            true => Removal::Unsupported,
-            false => Removal::Removed,
-        }
+        if self.can_remove() { Removal::Removed } else { Removal::Unsupported }
     }
 
     fn wait(&self, ticket: Ticket, _: u32) -> bool {
