@@ -84,9 +84,10 @@ impl Apc {
 
 /// Walks the kernel part into the slot's first frames.
 pub(crate) fn walk_kernel<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
-    match slot.wanted().kernel_room(slot.frames().len()) {
-        0 => Walked::Not,
-        room => walked(kernel.walk(Part::Kernel, slot.frames().get(..room).unwrap_or_default()), room),
+    let frames = slot.frames();
+    match slot.wanted().kernel_room(frames.len()) {
+        None => Walked::Not,
+        Some(room) => walked(kernel.walk(Part::Kernel, frames.get(..room).unwrap_or_default()), room),
     }
 }
 

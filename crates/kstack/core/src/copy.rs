@@ -50,9 +50,7 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
     let (walked, rest) = frames.split_at(slot.kernel().count().min(frames.len()));
     match slot.kernel() {
         Walked::Not => {}
-        Walked::Missing(missing) => {
-            copied.kernel = put(entries.get_mut(..for_kernel).unwrap_or_default(), &[], Some(missing)).0
-        }
+        Walked::Missing(missing) => copied.kernel = put(first(entries, for_kernel), &[], Some(missing)).0,
         Walked::Frames(_) => {
             // A thread that walks its own stack has no dispatcher of APCs above it.
             let machinery = match capture.flags.has(Flags::KEEP_MACHINERY) {
@@ -62,10 +60,9 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
             let skipped = usize::from(capture.frames_to_skip).min(walked.len() - machinery);
             let left = walked.get(machinery + skipped..).unwrap_or_default();
             let kept = until(left, |address| address >> 63 == 1);
-            (copied.kernel, copied.kernel_cut) =
-                put(entries.get_mut(..for_kernel).unwrap_or_default(), kept, None);
-            copied.kernel_cut |=
-                is_full(walked, wanted.kernel_room(frames.len())) && kept.len() == left.len();
+            (copied.kernel, copied.kernel_cut) = put(first(entries, for_kernel), kept, None);
+            copied.kernel_cut |= wanted.kernel_room(frames.len()).is_some_and(|room| walked.len() >= room)
+                && kept.len() == left.len();
             (copied.machinery, copied.skipped) = (machinery as u16, skipped as u16);
         }
     }
@@ -74,19 +71,18 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
         Walked::Not => {}
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {
-            let walked = &rest[..usize::from(count).min(rest.len())];
+            let walked = rest.get(..usize::from(count)).unwrap_or(rest);
             let kept =
                 until(walked, |address| address >> 63 == 0 && Missing::from_sentinel(address).is_none());
             (copied.user, copied.user_cut) = put(entries, kept, None);
-            copied.user_cut |= is_full(walked, wanted.user_room(rest.len())) && kept.len() == walked.len();
+            copied.user_cut |= walked.len() >= wanted.user_room(rest.len()) && kept.len() == walked.len();
         }
     }
     copied
 }
 
-/// Whether a walk filled its room: then it may have ended early.
-fn is_full(walked: &[AtomicU64], room: usize) -> bool {
-    walked.len() >= room
+fn first(entries: &mut [Entry], count: usize) -> &mut [Entry] {
+    entries.get_mut(..count).unwrap_or_default()
 }
 
 /// How many of the innermost frames are the capture's: those in its own code, and, where an APC made it, the one who called it,
@@ -104,7 +100,8 @@ fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     frames.get(..kept).unwrap_or_default()
 }
 
-/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether there was more than room.
+/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether
+/// there was more than room.
 fn put(entries: &mut [Entry], frames: &[AtomicU64], missing: Option<Missing>) -> (u16, bool) {
     if frames.is_empty() {
         let Some(entry) = entries.first_mut() else { return (0, false) };

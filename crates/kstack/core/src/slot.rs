@@ -219,9 +219,9 @@ impl Wanted {
         }
     }
 
-    /// How many frames of the kernel part are walked into a slot that has so many.
-    pub(crate) fn kernel_room(self, frames: usize) -> usize {
-        self.kernel.map_or(0, |kernel| (usize::from(kernel) + MACHINERY).min(frames))
+    /// How many frames of the kernel part are walked into a slot that has so many, if any are wanted.
+    pub(crate) fn kernel_room(self, frames: usize) -> Option<usize> {
+        self.kernel.map(|kernel| (usize::from(kernel) + MACHINERY).min(frames))
     }
 
     /// How many frames of the user part are walked where so many are left.

@@ -1,6 +1,9 @@
 //! What an answer has of what was walked: the capture's own frames are left out, no part is longer than it may be, and what is no
 //! frame of a part is not taken for one.
 
+#![cfg(not(loom))]
+
+use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,6 +32,12 @@ fn u(number: u64) -> u64 {
     0x7ff6_0000_0000 + number
 }
 
+/// Asks for the kernel part of a thread.
+fn capture() -> Capture {
+    let (flags, max_frames) = (Flags::KERNEL, MAX_FRAMES);
+    Capture { pid: 4, tid: 8, created: None, max_frames, flags, timeout_ms: 1, id: 0, frames_to_skip: 0 }
+}
+
 struct Frames(Vec<AtomicU64>);
 
 impl AsRef<[AtomicU64]> for Frames {
@@ -45,6 +54,10 @@ struct Thread {
     user: Result<Vec<u64>, Missing>,
     /// Whether there is a user part, as the system says beforehand.
     user_allowed: Result<(), Missing>,
+    /// Its number, if the system finds it by others as well.
+    tid: Option<u32>,
+    /// References to it.
+    references: Cell<u32>,
     /// By how many frames walks say more than there is room for.
     exaggerates: usize,
 }
@@ -58,6 +71,8 @@ impl Thread {
             kernel: Ok(kernel.to_vec()),
             user: Ok(user.to_vec()),
             user_allowed: Ok(()),
+            tid: None,
+            references: Cell::new(0),
             exaggerates: 0,
         }
     }
@@ -86,6 +101,7 @@ impl Thread {
         let user = entries.by_ref().take(copied.user.into()).collect();
         assert!(copied.kernel + copied.user <= max_frames, "{copied:?}");
         assert!(entries.all(|entry| entry == UNTOUCHED), "more was written than is said");
+        assert_eq!(self.references.get(), 0, "the thread is let go");
         (copied, kernel, user)
     }
 }
@@ -101,10 +117,19 @@ impl Kernel for Thread {
 
     fn find(&self, capture: &Capture) -> Result<Found<()>, Outcome> {
         let place = if self.own { Place::Own } else { Place::Other };
-        Ok(Found { thread: (), tid: capture.tid, place, created: 0, user: self.user_allowed })
+        self.references.update(|references| references + 1);
+        Ok(Found {
+            thread: (),
+            tid: self.tid.unwrap_or(capture.tid),
+            place,
+            created: 0,
+            user: self.user_allowed,
+        })
     }
 
-    fn release_thread(&self, (): ()) {}
+    fn release_thread(&self, (): ()) {
+        self.references.update(|references| references - 1);
+    }
 
     fn prepare(&self, _: Ticket, (): ()) {}
 
@@ -114,7 +139,7 @@ impl Kernel for Thread {
     }
 
     fn can_remove(&self) -> bool {
-        false
+        true
     }
 
     fn remove(&self, _: Ticket) -> Removal {
@@ -270,6 +295,27 @@ fn a_walk_that_says_too_much_is_not_believed() {
     assert_eq!((kernel, copied.kernel_cut), (vec![k(1)], true));
     let (copied, _, user) = thread.ask(Flags::USER, 1, 0);
     assert_eq!((user, copied.user_cut), (vec![u(1)], true));
+}
+
+#[test]
+fn a_thread_is_found_by_its_own_number_only() {
+    // As Windows does, which finds a thread also by its number and one to three more.
+    for (asked, outcome) in [(8, Outcome::Captured), (9, Outcome::NoThread), (11, Outcome::NoThread)] {
+        let thread = Thread { tid: Some(8), ..Thread::new(&[k(1)], &[]) };
+        let asking = Requester::new(Capture { tid: asked, ..capture() });
+        let end = asking.finish(&thread, &mut [Entry::ZERO; 256]).expect("nobody else uses the slot");
+        assert!(matches!(end, End::Answered { outcome: came, .. } if came == outcome), "{asked}: {end:?}");
+        assert_eq!(thread.references.get(), 0, "{asked}");
+    }
+}
+
+#[test]
+fn a_thread_without_a_number_takes_no_slot() {
+    let thread = Thread::new(&[k(1)], &[]);
+    let asking = Requester::new(Capture { tid: 0, ..capture() });
+    let end = asking.finish(&thread, &mut [Entry::ZERO; 256]).expect("nobody else uses the slot");
+    assert!(matches!(end, End::Answered { outcome: Outcome::Idle, .. }), "{end:?}");
+    assert_eq!(thread.references.get(), 0);
 }
 
 /// Anything that may lie on a stack.

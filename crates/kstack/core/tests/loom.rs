@@ -140,15 +140,12 @@ impl Kernel for Model {
     }
 
     fn can_remove(&self) -> bool {
-        false
+        !self.shared.delivers && self.tid == GIVEN_BACK
     }
 
     fn remove(&self, ticket: Ticket) -> Removal {
         self.objects(ticket).memory.with(|_| ());
-        match self.shared.delivers || self.tid == KEPT {
-            true => Removal::Unsupported,
-            false => Removal::Removed,
-        }
+        if self.can_remove() { Removal::Removed } else { Removal::Unsupported }
     }
 
     fn wait(&self, ticket: Ticket, _: u32) -> bool {

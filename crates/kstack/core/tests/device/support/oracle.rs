@@ -171,7 +171,7 @@ impl Parts {
         let mut left = memory;
         if flags & 1 != 0 {
             let room = max_frames - usize::from(flags & 2 != 0);
-            let limit = memory.min(max_frames + 16);
+            let limit = memory.min(max_frames + number(request, 40, 2) as usize + 16);
             parts.kernel = match &thread.kernel {
                 Err(missing) => sentinel(*missing),
                 Ok(stack) => {
@@ -185,7 +185,7 @@ impl Parts {
                     parts.skipped = (walked.len() - parts.machinery).min(number(request, 40, 2) as usize);
                     let rest = &walked[parts.machinery + parts.skipped..];
                     let end = rest.iter().position(|frame| frame >> 63 == 0).unwrap_or(rest.len());
-                    if end > room || (walked.len() == limit && limit > 0) {
+                    if end > room || (walked.len() == limit && limit > 0 && end == rest.len()) {
                         parts.flags |= 2;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { rest[..end.min(room)].to_vec() }
@@ -203,7 +203,7 @@ impl Parts {
                     let walked = &stack[..stack.len().min(limit)];
                     let ends = |frame: &u64| frame >> 63 == 1 || *frame == 0 || is_sentinel(*frame);
                     let end = walked.iter().position(ends).unwrap_or(walked.len());
-                    if end > room || walked.len() == limit {
+                    if end > room || (walked.len() == limit && end == limit) {
                         parts.flags |= 4;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { walked[..end.min(room)].to_vec() }
