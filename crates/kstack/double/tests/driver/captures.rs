@@ -3,21 +3,19 @@
 use stackhound_kstack_double::HIGH;
 use stackhound_kstack_double::report::{Behaviour, CHAIN, DISPATCHER, Report};
 use stackhound_kstack_proto::{
-    AnswerHeader, Capture, Code, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
+    AnswerHeader, Capture, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
     VERSION, Version,
 };
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
 use windows_sys::Win32::System::Threading::{
     GetCurrentThreadId, GetThreadTimes, OpenThread, THREAD_QUERY_LIMITED_INFORMATION,
 };
-use zerocopy::FromBytes;
 
 use crate::device::Answered;
 use crate::world::World;
 
 fn abilities(world: &World) -> u16 {
-    let bytes = world.device.control(Code::Version.number(), &[], 100).expect("it says so");
-    let version = Version::read_from_bytes(&bytes).expect("as long as it should be");
+    let version = world.device.version().expect("it says so");
     assert_eq!((version.magic.get(), version.version.get()), (MAGIC, VERSION));
     assert_eq!((version.max_frames.get(), version.max_timeout_ms.get()), (MAX_FRAMES, MAX_TIMEOUT_MS));
     assert_eq!(usize::from(version.max_outstanding.get()), MAX_OUTSTANDING);

@@ -147,6 +147,6 @@ pub fn stop_has_no_effect(world: &mut World) {
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(world.service.status().dwCurrentState, SERVICE_RUNNING);
     captures::frames_in_order(world);
-    world.device = Device::open(true, true).expect("opens again");
+    world.device = Device::open().expect("opens again");
     captures::frames_in_order(world);
 }
