@@ -51,12 +51,12 @@ pub use event::EventKind;
 pub use image::Image;
 pub use symbols::ImageFile;
 pub use truth::{
-    Attack, AttackKind, Deed, Did, EventStack, Lost, Process, Region, StackRecords, State, States, Thread,
-    Truth,
+    Attack, AttackKind, Deed, Did, EventStack, Lost, Process, Region, StackRecords, State, States,
+    SwitchTruth, Thread, Truth,
 };
 
 use self::machine::Machine;
-use self::output::Output;
+use self::output::{Notes, Output};
 use self::profile::Profile;
 use self::random::Random;
 use self::simulation::Simulation;
@@ -130,26 +130,39 @@ impl Scenario {
         output: impl Write + Seek,
         expect: &mut dyn FnMut(&EventStack<'_>),
     ) -> Result<Truth, ScenarioError> {
-        self.perform(output, expect, None).map(|(truth, _)| truth)
+        self.perform(output, expect, Notes::default()).map(|(truth, _)| truth)
     }
 
     /// The same, and gives all that threads and processors did, in the order of time. About 48 bytes for each deed.
     pub fn write_deeds(&self, output: impl Write + Seek) -> Result<(Truth, Vec<Deed>), ScenarioError> {
-        self.perform(output, &mut |_| {}, Some(Vec::new()))
+        let notes = Notes { deeds: Some(Vec::new()), ..Notes::default() };
+        let (truth, notes) = self.perform(output, &mut |_| {}, notes)?;
+        Ok((truth, notes.deeds.unwrap_or_default()))
+    }
+
+    /// The same, and gives all context switches with the stacks of their threads, in the order of time. About 600 bytes for
+    /// each. Only of [`Mix::Default`].
+    pub fn write_switches(
+        &self,
+        output: impl Write + Seek,
+    ) -> Result<(Truth, Vec<SwitchTruth>), ScenarioError> {
+        let notes = Notes { switches: Some(Vec::new()), ..Notes::default() };
+        let (truth, notes) = self.perform(output, &mut |_| {}, notes)?;
+        Ok((truth, notes.switches.unwrap_or_default()))
     }
 
     fn perform(
         &self,
         output: impl Write + Seek,
         expect: &mut dyn FnMut(&EventStack<'_>),
-        deeds: Option<Vec<Deed>>,
-    ) -> Result<(Truth, Vec<Deed>), ScenarioError> {
+        notes: Notes,
+    ) -> Result<(Truth, Notes), ScenarioError> {
         if self.events < Self::EVENTS_MIN {
             return Err(ScenarioError::TooFew { events: self.events, minimum: Self::EVENTS_MIN });
         }
         let mut seeds = Random::new(self.seed);
         let mut out = Output::new(output, seeds.next(), GAP)?;
-        out.deeds = deeds;
+        out.notes = notes;
         let cached = match self.mix {
             Mix::Default => CACHED_STACKS,
             Mix::Profile => (self.events / 64).clamp(128, 8192) as usize,
@@ -180,8 +193,8 @@ fn truth<W: Write + Seek>(
     mut out: Output<W>,
     stacks: Stacks<'_>,
     machine: Machine,
-) -> Result<(Truth, Vec<Deed>), ScenarioError> {
-    let deeds = out.deeds.take().unwrap_or_default();
+) -> Result<(Truth, Notes), ScenarioError> {
+    let notes = std::mem::take(&mut out.notes);
     let (events, lost, bytes) = out.finish()?;
     let (images, processes) = machine.into_facts();
     let mut attacks = stacks.attacks;
@@ -197,5 +210,5 @@ fn truth<W: Write + Seek>(
         processes,
         attacks,
     };
-    Ok((truth, deeds))
+    Ok((truth, notes))
 }

@@ -11,7 +11,7 @@ use stackhound_etl::{LogFileMode, PointerSize, RawTime};
 use crate::event::{EventKind, HEADER, KernelEvent};
 use crate::payload::Payload;
 use crate::random::Random;
-use crate::truth::{Deed, Did, Lost};
+use crate::truth::{Deed, Did, Lost, SwitchTruth};
 
 /// Processors of every scenario's machine.
 pub(crate) const PROCESSORS: u16 = 4;
@@ -56,8 +56,17 @@ pub(crate) struct Output<W> {
     loss: Loss,
     /// When each processor has logged something last.
     latest: [i64; PROCESSORS as usize],
-    /// What was done, if somebody wants to know.
+    /// What is noted down beside the records.
+    pub notes: Notes,
+}
+
+/// What is told beside the truth, as far as somebody wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// What was done.
     pub deeds: Option<Vec<Deed>>,
+    /// Context switches with the stacks of their threads.
+    pub switches: Option<Vec<SwitchTruth>>,
 }
 
 /// The buffer that is lost.
@@ -98,7 +107,7 @@ impl<W: Write> Output<W> {
             lost: Lost::default(),
             loss: Loss::NotYet,
             latest: [now; PROCESSORS as usize],
-            deeds: None,
+            notes: Notes::default(),
         })
     }
 
@@ -191,7 +200,7 @@ impl<W: Write> Output<W> {
     /// Takes note of what an event was logged of.
     pub fn did(&mut self, logged: Logged, what: Did) {
         let Logged { time, processor, kept } = logged;
-        self.deeds.iter_mut().for_each(|deeds| deeds.push(Deed { time, processor, kept, what }));
+        self.notes.deeds.iter_mut().for_each(|deeds| deeds.push(Deed { time, processor, kept, what }));
     }
 
     fn note(&mut self, on: u16, kind: EventKind) -> Logged {

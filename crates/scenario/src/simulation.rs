@@ -24,7 +24,7 @@ use crate::resources::Resources;
 use crate::site::{self, Site};
 use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
-use crate::truth::Did;
+use crate::truth::{Did, SwitchTruth};
 
 /// How long a thread runs while others wait for its processor.
 const QUANTUM: i64 = 10 * TICKS_PER_MS;
@@ -281,22 +281,57 @@ impl<'e, W: Write> Simulation<'e, W> {
         let logged = self.out.kernel(on, event::CONTEXT_SWITCH, Issuer::UNKNOWN)?;
         let old_ends = old_state == STATE_ENDED;
         self.out.did(logged, Did::Switch { old: old_tid, old_ends, new: new_tid });
+        let truth = self.out.notes.switches.is_some().then(|| SwitchTruth {
+            time: logged.time,
+            processor: on,
+            kept: logged.kept,
+            old: old_tid,
+            old_waits: (old_state == STATE_WAITING && old.is_some()).then_some(wait_reason),
+            old_kernel: self.switched_out_frames(old),
+            new: new_tid,
+            new_kernel: self.switched_out_frames(next),
+            recorded: Vec::new(),
+        });
         let now = self.out.now();
         let processor = &mut self.processors[usize::from(on)];
         processor.running = next;
         processor.quantum_end = now + QUANTUM;
         processor.next_step = if next.is_some() { now + STEP.1 as i64 } else { NEVER };
-        let Some(thread) = next else { return Ok(()) };
+        let Some(thread) = next else {
+            self.note_switch(truth, &Frames::EMPTY);
+            return Ok(());
+        };
         self.threads[thread].running = Running::On(on);
         let kind = event::CONTEXT_SWITCH.kind();
         if !std::mem::take(&mut self.threads[thread].was_preempted) {
-            return self.kernel_part(on, thread, kind, logged, &site::RESUMED);
+            let recorded = self.kernel_part(on, thread, kind, logged, &site::RESUMED)?;
+            self.note_switch(truth, &recorded);
+            return Ok(());
         }
         self.threads[thread].kernel.clear();
         let place = self.random.below(4);
         self.threads[thread].user = self.threads[thread].running_frames(&self.machine, place);
-        self.kernel_part(on, thread, kind, logged, &site::PREEMPTED)?;
+        let recorded = self.kernel_part(on, thread, kind, logged, &site::PREEMPTED)?;
+        self.note_switch(truth, &recorded);
         self.user_part(on, thread)
+    }
+
+    fn note_switch(&mut self, truth: Option<SwitchTruth>, recorded: &Frames) {
+        if let (Some(switches), Some(truth)) = (&mut self.out.notes.switches, truth) {
+            switches.push(SwitchTruth { recorded: recorded.as_slice().to_vec(), ..truth });
+        }
+    }
+
+    /// The kernel part of a thread's stack from when it is switched out until it is switched to again.
+    fn switched_out_frames(&self, thread: Option<ThreadIndex>) -> Vec<Address> {
+        let Some(thread) = thread else { return Vec::new() };
+        let live = &self.threads[thread];
+        let inner = match live.was_preempted {
+            true => self.addresses(&site::PREEMPTED).to_vec(),
+            false => self.kernel_frames(thread, &site::RESUMED).as_slice().to_vec(),
+        };
+        let outer = live.outer.iter().flat_map(|(outer, _)| outer.as_slice());
+        inner.iter().chain(outer).copied().collect()
     }
 
     /// Wakes the thread whose wait ends first.
@@ -475,7 +510,8 @@ impl<'e, W: Write> Simulation<'e, W> {
         })
     }
 
-    /// Logs the kernel part of a thread's event, in two records if a window procedure was called from the kernel.
+    /// Logs the kernel part of a thread's event, in two records if a window procedure was called from the kernel. Gives as much
+    /// of it as is in the file.
     pub fn kernel_part(
         &mut self,
         on: u16,
@@ -483,7 +519,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         event: EventKind,
         logged: Logged,
         below: &[Site],
-    ) -> Result<(), WriteError> {
+    ) -> Result<Frames, WriteError> {
         let frames = self.kernel_frames(thread, below);
         let owner = self.owner(thread);
         let mut pending = self.kernel_record(on, owner, event, logged, &frames)?;
@@ -494,8 +530,9 @@ impl<'e, W: Write> Simulation<'e, W> {
             pending.is_damaged |= second.is_damaged;
         }
         pending.attack = self.threads[thread].shown_attack();
+        let recorded = pending.kernel;
         self.await_user_part(thread, pending);
-        Ok(())
+        Ok(recorded)
     }
 
     /// What a thread's stack in the kernel is when the innermost frames are these.

@@ -228,6 +228,29 @@ pub enum Did {
     },
 }
 
+/// A context switch, with the kernel parts of the stacks that both threads have at that moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchTruth {
+    /// The event's time. No processor has two events at one time.
+    pub time: RawTime,
+    /// The processor that switches.
+    pub processor: u16,
+    /// Whether the event is in the file.
+    pub kept: bool,
+    /// Who ran up to here; the idle threads are 0.
+    pub old: Tid,
+    /// Why it waits from here on, as Windows numbers reasons; `None` if it does not wait.
+    pub old_waits: Option<u8>,
+    /// The kernel part of its stack, innermost first. Empty for idle threads.
+    pub old_kernel: Vec<Address>,
+    /// Who runs from here on.
+    pub new: Tid,
+    /// The kernel part of its stack, innermost first. Empty for idle threads.
+    pub new_kernel: Vec<Address>,
+    /// As much of that as is in the file.
+    pub recorded: Vec<Address>,
+}
+
 /// How much of an event's stack is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {

@@ -47,6 +47,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-enrich",
             "stackhound-etl",
             "stackhound-expr",
+            "stackhound-kstack-client",
+            "stackhound-kstack-proto",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",

@@ -134,6 +134,10 @@ impl Kernel for Model {
         true
     }
 
+    fn can_remove(&self) -> bool {
+        false
+    }
+
     fn remove(&self, ticket: Ticket) -> Removal {
         self.objects(ticket).memory.with(|_| ());
         Removal::Unsupported

@@ -142,7 +142,8 @@ impl Kernel for System {
     fn prepare(&self, ticket: Ticket, thread: Thread) {
         let Some(objects) = self.objects(ticket) else { return };
         // A special APC: it has no normal routine, so that only a guarded region or a raised IRQL keep it waiting. It is for the
-        // thread's own process, so that no attaching to another one keeps it waiting, either.
+        // thread's own process: while the thread is attached to another one it waits, and may time out. An APC for the other process
+        // could still be queued when the thread leaves it from within a guarded region, and the system stops at that.
         //
         // SAFETY: the slot is the requester's alone, so the objects are not in use. The thread is referenced until the requester has
         // ended; an APC that is queued longer is run by the thread, or run down, before the thread is gone.
@@ -207,6 +208,7 @@ impl Kernel for System {
         }
     }
 
+    /// At `APC_LEVEL` in an APC, at `PASSIVE_LEVEL` in the thread that asks: never above, where user memory could not be touched.
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
         let (part, stack) = match part {
             Part::Kernel => (guard::Part::Kernel, STACK_FOR_KERNEL_PART),

@@ -65,6 +65,8 @@ pub struct SwitchEvidence {
     pub age: i64,
     /// What the switch is for the time in question.
     pub relation: SwitchRelation,
+    /// Whether events are missing between the two: the thread may have been switched meanwhile, unseen.
+    pub lost_between: bool,
 }
 
 /// What a switch with a stack is for the time in question.

@@ -1,18 +1,30 @@
 //! Kernel stacks of any thread: one interface, whoever looked.
 //!
-//! A [`KernelStackSource`] gives a [`ThreadStack`] for each thread that is asked for: recordings and live sessions give the
-//! stack of a context switch, Windows has the thread walk its own stack with the driver, Linux tells it in `/proc`. Every record says how its
-//! stack was observed, and what is missing of it has a reason: an absent stack is never an empty one.
+//! A [`KernelStackSource`] gives a [`ThreadStack`] for each thread that is asked for: recordings and live sessions have the
+//! stacks of context switches ([`SwitchStacks`]), on Windows the driver has the thread walk its own stack, and Linux tells it
+//! in `/proc`. Every record says how its stack was observed, and what is missing of it has a reason: an absent stack is never
+//! an empty one.
 //!
 //! Knows threads, frames and how they were observed; must not know how they are shown.
 
 mod absent;
+#[cfg(any(windows, test))]
+mod driver;
 mod evidence;
 mod frames;
+#[cfg(target_os = "linux")]
+mod proc;
+mod recording;
+mod switches;
 
 pub use absent::Absent;
+#[cfg(windows)]
+pub use driver::{DriverOptions, DriverSource};
 pub use evidence::{Certainty, Evidence, SwitchEvidence, SwitchRelation, ThreadState};
 pub use frames::{FramePlace, StackFrame, StatedName};
+#[cfg(target_os = "linux")]
+pub use proc::ProcStacks;
+pub use recording::SwitchStacks;
 
 use stackhound_etl::{Pid, Tid};
 
@@ -79,6 +91,12 @@ pub enum KernelStackError {
         /// What it takes, as a sentence without its full stop.
         hint: &'static str,
     },
+    /// The driver cannot be asked, and what to do about it.
+    #[error(transparent)]
+    Driver(#[from] stackhound_kstack_client::Error),
+    /// The threads that look names up could not be started.
+    #[error("cannot start the threads for symbols: {0}")]
+    Symbols(std::io::Error),
     /// Reading failed.
     #[error("cannot read {what}: {error}")]
     Read {

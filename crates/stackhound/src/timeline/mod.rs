@@ -5,7 +5,7 @@
 
 mod events;
 mod functions;
-mod gaps;
+pub(crate) mod gaps;
 
 use std::ops::ControlFlow;
 

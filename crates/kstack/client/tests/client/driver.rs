@@ -107,7 +107,13 @@ impl Kernel for Threads {
         let row = self.rows.get(&capture.tid).filter(|_| capture.pid == self.pid);
         let row = row.filter(|row| capture.created.is_none_or(|created| created == row.created));
         let row = row.ok_or(Outcome::NoThread)?;
-        Ok(Found { thread: capture.tid, place: row.place, created: row.created, user: Ok(()) })
+        Ok(Found {
+            thread: capture.tid,
+            tid: capture.tid,
+            place: row.place,
+            created: row.created,
+            user: Ok(()),
+        })
     }
 
     fn release_thread(&self, _: u32) {}

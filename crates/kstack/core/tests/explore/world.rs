@@ -335,6 +335,10 @@ impl Kernel for World {
         queued
     }
 
+    fn can_remove(&self) -> bool {
+        self.scenario.removal
+    }
+
     fn remove(&self, ticket: Ticket) -> Removal {
         let thread = self.check_call(ticket);
         if self.has(Defect::FreedOnTimeOut) {

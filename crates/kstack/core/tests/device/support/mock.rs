@@ -218,7 +218,7 @@ impl Kernel for Mock {
         count.set(count.get() + 1);
         let thread = &self.threads[index];
         let created = if self.settings.tells_created { thread.created } else { 0 };
-        Ok(Found { thread: index, place: thread.place, created, user: thread.may })
+        Ok(Found { thread: index, tid: thread.tid, place: thread.place, created, user: thread.may })
     }
 
     fn release_thread(&self, thread: usize) {
