@@ -24,8 +24,10 @@ const DEBUG: LUID = LUID { LowPart: 20, HighPart: 0 };
 /// Switches the privilege on or off.
 pub fn switch_privilege(on: bool) {
     let mut token = std::ptr::null_mut();
+    // SAFETY: no pointers.
+    let process = unsafe { GetCurrentProcess() };
     // SAFETY: there is room for the handle.
-    let opened = unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_ADJUST_PRIVILEGES, &mut token) };
+    let opened = unsafe { OpenProcessToken(process, TOKEN_ADJUST_PRIVILEGES, &mut token) };
     assert_ne!(opened, 0);
     let attributes = if on { SE_PRIVILEGE_ENABLED } else { 0 };
     let privileges = TOKEN_PRIVILEGES {

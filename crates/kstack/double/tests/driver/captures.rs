@@ -54,7 +54,8 @@ pub fn frames_in_order(world: &mut World) {
     assert!(answered.header.machinery.get() >= 2, "{:?}", answered.header);
     assert_eq!(answered.user, Ok(vec![0x7ff6_1234_0000, 0x7ff6_1234_0010, 0x7ff6_1234_0020]));
     assert_eq!((answered.header.flags.get(), answered.header.skipped.get()), (0, 0));
-    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for each part.
+    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for
+    // each part.
     let tid = world.thread(Behaviour::Waits);
     let expected = [
         format!("PsLookupThreadByThreadId {tid}"),
@@ -71,8 +72,8 @@ pub fn frames_in_order(world: &mut World) {
     assert_eq!(flags, ["0x0", "0x1"]);
 }
 
-/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at those. So that they
-/// can be seen, they are mapped; then none is known as the driver's.
+/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at
+/// those. So that they can be seen, they are mapped; then none is known as the driver's.
 pub fn machinery_is_kept(world: &mut World) {
     let trimmed = waiting(world, |_| {});
     let whole = world.with(

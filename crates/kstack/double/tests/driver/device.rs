@@ -25,8 +25,8 @@ pub struct Answered {
 impl Device {
     /// Opens the device for reading and writing.
     ///
-    /// Wine opens it before it asks the driver, and whatever that says. Therefore this asks for the version, too: Windows would
-    /// refuse the open where the driver refuses that.
+    /// Wine opens it before it asks the driver, and whatever that says. Therefore this asks for the version,
+    /// too: Windows would refuse the open where the driver refuses that.
     ///
     /// # Errors
     /// The Win32 error.
