@@ -170,9 +170,9 @@ fn kernel_module(driver: drivers::Driver) -> Loaded {
 fn user_modules(process: &Process) -> Modules {
     let modules = process.modules().unwrap_or_default();
     let loaded = modules.into_iter().map(|module| {
-        let mut headers = vec![0; HEADERS];
-        headers.truncate(process.read(module.base, &mut headers));
-        let identity = Image::parse_loaded(&headers).ok().map(|image| image.identity());
+        let mut headers = [0; HEADERS];
+        let read = process.read(module.base, &mut headers);
+        let identity = Image::parse_loaded(&headers[..read]).ok().map(|image| image.identity());
         let process::Module { base, size, path } = module;
         Loaded { base, size, path, time_date_stamp: identity.map(|identity| identity.time_date_stamp) }
     });
