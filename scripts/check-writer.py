@@ -67,8 +67,12 @@ def main():
 def check_folder(folder):
     root = pathlib.Path(__file__).resolve().parent.parent
     cargo = os.environ.get("CARGO", "cargo")
-    example = ["run", "--quiet", "--package", "stackhound-etl", "--example", "write_sample", "--"]
-    subprocess.run([cargo, *example, str(folder.resolve())], cwd=root, check=True)
+    # Built as the whole workspace is, so that what its tests have built is used.
+    build = [cargo, "build", "--quiet", "--locked", "--workspace", "--example", "write_sample"]
+    subprocess.run(build, cwd=root, check=True)
+    metadata = subprocess.check_output([cargo, "metadata", "--format-version", "1", "--no-deps"], cwd=root)
+    target = pathlib.Path(json.loads(metadata)["target_directory"])
+    subprocess.run([target / "debug" / "examples" / "write_sample", folder.resolve()], check=True)
     recordings = sorted(folder.glob("*.etl"))
     if not recordings:
         print("write_sample wrote nothing", file=sys.stderr)

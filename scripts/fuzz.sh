@@ -31,7 +31,7 @@ else
     count=$(echo "$targets" | wc -w)
     end=$(($(date +%s) + seconds * count))
     while
-        PROPTEST_CASES=5000 cargo test --quiet --package stackhound-fuzzing --test replay
+        PROPTEST_CASES=5000 cargo test --quiet --workspace --test replay
         [ "$(date +%s)" -lt "$end" ]
     do :; done
 fi

@@ -20,7 +20,7 @@ short=
 scripts/with-double
 export STACKHOUND_DOUBLE_BUILT=$STACKHOUND_WINDOWS_TARGET/double
 scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
-cargo build --quiet --locked -p stackhound-cli
+cargo build --quiet --locked --workspace --bin stackhound
 live=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
 here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/stackhound
 

@@ -41,10 +41,9 @@ double() { cat >"$folder/double"; : >"$folder/log"; }
 export STACKHOUND_DOUBLE=$folder/double
 
 step "recordings, and what is made of them here"
-STACKHOUND_EXAMPLES_KEEP=$folder cargo test --quiet --locked -p stackhound --test examples
-for example in network_monitor syscall_sensor; do
-  cargo build --quiet --locked -p stackhound --example $example
-done
+# Built as the whole workspace is, so that what its tests have built is used.
+STACKHOUND_EXAMPLES_KEEP=$folder cargo test --quiet --locked --workspace --test examples
+cargo build --quiet --locked --workspace --bin stackhound --example network_monitor --example syscall_sensor
 here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 
 step "the tutorials, live, print the same as from a recording"
@@ -106,7 +105,6 @@ has_not "$folder/out" PerfInfo/SysCallEnter
 has "$folder/log" 'buffer_kib=32 minimum=64 maximum=512 flush=5ms'
 
 step "hunt --live finds what is found in the recording, and says what was lost"
-cargo build --quiet --locked -p stackhound-cli
 "$here/stackhound" demo --quiet --out "$folder/demo" >"$folder/made"
 # What findings say, without where they stand, since a session has no file, and without times of day: those of a session follow
 # from when it was opened. Alerts are named after the first of their times.

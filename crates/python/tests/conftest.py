@@ -1,5 +1,6 @@
 """The traces that the tests look at, written by its own examples and program."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,10 +10,24 @@ import stackhound
 REPOSITORY = Path(__file__).parents[3]
 
 
+def built(name: str, *, example: bool = False) -> Path:
+    """A program of the workspace. Built as the whole workspace is, so that what its tests have built is used."""
+    kind = "--example" if example else "--bin"
+    build = ["cargo", "build", "--quiet", "--locked", "--workspace", kind, name, "--message-format", "json"]
+    output = subprocess.run(build, cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+    messages = [json.loads(line) for line in output.splitlines()]
+    return next(
+        Path(message["executable"])
+        for message in messages
+        if message["reason"] == "compiler-artifact"
+        and message["target"]["name"] == name
+        and message["executable"]
+    )
+
+
 def written(example: str, path: Path) -> Path:
     """The index that an example of `calltree` writes."""
-    command = "cargo run --quiet --locked -p stackhound-calltree --example".split()
-    subprocess.run([*command, example, "--", path], cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run([built(example, example=True), path], check=True, stdin=subprocess.DEVNULL)
     return path
 
 
@@ -32,8 +47,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recording that the program makes to show what it does."""
     folder = tmp_path_factory.mktemp("demo")
-    command = "cargo run --quiet --locked -p stackhound-cli -- demo -q --out".split()
-    subprocess.run([*command, folder], cwd=REPOSITORY, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run([built("stackhound"), "demo", "-q", "--out", folder], check=True, stdin=subprocess.DEVNULL)
     return folder / "stackhound-demo.etl"
 
 

@@ -24,6 +24,7 @@ use windows_sys::Win32::System::Threading::{
 
 use crate::Error;
 pub use crate::privilege::take_debug_privilege;
+use crate::time::ticks;
 
 /// Bytes of a page, on all processors that Windows runs on today.
 const PAGE_SIZE: usize = 4096;
@@ -31,7 +32,7 @@ const PAGE_SIZE: usize = 4096;
 /// A process that may be asked. Its number is not given to another one while this lives, even if it ends.
 #[derive(Debug)]
 pub struct Process {
-    handle: OwnedHandle,
+    pub(crate) handle: OwnedHandle,
 }
 
 /// Pages that belong together: allocated at once, and alike in state and protection.
@@ -121,7 +122,7 @@ impl Process {
         if done == 0 {
             return Err(Error::last("GetProcessTimes"));
         }
-        Ok(u64::from(created.dwHighDateTime) << 32 | u64::from(created.dwLowDateTime))
+        Ok(ticks(created))
     }
 
     /// The region that an address lies in. Its base is that of the address's page, whatever lies before. About a microsecond.

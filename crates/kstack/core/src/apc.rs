@@ -102,7 +102,7 @@ pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames
         Walked::Frames(count) => usize::from(count),
         Walked::Not | Walked::Missing(_) => 0,
     };
-    let rest = &slot.frames()[behind..];
+    let rest = slot.frames().get(behind..).unwrap_or_default();
     let room = usize::from(frames).min(rest.len());
     match room {
         0 => Walked::Missing(Missing::NoRoom),

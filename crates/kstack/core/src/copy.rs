@@ -1,11 +1,14 @@
 //! From a slot into an answer: frames of the capture itself are left out, missing parts are told.
+//!
+//! Parts of slices are taken by `get` where the compiler would not see that they exist: a panic would stop the whole system, so the
+//! driver's image has no code for one.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing};
 
 use crate::slot::Walked;
+use crate::sync::AtomicU64;
 use crate::{Kernel, Slot};
 
 /// Frames that the capture itself has at most: a slot has room for so many beside those that are answered.
@@ -49,21 +52,25 @@ pub(crate) fn copy<K: Kernel>(
     let (of_kernel, rest) = slot.frames().split_at(walked.min(slot.frames().len()));
     match slot.kernel() {
         Walked::Not => {}
-        Walked::Missing(missing) => copied.kernel = put(&mut entries[..for_kernel], &[], Some(missing)).0,
+        Walked::Missing(missing) => {
+            copied.kernel = put(entries.get_mut(..for_kernel).unwrap_or_default(), &[], Some(missing)).0
+        }
         Walked::Frames(_) => {
             // A thread that walks its own stack has no dispatcher of APCs above it.
             let machinery = machinery(kernel, of_kernel, !own);
             let machinery = if capture.flags.has(Flags::KEEP_MACHINERY) { 0 } else { machinery };
             let skipped = usize::from(capture.frames_to_skip).min(of_kernel.len() - machinery);
-            let kept = until(&of_kernel[machinery + skipped..], |address| address >> 63 == 1);
-            (copied.kernel, copied.kernel_cut) = put(&mut entries[..for_kernel], kept, None);
+            let kept =
+                until(of_kernel.get(machinery + skipped..).unwrap_or_default(), |address| address >> 63 == 1);
+            (copied.kernel, copied.kernel_cut) =
+                put(entries.get_mut(..for_kernel).unwrap_or_default(), kept, None);
             // A walk that filled its room may have ended early.
             copied.kernel_cut |=
                 walked >= (usize::from(capture.max_frames) + MACHINERY).min(slot.frames().len());
             (copied.machinery, copied.skipped) = (machinery as u16, skipped as u16);
         }
     }
-    let entries = &mut entries[usize::from(copied.kernel)..room];
+    let entries = entries.get_mut(usize::from(copied.kernel)..room).unwrap_or_default();
     match slot.user() {
         Walked::Not => {}
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
@@ -90,7 +97,7 @@ fn machinery<K: Kernel>(kernel: &K, frames: &[AtomicU64], by_apc: bool) -> usize
 fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     let kept = frames.iter().map(|frame| frame.load(Relaxed));
     let kept = kept.take_while(|&address| address != 0 && belongs(address)).count();
-    &frames[..kept]
+    frames.get(..kept).unwrap_or_default()
 }
 
 /// Writes frames, or why there are none. Gives how many entries were written, and whether there was more than room.

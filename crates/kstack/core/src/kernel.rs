@@ -1,9 +1,8 @@
 //! What a capture needs of the system it runs in.
 
-use core::sync::atomic::AtomicU64;
-
 use stackhound_kstack_proto::{Capture, Missing, Outcome};
 
+use crate::sync::AtomicU64;
 use crate::{Slot, Ticket};
 
 /// A part of a stack.
@@ -33,6 +32,9 @@ pub enum Place {
 pub struct Found<Thread> {
     /// The thread, referenced: it does not go away before [`Kernel::release_thread`].
     pub thread: Thread,
+    /// Its number, as the system says it of the thread: a system may find a thread by other numbers as well, as Windows does, which
+    /// ignores the two lowest bits.
+    pub tid: u32,
     /// Who it is.
     pub place: Place,
     /// When it was created, in 100 ns since 1601; 0 if the system does not tell.
@@ -80,7 +82,10 @@ pub trait Kernel {
     /// the ticket, once in all. False if the thread takes no APCs any more; then neither will be.
     fn queue(&self, ticket: Ticket) -> bool;
 
-    /// Tries to take the APC out of its thread's queue.
+    /// Whether the system can take an APC out of its thread's queue at all.
+    fn can_remove(&self) -> bool;
+
+    /// Tries to take the APC out of its thread's queue; [`Removal::Unsupported`] where [`Self::can_remove`] says no.
     fn remove(&self, ticket: Ticket) -> Removal;
 
     /// Waits for the slot's event; false if it was not signalled for so many milliseconds.

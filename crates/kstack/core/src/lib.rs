@@ -14,10 +14,11 @@ mod device;
 mod kernel;
 mod requester;
 mod slot;
+mod sync;
 
 pub use apc::Apc;
 pub use copy::{Copied, MACHINERY};
-pub use device::{Caller, Refusal};
+pub use device::{Caller, Opener, Refusal, control, open};
 pub use kernel::{Found, Kernel, Part, Place, Removal};
 pub use requester::{End, Requester};
 pub use slot::{Progress, Slot, Stale, Ticket};

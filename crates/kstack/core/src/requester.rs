@@ -26,7 +26,7 @@ pub enum End {
 }
 
 /// One wish for a stack, from finding the thread to the answer. Taken step by step to its end: it ends after at most
-/// 20 steps and one for each slot, of which one waits, for as long as the request allows.
+/// 13 steps and two for each slot, of which one waits, for as long as the request allows.
 #[derive(Clone, Debug)]
 pub struct Requester<Thread> {
     capture: Capture,
@@ -52,7 +52,6 @@ enum Stage {
     Refer(Ticket),
     Queue(Ticket),
     Wait(Ticket),
-    Read(Ticket),
     Remove(Ticket),
     Abandon(Ticket),
     Copy(Ticket),
@@ -99,9 +98,16 @@ impl<Thread: Copy> Requester<Thread> {
                 self.begun = kernel.now();
                 match kernel.find(&self.capture) {
                     Err(outcome) => return Ok(Progress::Done(self.answer(kernel, outcome))),
+                    // The system takes other numbers for this thread's, too: the limit of one capture for each would not hold.
+                    Ok(found) if found.tid != self.capture.tid => {
+                        kernel.release_thread(found.thread);
+                        return Ok(Progress::Done(self.answer(kernel, Outcome::NoThread)));
+                    }
                     Ok(found) => {
                         self.found = Some(found);
                         match found.place {
+                            // Only idle threads have the number that means a free slot.
+                            _ if found.tid == 0 => self.end_with(Outcome::Idle),
                             Place::Own | Place::Other => Stage::Claim(0),
                             Place::Idle => self.end_with(Outcome::Idle),
                             Place::Terminating => self.end_with(Outcome::Terminating),
@@ -126,7 +132,7 @@ impl<Thread: Copy> Requester<Thread> {
                 Some(_) => Stage::Compare(ticket, index + 1),
             },
             Stage::Begin(ticket) => {
-                let found = self.found.as_ref().expect("found before claimed");
+                let found = self.found.as_ref().ok_or(Stale)?;
                 let wanted = Wanted::new(self.capture.flags, found.user, self.capture.max_frames);
                 open(kernel, ticket)?.begin(wanted);
                 match found.place {
@@ -146,7 +152,7 @@ impl<Thread: Copy> Requester<Thread> {
             }
             Stage::Prepare(ticket) => {
                 open(kernel, ticket)?;
-                kernel.prepare(ticket, self.found.as_ref().expect("found before claimed").thread);
+                kernel.prepare(ticket, self.found.as_ref().ok_or(Stale)?.thread);
                 Stage::Refer(ticket)
             }
             // Before it is queued: it may have run when queueing returns.
@@ -166,11 +172,10 @@ impl<Thread: Copy> Requester<Thread> {
             Stage::Wait(ticket) => {
                 open(kernel, ticket)?;
                 match kernel.wait(ticket, self.capture.timeout_ms) {
-                    true => Stage::Read(ticket),
+                    true => Stage::Abandon(ticket),
                     false => Stage::Remove(ticket),
                 }
             }
-            Stage::Read(ticket) => self.after(open(kernel, ticket)?.phase(), ticket),
             Stage::Remove(ticket) => {
                 open(kernel, ticket)?;
                 match kernel.remove(ticket) {
@@ -181,7 +186,7 @@ impl<Thread: Copy> Requester<Thread> {
                     Removal::NotQueued | Removal::Unsupported => Stage::Abandon(ticket),
                 }
             }
-            // What was reached at the last moment counts.
+            // However the wait ended, what was reached by now decides, and what comes later is nobody's.
             Stage::Abandon(ticket) => self.after(open(kernel, ticket)?.abandon(), ticket),
             Stage::Copy(ticket) => {
                 let slot = open(kernel, ticket)?;
@@ -204,7 +209,7 @@ impl<Thread: Copy> Requester<Thread> {
                 Stage::ReleaseThread
             }
             Stage::ReleaseThread => {
-                kernel.release_thread(self.found.as_ref().expect("found before released").thread);
+                kernel.release_thread(self.found.as_ref().ok_or(Stale)?.thread);
                 let end = match self.outcome {
                     None => End::Busy,
                     Some(outcome) => self.answer(kernel, outcome),

@@ -5,11 +5,11 @@
 //! earlier one opens nothing.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use stackhound_kstack_proto::{Flags, Missing};
 
 use crate::Kernel;
+use crate::sync::{AtomicU32, AtomicU64, fence};
 
 /// The right to use a slot until its reference ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,18 +79,20 @@ pub struct Slot<Objects, Frames> {
 
 impl<Objects, Frames> Slot<Objects, Frames> {
     /// A free slot.
+    #[cfg(not(loom))]
     pub const fn new(objects: Objects, frames: Frames) -> Self {
-        Self {
-            owner: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
-            references: AtomicU32::new(0),
-            phase: AtomicU32::new(0),
-            wanted: AtomicU32::new(0),
-            kernel: AtomicU32::new(0),
-            user: AtomicU32::new(0),
-            frames,
-            objects,
-        }
+        Self::of([const { AtomicU32::new(0) }; 7], objects, frames)
+    }
+
+    /// A free slot. Loom's atomics cannot be made at compile time.
+    #[cfg(loom)]
+    pub fn new(objects: Objects, frames: Frames) -> Self {
+        Self::of(core::array::from_fn(|_| AtomicU32::new(0)), objects, frames)
+    }
+
+    const fn of(zeros: [AtomicU32; 7], objects: Objects, frames: Frames) -> Self {
+        let [owner, generation, references, phase, wanted, kernel, user] = zeros;
+        Self { owner, generation, references, phase, wanted, kernel, user, frames, objects }
     }
 
     /// The system's part.
@@ -100,17 +102,19 @@ impl<Objects, Frames> Slot<Objects, Frames> {
 
     /// References to it; 0 for a free one.
     pub fn references(&self) -> u32 {
-        self.references.load(SeqCst)
+        self.references.load(Acquire)
     }
 
     /// The thread it is taken for, if it is.
     pub fn owner(&self) -> Option<u32> {
-        Some(self.owner.load(SeqCst)).filter(|&owner| owner != 0)
+        Some(self.owner.load(Acquire)).filter(|&owner| owner != 0)
     }
 
-    /// Takes the slot for a thread if it is free.
+    /// Takes the slot for a thread if it is free. Of two that claim slots and then look at each other's owner, one at least sees that
+    /// the other did: that is what the fence is for.
     pub(crate) fn claim(&self, index: u32, tid: u32) -> Option<Ticket> {
-        self.owner.compare_exchange(0, tid, SeqCst, SeqCst).ok()?;
+        self.owner.compare_exchange(0, tid, Acquire, Relaxed).ok()?;
+        fence(SeqCst);
         Some(Ticket { index, generation: self.generation.load(Relaxed) })
     }
 
@@ -140,7 +144,7 @@ impl<Objects, Frames> Slot<Objects, Frames> {
     /// Gives the slot back. Only for the one who ended the last reference.
     pub(crate) fn free(&self) {
         self.generation.fetch_add(1, Relaxed);
-        self.owner.store(0, SeqCst);
+        self.owner.store(0, Release);
     }
 
     /// Goes on to `to` if the phase is `from`; says whether it was. What was written before is seen by whoever sees `to`.
@@ -151,10 +155,6 @@ impl<Objects, Frames> Slot<Objects, Frames> {
     /// Nobody waits any more. Gives the phase that was reached before.
     pub(crate) fn abandon(&self) -> Phase {
         Phase::from_number(self.phase.swap(Phase::Abandoned as u32, AcqRel))
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        Phase::from_number(self.phase.load(Acquire))
     }
 
     pub(crate) fn set_kernel(&self, walked: Walked) {
@@ -186,7 +186,7 @@ impl<Objects, Frames: AsRef<[AtomicU64]>> Slot<Objects, Frames> {
 /// If it was freed since.
 pub(crate) fn open<K: Kernel>(kernel: &K, ticket: Ticket) -> Result<&Slot<K::Objects, K::Frames>, Stale> {
     let slot = kernel.slots().get(ticket.index as usize).ok_or(Stale)?;
-    let current = slot.owner.load(SeqCst) != 0 && slot.generation.load(Relaxed) == ticket.generation;
+    let current = slot.owner.load(Relaxed) != 0 && slot.generation.load(Relaxed) == ticket.generation;
     current.then_some(slot).ok_or(Stale)
 }
 

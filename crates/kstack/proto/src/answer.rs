@@ -5,7 +5,7 @@ use core::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Capture, Entry, MAGIC, Missing, VERSION, hash};
+use crate::{Capture, Entry, Flags, MAGIC, Missing, VERSION, hash};
 
 /// How a capture that was begun ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +117,30 @@ impl AnswerHeader {
             waited: U64::ZERO,
         }
     }
+
+    /// Whether the numbers can stand together in an answer to `capture` that has this outcome.
+    fn fits(&self, outcome: Outcome, capture: &Capture) -> bool {
+        let captured = outcome == Outcome::Captured;
+        let has = |flag| self.flags.get() & flag != 0;
+        let (kernel, user) = (usize::from(self.kernel_count.get()), usize::from(self.user_count.get()));
+        let created = match outcome {
+            Outcome::NoThread => 0,
+            _ => capture.created.unwrap_or(self.created.get()),
+        };
+        let frames_to_skip = if kernel == 0 { 0 } else { capture.frames_to_skip };
+        let keeps = kernel == 0 || capture.flags.has(Flags::KEEP_MACHINERY);
+        self.created == created
+            && self.reserved == U16::ZERO
+            && self.flags.get() & !(Self::OWN | Self::KERNEL_CUT | Self::USER_CUT) == 0
+            && (kernel > 0) == (captured && capture.flags.has(Flags::KERNEL))
+            && (user > 0) == (captured && capture.flags.has(Flags::USER))
+            && kernel + user <= usize::from(capture.max_frames)
+            && (captured || !has(Self::OWN))
+            && (kernel > 0 || !has(Self::KERNEL_CUT))
+            && (user > 0 || !has(Self::USER_CUT))
+            && self.skipped <= frames_to_skip
+            && (self.machinery == 0 || !keeps)
+    }
 }
 
 /// What is wrong with an answer.
@@ -126,7 +150,7 @@ pub enum AnswerError {
     Length(usize),
     /// It is none of ours, or of another version.
     Layout,
-    /// An outcome, flags or counts that do not exist.
+    /// An outcome, flags, counts or a time of creation that cannot be in an answer to this request.
     Value,
     /// It answers another request.
     Other,
@@ -141,7 +165,7 @@ impl fmt::Display for AnswerError {
                 write!(f, "the driver's answer of {length} bytes is not as long as it says")
             }
             Self::Layout => f.write_str("the driver's answer is not laid out as this version expects"),
-            Self::Value => f.write_str("the driver's answer has a value that does not exist"),
+            Self::Value => f.write_str("the driver's answer has a value that cannot be"),
             Self::Other => f.write_str("the driver answers another request"),
             Self::Hash => f.write_str("the driver's answer is damaged: its hash does not fit"),
         }
@@ -176,15 +200,10 @@ impl<'bytes> Answer<'bytes> {
         let number = header.outcome.get();
         let outcome = Outcome::ALL.into_iter().find(|&outcome| outcome as u32 == number);
         let outcome = outcome.ok_or(AnswerError::Value)?;
-        let count = usize::from(header.kernel_count.get()) + usize::from(header.user_count.get());
-        let known = AnswerHeader::OWN | AnswerHeader::KERNEL_CUT | AnswerHeader::USER_CUT;
-        if header.flags.get() & !known != 0
-            || header.reserved != U16::ZERO
-            || count > usize::from(capture.max_frames)
-            || (outcome != Outcome::Captured && count != 0)
-        {
+        if !header.fits(outcome, capture) {
             return Err(AnswerError::Value);
         }
+        let count = usize::from(header.kernel_count.get()) + usize::from(header.user_count.get());
         let entries = <[Entry]>::ref_from_bytes(rest).ok().filter(|entries| entries.len() == count);
         let entries = entries.ok_or(AnswerError::Length(bytes.len()))?;
         if hash(entries.iter().map(|entry| entry.get())) != header.hash.get() {

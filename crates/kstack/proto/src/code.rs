@@ -57,3 +57,8 @@ pub struct Version {
     /// Bit 0: an APC can be taken out of a thread's queue again on this system.
     pub abilities: U16,
 }
+
+impl Version {
+    /// In `abilities`: an APC can be taken out of its queue, so a capture that timed out leaves nothing behind.
+    pub const CAN_REMOVE: u16 = 1;
+}

@@ -8,6 +8,8 @@
 //! Knows threads, frames and how they were observed; must not know how they are shown.
 
 mod absent;
+#[cfg(any(windows, test))]
+mod driver;
 mod evidence;
 mod frames;
 #[cfg(target_os = "linux")]
@@ -16,6 +18,8 @@ mod recording;
 mod switches;
 
 pub use absent::Absent;
+#[cfg(windows)]
+pub use driver::{DriverOptions, DriverSource};
 pub use evidence::{Certainty, Evidence, SwitchEvidence, SwitchRelation, ThreadState};
 pub use frames::{FramePlace, StackFrame, StatedName};
 #[cfg(target_os = "linux")]
@@ -87,6 +91,12 @@ pub enum KernelStackError {
         /// What it takes, as a sentence without its full stop.
         hint: &'static str,
     },
+    /// The driver cannot be asked, and what to do about it.
+    #[error(transparent)]
+    Driver(#[from] stackhound_kstack_client::Error),
+    /// The threads that look names up could not be started.
+    #[error("cannot start the threads for symbols: {0}")]
+    Symbols(std::io::Error),
     /// Reading failed.
     #[error("cannot read {what}: {error}")]
     Read {

@@ -1,0 +1,137 @@
+//! Every length, every flag and every bound. What must come of each is the oracle's to say; here it is only said what was hit.
+
+use std::collections::BTreeMap;
+
+use stackhound_kstack_core::Refusal;
+
+use crate::support::{Call, KINDS, Mock, Settings, judge, kind, request, thread, threads};
+
+/// How many calls came to what.
+#[derive(Default)]
+struct Seen(BTreeMap<&'static str, u32>);
+
+impl Seen {
+    fn judge(&mut self, mock: &Mock, call: &Call) {
+        *self.0.entry(KINDS[kind(&judge(mock, call))]).or_default() += 1;
+    }
+}
+
+fn one_thread() -> Mock {
+    Mock::new(Settings::DRIVER, vec![thread(1)])
+}
+
+#[test]
+fn every_length_of_input_and_output() {
+    let mock = one_thread();
+    for (code, max_frames) in [(0x22_e000, 2), (0x22_e004, 2), (0x22_e004, 3), (0x22_e004, 30)] {
+        let mut seen = Seen::default();
+        let mut call = request(&mock.threads[0], |capture| capture.max_frames = max_frames);
+        call.code = code;
+        let request = call.buffer[..48].to_vec();
+        for input in 0..=64 {
+            for output in 0..=400 {
+                call.buffer.resize(input.max(output), 0xa5);
+                call.buffer.fill(0xa5);
+                let length = request.len().min(input).min(call.buffer.len());
+                call.buffer[..length].copy_from_slice(&request[..length]);
+                (call.input, call.output) = (input, output);
+                seen.judge(&mock, &call);
+            }
+        }
+        let served = if code == 0x22_e000 { "version" } else { "captured, cut" };
+        let room = if code == 0x22_e000 { 16 } else { 64 + 8 * u32::from(max_frames) };
+        let served = if max_frames == 30 { "captured, other" } else { served };
+        let expected = [("buffer too small", room), ("invalid parameter", 64 * 401), (served, 401 - room)];
+        assert_eq!(seen.0, BTreeMap::from(expected), "{code:#x}, {max_frames} frames");
+    }
+}
+
+#[test]
+fn the_longest_answer_has_room_or_not() {
+    let mock = Mock::new(Settings::DRIVER, threads());
+    let long = mock.threads.iter().find(|thread| thread.kernel.as_ref().is_ok_and(|stack| stack.len() > 256));
+    let mut call = request(long.expect("a deep stack"), |capture| capture.max_frames = 256);
+    for output in [0, 1, 47, 48, 63, 64, 2111, 2112, 2113, 4096, 1 << 16] {
+        call.buffer.resize(output.max(48), 0xa5);
+        call.output = output;
+        let verdict = judge(&mock, &call);
+        let length = verdict.map(|bytes| bytes.len());
+        assert_eq!(length, if output < 2112 { Err(Refusal::BufferTooSmall) } else { Ok(2112) }, "{output}");
+    }
+}
+
+/// Lengths that the buffer does not have: the system never says such, and nothing comes of it if it does.
+#[test]
+fn lengths_beyond_the_buffer() {
+    let mock = one_thread();
+    let valid = request(&mock.threads[0], |_| {});
+    let lengths = [0, 1, 16, 47, 48, 49, 575, 576, 577, usize::MAX / 8, usize::MAX - 1, usize::MAX];
+    for code in [0x22_e000, 0x22_e004] {
+        for length in [0, 1, 15, 16, 47, 48, 49, 575, 576, 577] {
+            for (input, output) in lengths.iter().flat_map(|input| lengths.map(|output| (*input, output))) {
+                let mut call = Call { code, input, output, ..valid.clone() };
+                call.buffer.resize(length, 0xa5);
+                judge(&mock, &call).ok();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_combination_of_flags() {
+    let mock = Mock::new(Settings::DRIVER, threads());
+    for max_frames in [1, 2, 64] {
+        let mut seen = Seen::default();
+        let mut call = request(&mock.threads[1], |capture| capture.max_frames = max_frames);
+        for flags in 0..=u16::MAX {
+            call.buffer[26..28].copy_from_slice(&flags.to_le_bytes());
+            seen.judge(&mock, &call);
+        }
+        let served = if max_frames == 1 { 4 } else { 6 };
+        assert_eq!(seen.0["invalid parameter"], 65_536 - served);
+        assert_eq!(seen.0.values().sum::<u32>(), 65_536);
+    }
+}
+
+#[test]
+fn every_value_of_each_small_field() {
+    let mock = one_thread();
+    for (offset, served) in [(4, 1), (6, 1), (24, 255), (40, 257), (42, 1), (44, 1), (46, 1)] {
+        let mut seen = Seen::default();
+        let mut call = request(&mock.threads[0], |_| {});
+        call.buffer.resize(64 + 8 * 256, 0xa5);
+        call.output = call.buffer.len();
+        for value in 0..=u16::MAX {
+            call.buffer[offset..offset + 2].copy_from_slice(&value.to_le_bytes());
+            seen.judge(&mock, &call);
+        }
+        assert_eq!(seen.0["invalid parameter"], 65_536 - served, "at {offset}");
+    }
+}
+
+#[test]
+fn the_bounds_of_each_wide_field() {
+    let mock = one_thread();
+    let valid = request(&mock.threads[0], |_| {});
+    let born = mock.threads[0].created;
+    let near = |number: u64| [number.wrapping_sub(1), number, number.wrapping_add(1)];
+    let powers = (0..64).map(|bit| 1 << bit);
+    let bounds = powers.chain([0, 1000, 0x534b_4853, 0x5348_4b53, u64::from(u32::MAX), born, 1000 << 32 | 1]);
+    let values: Vec<u64> = bounds.flat_map(near).collect();
+    // Where, how many bytes, and how many of the values are served: any process, thread, time and id are asked for in vain.
+    for (offset, length, served) in [(0, 4, None), (8, 4, Some(values.len())), (12, 4, Some(values.len()))]
+        .into_iter()
+        .chain([(16, 8, Some(values.len())), (28, 4, None), (32, 8, Some(values.len()))])
+    {
+        let mut refused = 0;
+        for value in &values {
+            let mut call = valid.clone();
+            call.buffer[offset..offset + length].copy_from_slice(&value.to_le_bytes()[..length]);
+            refused += usize::from(judge(&mock, &call) == Err(Refusal::InvalidParameter));
+        }
+        match served {
+            Some(served) => assert_eq!(refused, values.len() - served, "at {offset}"),
+            None => assert!(refused > 100 && refused < values.len(), "at {offset}: {refused}"),
+        }
+    }
+}

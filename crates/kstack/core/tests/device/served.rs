@@ -1,0 +1,251 @@
+//! What is answered for threads of each kind, as numbers that were worked out by hand.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+
+use stackhound_kstack_core::{
+    Apc, Caller, Found, Kernel, Opener, Part, Place, Refusal, Removal, Slot, Ticket, control,
+};
+use stackhound_kstack_proto::{Answer, Capture, Flags, Missing, Outcome, Request};
+
+use crate::support::{Mock, Reaction, Settings, Thread, judge, request, thread};
+
+const OWN: u64 = 0xffff_f805_1000_0040;
+const DISPATCHER: u64 = 0xffff_f803_0000_0100;
+const WAIT: u64 = 0xffff_f803_0000_0200;
+const SYSCALL: u64 = 0xffff_f803_0000_0300;
+const NTDLL: u64 = 0x7ff8_0000_0400;
+const MAIN: u64 = 0x7ff6_0000_0500;
+
+fn waiting() -> Thread {
+    Thread {
+        kernel: Ok(vec![OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL]),
+        user: Ok(vec![NTDLL, MAIN]),
+        ..thread(7)
+    }
+}
+
+/// The parts of an answer to a request for the thread.
+type Parts = (Result<Vec<u64>, Missing>, Result<Vec<u64>, Missing>);
+
+fn ask(settings: Settings, thread: Thread, change: impl FnOnce(&mut Capture)) -> (Outcome, Parts, [u16; 3]) {
+    let mock = Mock::new(settings, vec![thread]);
+    let call = request(&mock.threads[0], change);
+    let bytes = judge(&mock, &call).expect("an answer");
+    let capture = Request::parse(&call.buffer[..48]).expect("a request");
+    let answer = Answer::parse(&bytes, &capture).expect("an answer");
+    let header = answer.header();
+    let numbers = [header.flags.get(), header.machinery.get(), header.skipped.get()];
+    let kernel = answer.kernel().map(|frames| frames.collect());
+    (answer.outcome(), (kernel, answer.user().map(|frames| frames.collect())), numbers)
+}
+
+#[test]
+fn an_answer_is_these_bytes() {
+    let mock = Mock::new(Settings::DRIVER, vec![Thread { reaction: Reaction::Soon, ..waiting() }]);
+    let bytes = judge(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
+    #[rustfmt::skip]
+    let header = [
+        b'S', b'H', b'K', b'S', 1, 0, 64, 0,
+        // Process 1012, thread 32, created at 0x01db000000000007.
+        0xf4, 3, 0, 0, 32, 0, 0, 0,
+        7, 0, 0, 0, 0, 0, 0xdb, 1,
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+        // Captured: two entries and two entries.
+        0, 0, 0, 0, 2, 0, 2, 0,
+        // Not its own, nothing cut; three frames of the capture, none skipped.
+        0, 0, 3, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bytes[..48], header);
+    // The hash is checked by those who read answers. 1234 is 0x4d2.
+    assert_eq!(bytes[56..64], [0xd2, 4, 0, 0, 0, 0, 0, 0]);
+    let entries: Vec<u8> = [WAIT, SYSCALL, NTDLL, MAIN].into_iter().flat_map(u64::to_le_bytes).collect();
+    assert_eq!(bytes[64..], entries);
+}
+
+#[test]
+fn each_reaction_has_its_outcome() {
+    let other = |reaction| Thread { reaction, ..waiting() };
+    for (thread, outcome) in [
+        (other(Reaction::AtOnce), Outcome::Captured),
+        (other(Reaction::Soon), Outcome::Captured),
+        (other(Reaction::Last), Outcome::Captured),
+        (other(Reaction::Slow), Outcome::TimedOut),
+        (other(Reaction::Late), Outcome::TimedOut),
+        (other(Reaction::EndsAtOnce), Outcome::Terminating),
+        (other(Reaction::EndsSoon), Outcome::Terminating),
+        (other(Reaction::EndsLast), Outcome::Terminating),
+        (other(Reaction::EndsLate), Outcome::TimedOut),
+        (Thread { place: Place::Own, ..waiting() }, Outcome::Captured),
+        (Thread { place: Place::Terminating, ..waiting() }, Outcome::Terminating),
+        (Thread { place: Place::Idle, ..waiting() }, Outcome::Idle),
+    ] {
+        for can_remove in [false, true] {
+            let settings = Settings { can_remove, ..Settings::DRIVER };
+            assert_eq!(ask(settings, thread.clone(), |_| {}).0, outcome, "{thread:?}");
+        }
+    }
+}
+
+#[test]
+fn flags_choose_the_parts_and_what_is_left_out() {
+    let all = vec![OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
+    let (own, other) = (Place::Own, Place::Other);
+    for (place, flags, skip, kernel, user, numbers) in [
+        (other, 1, 0, &all[3..], &[][..], [0, 3, 0]),
+        (other, 2, 0, &[], &[NTDLL, MAIN], [0, 0, 0]),
+        (other, 3, 0, &all[3..], &[NTDLL, MAIN], [0, 3, 0]),
+        (other, 3, 1, &all[4..], &[NTDLL, MAIN], [0, 3, 1]),
+        (other, 5, 0, &all[..], &[], [0, 0, 0]),
+        (other, 7, 2, &all[2..], &[NTDLL, MAIN], [0, 0, 2]),
+        (other, 6, 1, &[], &[NTDLL, MAIN], [0, 0, 0]),
+        // Whoever walks its own stack was not called by a dispatcher.
+        (own, 3, 0, &all[2..], &[NTDLL, MAIN], [1, 2, 0]),
+        (own, 7, 0, &all[..], &[NTDLL, MAIN], [1, 0, 0]),
+    ] {
+        let (_, parts, given) = ask(Settings::DRIVER, Thread { place, ..waiting() }, |capture| {
+            capture.flags = Flags::from_bits(flags).expect("flags that exist");
+            capture.frames_to_skip = skip;
+        });
+        assert_eq!(parts, (Ok(kernel.to_vec()), Ok(user.to_vec())), "{place:?}, {flags}, {skip}");
+        assert_eq!(given, numbers, "{place:?}, {flags}, {skip}");
+    }
+    let (_, parts, given) = ask(Settings::DRIVER, waiting(), |capture| capture.frames_to_skip = 256);
+    assert_eq!((parts.0, given), (Err(Missing::Nothing), [0, 3, 2]));
+}
+
+#[test]
+fn what_is_more_than_room_is_cut() {
+    for (room, kernel, user, flags) in [
+        (2, &[WAIT][..], &[NTDLL][..], 6),
+        (3, &[WAIT, SYSCALL], &[NTDLL], 4),
+        (4, &[WAIT, SYSCALL], &[NTDLL, MAIN], 0),
+    ] {
+        let (_, parts, given) = ask(Settings::DRIVER, waiting(), |capture| capture.max_frames = room);
+        assert_eq!((parts, given[0]), ((Ok(kernel.to_vec()), Ok(user.to_vec())), flags), "{room} entries");
+    }
+    // A walk that filled its memory may not have come to its end.
+    for (memory, user, flags) in [
+        (5, Err(Missing::NoRoom), 2),
+        (6, Ok(vec![NTDLL]), 4),
+        (7, Ok(vec![NTDLL, MAIN]), 4),
+        (8, Ok(vec![NTDLL, MAIN]), 0),
+    ] {
+        let (_, parts, given) = ask(Settings { memory, ..Settings::DRIVER }, waiting(), |_| {});
+        assert_eq!((parts.0, parts.1, given[0]), (Ok(vec![WAIT, SYSCALL]), user, flags), "{memory} frames");
+    }
+}
+
+#[test]
+fn parts_that_are_missing_say_why() {
+    let all = Ok(vec![WAIT, SYSCALL]);
+    for missing in Missing::ALL {
+        for (thread, kernel, user) in [
+            (Thread { may: Err(missing), ..waiting() }, all.clone(), Err(missing)),
+            (Thread { user: Err(missing), ..waiting() }, all.clone(), Err(missing)),
+            (Thread { kernel: Err(missing), ..waiting() }, Err(missing), Ok(vec![NTDLL, MAIN])),
+        ] {
+            assert_eq!(ask(Settings::DRIVER, thread, |_| {}).1, (kernel, user), "{missing:?}");
+        }
+    }
+    let nothing = Thread { kernel: Ok(vec![]), user: Ok(vec![]), ..waiting() };
+    let parts = ask(Settings::DRIVER, nothing, |_| {}).1;
+    assert_eq!(parts, (Err(Missing::Nothing), Err(Missing::Nothing)));
+}
+
+#[test]
+fn a_number_that_was_given_again_is_another_thread() {
+    let born = waiting().created;
+    for (tells_created, created, outcome) in [
+        (true, None, Outcome::Captured),
+        (true, Some(born), Outcome::Captured),
+        (true, Some(born + 1), Outcome::NoThread),
+        (false, None, Outcome::Captured),
+        (false, Some(born), Outcome::NoThread),
+    ] {
+        let settings = Settings { tells_created, ..Settings::DRIVER };
+        let given = ask(settings, waiting(), |capture| capture.created = created);
+        assert_eq!(given.0, outcome, "{tells_created} {created:?}");
+    }
+    for change in [|capture: &mut Capture| capture.pid += 1, |capture: &mut Capture| capture.tid += 4] {
+        assert_eq!(ask(Settings::DRIVER, waiting(), change).0, Outcome::NoThread);
+    }
+}
+
+/// A system that breaks its word: it runs each APC once more, while the requester reads what the first run found.
+struct RunsTwice {
+    mock: Mock,
+    queued: Cell<Option<Ticket>>,
+}
+
+impl Kernel for RunsTwice {
+    type Objects = <Mock as Kernel>::Objects;
+    type Frames = <Mock as Kernel>::Frames;
+    type Thread = usize;
+
+    fn slots(&self) -> &[Slot<Self::Objects, Self::Frames>] {
+        self.mock.slots()
+    }
+
+    fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
+        self.mock.find(capture)
+    }
+
+    fn release_thread(&self, thread: usize) {
+        self.mock.release_thread(thread);
+    }
+
+    fn prepare(&self, ticket: Ticket, thread: usize) {
+        self.mock.prepare(ticket, thread);
+    }
+
+    fn queue(&self, ticket: Ticket) -> bool {
+        self.queued.set(Some(ticket));
+        self.mock.queue(ticket)
+    }
+
+    fn can_remove(&self) -> bool {
+        self.mock.can_remove()
+    }
+
+    fn remove(&self, ticket: Ticket) -> Removal {
+        self.mock.remove(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool {
+        self.mock.wait(ticket, milliseconds)
+    }
+
+    fn signal(&self, ticket: Ticket) {
+        self.mock.signal(ticket);
+    }
+
+    fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
+        self.mock.walk(part, frames)
+    }
+
+    fn is_own(&self, address: u64) -> bool {
+        if let Some(ticket) = self.queued.take() {
+            Apc::ran(ticket).finish(&self.mock).expect("the slot is still taken");
+        }
+        self.mock.is_own(address)
+    }
+
+    fn now(&self) -> u64 {
+        self.mock.now()
+    }
+}
+
+#[test]
+fn nobody_sees_frames_of_a_slot_that_is_not_the_requesters_any_more() {
+    let mock = Mock::new(Settings::DRIVER, vec![waiting()]);
+    let mut call = request(&mock.threads[0], |_| {});
+    call.buffer[48..].fill(0);
+    let mut buffer = call.buffer.clone();
+    let kernel = RunsTwice { mock, queued: Cell::new(None) };
+    let caller = Caller { from_user_mode: true, pid: call.opener };
+    let opener = Opener::kept(call.opener.try_into().expect("a process"));
+    let given = control(&kernel, opener, caller, call.code, &mut buffer, call.input, call.output);
+    assert_eq!(given, Err(Refusal::Internal));
+    assert_eq!(buffer, call.buffer);
+}

@@ -1,0 +1,336 @@
+//! A system of threads that react to captures in every way there is. One thread plays them all, so each run is the same.
+//!
+//! It checks how it is used: what is initialised anew is not in use, and what is referenced is released.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use stackhound_kstack_core::{Apc, Found, Kernel, Part, Place, Progress, Removal, Slot, Ticket};
+use stackhound_kstack_proto::{Capture, Missing, Outcome};
+
+/// Where the code that captures lies.
+pub const OWN_CODE: std::ops::Range<u64> = 0xffff_f805_1000_0000..0xffff_f805_1001_0000;
+
+/// How long a thread takes that answers while it is waited for, in 100 ns.
+pub const SOON: u64 = 1234;
+
+/// When a thread does something about the APC that was queued to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// It runs before queueing returns.
+    AtOnce,
+    /// It runs while it is waited for.
+    Soon,
+    /// It begins while it is waited for, and ends when nobody waits any more.
+    Slow,
+    /// It runs at the last moment: when it is about to be taken out of the queue.
+    Last,
+    /// It runs when nobody waits any more.
+    Late,
+    /// The thread is ending by the time of queueing.
+    EndsAtOnce,
+    /// The thread ends while it is waited for.
+    EndsSoon,
+    /// The thread ends when the APC is about to be taken out of its queue.
+    EndsLast,
+    /// The thread ends when nobody waits any more.
+    EndsLate,
+}
+
+/// A thread, with what walks of its stack give: all of it, however little room there is.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub pid: u32,
+    pub tid: u32,
+    pub created: u64,
+    pub place: Place,
+    pub reaction: Reaction,
+    /// Whether the user part may be looked at, as known before the walk.
+    pub may: Result<(), Missing>,
+    pub kernel: Result<Vec<u64>, Missing>,
+    pub user: Result<Vec<u64>, Missing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub slots: usize,
+    /// Frames of each slot.
+    pub memory: usize,
+    pub can_remove: bool,
+    /// Whether the system tells when threads were created.
+    pub tells_created: bool,
+}
+
+impl Settings {
+    /// As the driver has them.
+    pub const DRIVER: Settings = Settings { slots: 64, memory: 272, can_remove: true, tells_created: true };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Out,
+    Prepared(usize),
+    Queued(usize),
+    /// It left the queue to run, or to be run down.
+    Left(usize),
+}
+
+#[derive(Debug)]
+pub struct Objects {
+    apc: Cell<Queue>,
+    signalled: Cell<bool>,
+}
+
+/// What was asked of the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub finds: u32,
+    pub walks: u32,
+    pub prepared: u32,
+    pub queued: u32,
+    pub waits: u32,
+    pub removals: u32,
+}
+
+/// An APC that is still to end though its requester is gone.
+#[derive(Debug)]
+struct Outlasting {
+    ticket: Ticket,
+    thread: usize,
+    apc: Apc,
+}
+
+#[derive(Debug)]
+pub struct Mock {
+    slots: Vec<Slot<Objects, Vec<AtomicU64>>>,
+    pub threads: Vec<Thread>,
+    pub settings: Settings,
+    references: Vec<Cell<u32>>,
+    running: Cell<usize>,
+    outlasting: RefCell<Vec<Outlasting>>,
+    clock: Cell<u64>,
+    counts: Cell<Counts>,
+}
+
+impl Mock {
+    pub fn new(settings: Settings, threads: Vec<Thread>) -> Self {
+        let objects = || Objects { apc: Cell::new(Queue::Out), signalled: Cell::new(false) };
+        let frames = || (0..settings.memory).map(|_| AtomicU64::new(0xdead)).collect();
+        let own = threads.iter().position(|thread| thread.place == Place::Own);
+        Self {
+            slots: (0..settings.slots).map(|_| Slot::new(objects(), frames())).collect(),
+            references: threads.iter().map(|_| Cell::new(0)).collect(),
+            running: Cell::new(own.unwrap_or(usize::MAX)),
+            threads,
+            settings,
+            outlasting: RefCell::default(),
+            clock: Cell::new(1 << 40),
+            counts: Cell::default(),
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    /// Captures whose requester is gone.
+    pub fn outstanding(&self) -> usize {
+        self.outlasting.borrow().len()
+    }
+
+    /// Whether one of those is of this thread.
+    pub fn is_outstanding(&self, thread: usize) -> bool {
+        self.outlasting.borrow().iter().any(|one| one.thread == thread)
+    }
+
+    /// One of the captures whose requester is gone ends: its APC runs, or is run down.
+    pub fn end_one(&self, which: usize) {
+        let one = self.outlasting.borrow_mut().swap_remove(which);
+        self.run(one.ticket, one.thread, one.apc);
+    }
+
+    /// Everything that is referenced or held is so by a capture that is under way.
+    pub fn check(&self) {
+        assert!(self.references.iter().all(|count| count.get() == 0), "a thread is still referenced");
+        let outlasting = self.outlasting.borrow();
+        for (index, slot) in self.slots.iter().enumerate() {
+            match outlasting.iter().find(|one| one.ticket.index as usize == index) {
+                None => {
+                    assert_eq!(
+                        (slot.references(), slot.owner()),
+                        (0, None),
+                        "slot {index} was not given back"
+                    );
+                    assert!(!matches!(slot.objects().apc.get(), Queue::Queued(_)), "slot {index} is queued");
+                }
+                Some(one) => {
+                    let owner = self.threads[one.thread].tid;
+                    assert_eq!((slot.references(), slot.owner()), (1, Some(owner)), "slot {index}");
+                }
+            }
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        count(&mut counts);
+        self.counts.set(counts);
+    }
+
+    fn objects(&self, ticket: Ticket) -> &Objects {
+        self.slots[ticket.index as usize].objects()
+    }
+
+    fn run(&self, ticket: Ticket, thread: usize, apc: Apc) {
+        self.objects(ticket).apc.set(Queue::Left(thread));
+        let interrupted = self.running.replace(thread);
+        apc.finish(self).expect("the slot is the APC's");
+        self.running.set(interrupted);
+    }
+
+    /// Whether the APC is queued to a thread with such a reaction.
+    fn queued(&self, ticket: Ticket, reaction: Reaction) -> Option<usize> {
+        match self.objects(ticket).apc.get() {
+            Queue::Queued(thread) if self.threads[thread].reaction == reaction => Some(thread),
+            _ => None,
+        }
+    }
+}
+
+impl Kernel for Mock {
+    type Objects = Objects;
+    type Frames = Vec<AtomicU64>;
+    type Thread = usize;
+
+    fn slots(&self) -> &[Slot<Objects, Vec<AtomicU64>>] {
+        &self.slots
+    }
+
+    fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
+        self.count(|counts| counts.finds += 1);
+        let is_it = |thread: &Thread| {
+            (thread.pid, thread.tid) == (capture.pid, capture.tid)
+                && capture.created.is_none_or(|time| self.settings.tells_created && time == thread.created)
+        };
+        let index = self.threads.iter().position(is_it).ok_or(Outcome::NoThread)?;
+        let count = &self.references[index];
+        count.set(count.get() + 1);
+        let thread = &self.threads[index];
+        let created = if self.settings.tells_created { thread.created } else { 0 };
+        Ok(Found { thread: index, tid: thread.tid, place: thread.place, created, user: thread.may })
+    }
+
+    fn release_thread(&self, thread: usize) {
+        let count = &self.references[thread];
+        count.set(count.get().checked_sub(1).expect("a reference to release"));
+    }
+
+    fn prepare(&self, ticket: Ticket, thread: usize) {
+        self.count(|counts| counts.prepared += 1);
+        assert!(self.references[thread].get() > 0, "a thread that may go away at any time");
+        let objects = self.objects(ticket);
+        assert!(!matches!(objects.apc.get(), Queue::Queued(_)), "initialised while it is queued");
+        assert!(self.outlasting.borrow().iter().all(|one| one.ticket.index != ticket.index), "still in use");
+        objects.apc.set(Queue::Prepared(thread));
+        objects.signalled.set(false);
+    }
+
+    fn queue(&self, ticket: Ticket) -> bool {
+        self.count(|counts| counts.queued += 1);
+        let objects = self.objects(ticket);
+        let Queue::Prepared(thread) = objects.apc.get() else { panic!("queued as it is") };
+        match self.threads[thread].reaction {
+            Reaction::EndsAtOnce => objects.apc.set(Queue::Out),
+            Reaction::AtOnce => self.run(ticket, thread, Apc::ran(ticket)),
+            _ => objects.apc.set(Queue::Queued(thread)),
+        }
+        objects.apc.get() != Queue::Out
+    }
+
+    fn can_remove(&self) -> bool {
+        self.settings.can_remove
+    }
+
+    fn remove(&self, ticket: Ticket) -> Removal {
+        self.count(|counts| counts.removals += 1);
+        if let Some(thread) = self.queued(ticket, Reaction::Last) {
+            self.run(ticket, thread, Apc::ran(ticket));
+        }
+        if let Some(thread) = self.queued(ticket, Reaction::EndsLast) {
+            self.run(ticket, thread, Apc::run_down(ticket));
+        }
+        match self.objects(ticket).apc.get() {
+            Queue::Queued(_) if self.settings.can_remove => {
+                self.objects(ticket).apc.set(Queue::Out);
+                Removal::Removed
+            }
+            Queue::Queued(thread) => {
+                let ends = self.threads[thread].reaction == Reaction::EndsLate;
+                let apc = if ends { Apc::run_down(ticket) } else { Apc::ran(ticket) };
+                self.outlasting.borrow_mut().push(Outlasting { ticket, thread, apc });
+                Removal::Unsupported
+            }
+            _ if self.settings.can_remove => Removal::NotQueued,
+            _ => Removal::Unsupported,
+        }
+    }
+
+    fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool {
+        self.count(|counts| counts.waits += 1);
+        assert!((1..=1000).contains(&milliseconds), "{milliseconds} ms are no bounded wait");
+        let before = self.clock.get();
+        if let Some(thread) = self.queued(ticket, Reaction::Soon) {
+            self.clock.set(before + SOON);
+            self.run(ticket, thread, Apc::ran(ticket));
+        }
+        if let Some(thread) = self.queued(ticket, Reaction::EndsSoon) {
+            self.clock.set(before + SOON);
+            self.run(ticket, thread, Apc::run_down(ticket));
+        }
+        if let Some(thread) = self.queued(ticket, Reaction::Slow) {
+            self.objects(ticket).apc.set(Queue::Left(thread));
+            let mut apc = Apc::ran(ticket);
+            let interrupted = self.running.replace(thread);
+            for _ in 0..2 {
+                assert_eq!(apc.step(self), Ok(Progress::Again));
+            }
+            self.running.set(interrupted);
+            self.outlasting.borrow_mut().push(Outlasting { ticket, thread, apc });
+        }
+        let signalled = self.objects(ticket).signalled.get();
+        if !signalled {
+            self.clock.set(before + u64::from(milliseconds) * 10_000);
+        }
+        signalled
+    }
+
+    fn signal(&self, ticket: Ticket) {
+        self.objects(ticket).signalled.set(true);
+    }
+
+    fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
+        self.count(|counts| counts.walks += 1);
+        let thread = &self.threads[self.running.get()];
+        let stack = match part {
+            Part::Kernel => &thread.kernel,
+            Part::User => {
+                assert_eq!(thread.may, Ok(()), "looked at what must not be looked at");
+                &thread.user
+            }
+        };
+        let stack = stack.as_ref().map_err(|missing| *missing)?;
+        for (frame, address) in frames.iter().zip(stack) {
+            frame.store(*address, Relaxed);
+        }
+        Ok(frames.len().min(stack.len()))
+    }
+
+    fn is_own(&self, address: u64) -> bool {
+        OWN_CODE.contains(&address)
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.get()
+    }
+}

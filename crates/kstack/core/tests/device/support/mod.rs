@@ -1,0 +1,11 @@
+//! A system to capture in, and what it must answer.
+
+mod judge;
+mod mock;
+mod oracle;
+mod world;
+
+pub use judge::judge;
+pub use mock::{Mock, Reaction, Settings, Thread};
+pub use oracle::{Call, KINDS, kind};
+pub use world::{OPENER, Random, all_late, request, thread, threads};

@@ -1,0 +1,259 @@
+//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers there, the fields by their
+//! offsets, and every byte of an answer. It shares no code with what it judges.
+
+use stackhound_kstack_core::{Caller, Place, Refusal};
+use stackhound_kstack_proto::Missing;
+
+use super::mock::{Mock, OWN_CODE, Reaction, SOON, Thread};
+
+/// A request to the device as the system hands it over.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who opened the device.
+    pub opener: u32,
+    pub caller: Caller,
+    pub code: u32,
+    pub buffer: Vec<u8>,
+    pub input: usize,
+    pub output: usize,
+}
+
+const VERSION: u32 = 0x22_e000;
+const CAPTURE: u32 = 0x22_e004;
+
+/// A number of the request.
+fn number(bytes: &[u8], offset: usize, length: usize) -> u64 {
+    bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The fields that have bounds: offset, bytes, and whether a value may be, given the flags.
+const FIELDS: [(usize, usize, fn(u64, u64) -> bool); 8] = [
+    (0, 4, |magic, _| magic == 0x534b_4853),
+    (4, 2, |version, _| version == 1),
+    (6, 2, |size, _| size == 48),
+    (24, 2, |frames, flags| frames <= 256 && frames >= (flags & 1) + (flags >> 1 & 1)),
+    (26, 2, |flags, _| [1, 2, 3, 5, 6, 7].contains(&flags)),
+    (28, 4, |timeout, _| timeout != 0 && timeout <= 1000),
+    (40, 2, |skip, _| skip <= 256),
+    (42, 6, |reserved, _| reserved == 0),
+];
+
+/// The first six rules of the page's table.
+const RULES: [(fn(&Call) -> bool, Refusal); 6] = [
+    (|call| call.caller.from_user_mode && call.caller.pid == call.opener, Refusal::AccessDenied),
+    (|call| call.code == VERSION || call.code == CAPTURE, Refusal::UnknownRequest),
+    (|call| call.buffer.len() >= call.input && call.buffer.len() >= call.output, Refusal::Internal),
+    (|call| call.input == if call.code == VERSION { 0 } else { 48 }, Refusal::InvalidParameter),
+    (
+        |call| {
+            let field = |offset, length| number(&call.buffer, offset, length);
+            let allowed = |&(offset, length, may): &(usize, usize, fn(u64, u64) -> bool)| {
+                may(field(offset, length), field(26, 2))
+            };
+            call.code == VERSION || FIELDS.iter().all(allowed)
+        },
+        Refusal::InvalidParameter,
+    ),
+    (
+        |call| {
+            let room = |call: &Call| 64 + 8 * number(&call.buffer, 24, 2) as usize;
+            call.output >= if call.code == VERSION { 16 } else { room(call) }
+        },
+        Refusal::BufferTooSmall,
+    ),
+];
+
+/// The bytes that must come back, or why none do.
+pub fn expected(mock: &Mock, call: &Call) -> Result<Vec<u8>, Refusal> {
+    for (holds, refusal) in RULES {
+        if !holds(call) {
+            return Err(refusal);
+        }
+    }
+    if call.code == VERSION {
+        let mut version = *b"SHKS\x01\0\0\x01\xe8\x03\0\0\x40\0\0\0";
+        version[14] = mock.settings.can_remove.into();
+        return Ok(version.to_vec());
+    }
+    answer(mock, &call.buffer[..48])
+}
+
+const CAPTURED: u32 = 0;
+const NO_THREAD: u32 = 1;
+const TERMINATING: u32 = 2;
+const TIMED_OUT: u32 = 3;
+const IDLE: u32 = 4;
+
+/// How the capture of each thread ends, and how long that takes; `timeout` in 100 ns.
+fn outcome(thread: &Thread, timeout: u64) -> (u32, u64) {
+    match (thread.place, thread.reaction) {
+        (Place::Idle, _) => (IDLE, 0),
+        (Place::Terminating, _) => (TERMINATING, 0),
+        (Place::Own, _) | (Place::Other, Reaction::AtOnce) => (CAPTURED, 0),
+        (Place::Other, Reaction::Soon) => (CAPTURED, SOON),
+        (Place::Other, Reaction::Last) => (CAPTURED, timeout),
+        (Place::Other, Reaction::Slow | Reaction::Late | Reaction::EndsLate) => (TIMED_OUT, timeout),
+        (Place::Other, Reaction::EndsAtOnce) => (TERMINATING, 0),
+        (Place::Other, Reaction::EndsSoon) => (TERMINATING, SOON),
+        (Place::Other, Reaction::EndsLast) => (TERMINATING, timeout),
+    }
+}
+
+/// The seventh rule, and every byte of the answer.
+fn answer(mock: &Mock, request: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let (pid, tid, created) = (number(request, 8, 4), number(request, 12, 4), number(request, 16, 8));
+    let is_it = |thread: &Thread| {
+        let is_of_the_time = created == 0 || (mock.settings.tells_created && created == thread.created);
+        u64::from(thread.pid) == pid && u64::from(thread.tid) == tid && is_of_the_time
+    };
+    let mut parts = Parts::default();
+    let (mut outcome_and_wait, mut born) = ((NO_THREAD, 0), 0);
+    if let Some(index) = mock.threads.iter().position(is_it) {
+        let thread = &mock.threads[index];
+        let takes_requests = matches!(thread.place, Place::Own | Place::Other);
+        if takes_requests && (mock.outstanding() == mock.settings.slots || mock.is_outstanding(index)) {
+            return Err(Refusal::Busy);
+        }
+        born = if mock.settings.tells_created { thread.created } else { 0 };
+        outcome_and_wait = outcome(thread, number(request, 28, 4) * 10_000);
+        if outcome_and_wait.0 == CAPTURED {
+            parts = Parts::of(thread, request, mock.settings.memory);
+        }
+    }
+    let entries: Vec<u8> =
+        parts.kernel.iter().chain(&parts.user).flat_map(|entry| entry.to_le_bytes()).collect();
+    let mut bytes = b"SHKS\x01\0\x40\0".to_vec();
+    bytes.extend(&request[8..16]);
+    bytes.extend(born.to_le_bytes());
+    bytes.extend(&request[32..40]);
+    bytes.extend(outcome_and_wait.0.to_le_bytes());
+    for number in [parts.kernel.len(), parts.user.len(), parts.flags, parts.machinery, parts.skipped, 0] {
+        bytes.extend((number as u16).to_le_bytes());
+    }
+    let hash = entries.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    bytes.extend(hash.to_le_bytes());
+    bytes.extend(outcome_and_wait.1.to_le_bytes());
+    bytes.extend(entries);
+    Ok(bytes)
+}
+
+#[derive(Default)]
+struct Parts {
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+    flags: usize,
+    machinery: usize,
+    skipped: usize,
+}
+
+/// What stands for a part that is missing.
+fn sentinel(missing: Missing) -> Vec<u64> {
+    let reason = match missing {
+        Missing::Nothing => 1,
+        Missing::System => 2,
+        Missing::Faulted => 3,
+        Missing::Attached => 4,
+        Missing::Protected => 5,
+        Missing::NoRoom => 6,
+        Missing::NotNow => 7,
+    };
+    vec![0x5d00_0bad_0000_0000 + reason]
+}
+
+impl Parts {
+    /// The section "What an answer leaves out".
+    fn of(thread: &Thread, request: &[u8], memory: usize) -> Self {
+        let (flags, max_frames) = (number(request, 26, 2), number(request, 24, 2) as usize);
+        let own = thread.place == Place::Own;
+        let mut parts = Parts { flags: usize::from(own), ..Parts::default() };
+        let mut left = memory;
+        if flags & 1 != 0 {
+            let room = max_frames - usize::from(flags & 2 != 0);
+            let limit = memory.min(max_frames + 16);
+            parts.kernel = match &thread.kernel {
+                Err(missing) => sentinel(*missing),
+                Ok(stack) => {
+                    let walked = &stack[..stack.len().min(limit)];
+                    left -= walked.len();
+                    if flags & 4 == 0 {
+                        let own_code = walked.iter().take_while(|&frame| OWN_CODE.contains(frame)).count();
+                        let dispatcher = usize::from(own_code > 0 && !own && walked.len() > own_code);
+                        parts.machinery = own_code + dispatcher;
+                    }
+                    parts.skipped = (walked.len() - parts.machinery).min(number(request, 40, 2) as usize);
+                    let rest = &walked[parts.machinery + parts.skipped..];
+                    let end = rest.iter().position(|frame| frame >> 63 == 0).unwrap_or(rest.len());
+                    if end > room || (walked.len() == limit && limit > 0) {
+                        parts.flags |= 2;
+                    }
+                    if end == 0 { sentinel(Missing::Nothing) } else { rest[..end.min(room)].to_vec() }
+                }
+            };
+        }
+        if flags & 2 != 0 {
+            let room = max_frames - parts.kernel.len();
+            let limit = left.min(max_frames);
+            parts.user = match (thread.may, &thread.user) {
+                (Err(missing), _) => sentinel(missing),
+                (Ok(()), _) if limit == 0 => sentinel(Missing::NoRoom),
+                (Ok(()), Err(missing)) => sentinel(*missing),
+                (Ok(()), Ok(stack)) => {
+                    let walked = &stack[..stack.len().min(limit)];
+                    let ends = |frame: &u64| frame >> 63 == 1 || *frame == 0 || is_sentinel(*frame);
+                    let end = walked.iter().position(ends).unwrap_or(walked.len());
+                    if end > room || walked.len() == limit {
+                        parts.flags |= 4;
+                    }
+                    if end == 0 { sentinel(Missing::Nothing) } else { walked[..end.min(room)].to_vec() }
+                }
+            };
+        }
+        parts
+    }
+}
+
+fn is_sentinel(frame: u64) -> bool {
+    (0x5d00_0bad_0000_0001..=0x5d00_0bad_0000_0007).contains(&frame)
+}
+
+/// What a call comes to, in short.
+pub const KINDS: [&str; 14] = [
+    "access denied",
+    "unknown request",
+    "internal",
+    "invalid parameter",
+    "buffer too small",
+    "busy",
+    "version",
+    "captured, own",
+    "captured, other",
+    "captured, cut",
+    "no thread",
+    "terminating",
+    "timed out",
+    "idle",
+];
+
+/// Which of [`KINDS`] a result is.
+pub fn kind(result: &Result<Vec<u8>, Refusal>) -> usize {
+    let bytes = match result {
+        Err(Refusal::AccessDenied) => return 0,
+        Err(Refusal::UnknownRequest) => return 1,
+        Err(Refusal::Internal) => return 2,
+        Err(Refusal::InvalidParameter) => return 3,
+        Err(Refusal::BufferTooSmall) => return 4,
+        Err(Refusal::Busy) => return 5,
+        Ok(bytes) => bytes,
+    };
+    if bytes.len() == 16 {
+        return 6;
+    }
+    match (number(bytes, 32, 4) as u32, number(bytes, 40, 2)) {
+        (CAPTURED, 1) => 7,
+        (CAPTURED, 0) => 8,
+        (CAPTURED, _) => 9,
+        (other, _) => 9 + other as usize,
+    }
+}

@@ -1,0 +1,154 @@
+//! Threads of every kind, and requests for them.
+
+use stackhound_kstack_core::{Caller, Place};
+use stackhound_kstack_proto::{Capture, Flags, Missing, Request};
+
+use super::mock::{Reaction, Thread};
+use super::oracle::Call;
+
+/// The process that opened the device.
+pub const OPENER: u32 = 4711;
+
+const REACTIONS: [Reaction; 9] = [
+    Reaction::AtOnce,
+    Reaction::Soon,
+    Reaction::Slow,
+    Reaction::Last,
+    Reaction::Late,
+    Reaction::EndsAtOnce,
+    Reaction::EndsSoon,
+    Reaction::EndsLast,
+    Reaction::EndsLate,
+];
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number less than `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// A thread that answers at once: its stack begins with the frames of the capture, and the one that called it.
+pub fn thread(number: u32) -> Thread {
+    let own = (0..3).map(|frame| 0xffff_f805_1000_1000 + frame * 16);
+    let system = (0..12).map(|frame| 0xffff_f803_4400_0000 + u64::from(number) * 4096 + frame * 16);
+    Thread {
+        pid: 1000 + number % 4 * 4,
+        tid: 4 + number * 4,
+        created: 0x01db_0000_0000_0000 + u64::from(number),
+        place: Place::Other,
+        reaction: Reaction::AtOnce,
+        may: Ok(()),
+        kernel: Ok(own.chain(system).collect()),
+        user: Ok((0..9).map(|frame| 0x7ff8_1000_0000 + u64::from(number) * 4096 + frame * 16).collect()),
+    }
+}
+
+/// Threads that do not answer as long as anybody waits.
+pub fn all_late(count: u32) -> Vec<Thread> {
+    (0..count).map(|number| Thread { reaction: Reaction::Late, ..thread(number) }).collect()
+}
+
+/// Every reaction with every kind of kernel part and of user part, and the threads that take no requests.
+pub fn threads() -> Vec<Thread> {
+    let mut all = Vec::new();
+    let kernel_parts = kernel_parts();
+    let user_parts = user_parts();
+    for number in 0..63u32 {
+        let index = number as usize;
+        let plain = thread(number);
+        let (may, user) = user_parts[index / 3 % user_parts.len()].clone();
+        all.push(Thread {
+            reaction: REACTIONS[index % REACTIONS.len()],
+            kernel: kernel_parts[index / REACTIONS.len() % kernel_parts.len()].clone(),
+            may,
+            user,
+            ..plain
+        });
+    }
+    all.push(Thread { place: Place::Own, pid: OPENER, ..thread(100) });
+    all.push(Thread { place: Place::Terminating, ..thread(101) });
+    all.push(Thread { place: Place::Idle, pid: 0, tid: 0, ..thread(102) });
+    // A process whose number is as another's thread's.
+    all.push(Thread { pid: 4, tid: 1000, may: Err(Missing::System), ..thread(103) });
+    all
+}
+
+fn kernel_parts() -> Vec<Result<Vec<u64>, Missing>> {
+    let frames = |count: u64| (0..count).map(|frame| 0xffff_f803_0000_0000 + frame * 16);
+    let own = |count: u64| (0..count).map(|frame| 0xffff_f805_1000_2000 + frame * 16);
+    vec![
+        Ok(own(4).chain(frames(20)).collect()),
+        // More than any answer has.
+        Ok(own(2).chain(frames(400)).collect()),
+        // It goes on into the program.
+        Ok(own(3).chain(frames(5)).chain([0x7ff8_0000_1000, 0x7ff8_0000_2000]).collect()),
+        // No unwind data: nothing, or not even the frames of the capture.
+        Ok(Vec::new()),
+        Err(Missing::Nothing),
+        Ok(frames(3).collect()),
+        // Nothing behind what belongs to the capture, or nothing but it.
+        Ok(own(2).chain(frames(1)).collect()),
+        Ok(own(2).collect()),
+        // A zero in the midst.
+        Ok(own(1).chain(frames(4)).chain([0]).chain(frames(4)).collect()),
+        // Code of the capture again, below.
+        Ok(own(2).chain(frames(3)).chain(own(2)).chain(frames(3)).collect()),
+    ]
+}
+
+fn user_parts() -> Vec<(Result<(), Missing>, Result<Vec<u64>, Missing>)> {
+    let frames = |count: u64| (0..count).map(|frame| 0x7ff6_0000_0000 + frame * 16);
+    vec![
+        (Ok(()), Ok(frames(15).collect())),
+        (Ok(()), Ok(frames(500).collect())),
+        (Err(Missing::System), Err(Missing::System)),
+        (Err(Missing::Protected), Ok(frames(5).collect())),
+        (Ok(()), Err(Missing::Attached)),
+        (Ok(()), Err(Missing::Faulted)),
+        (Ok(()), Err(Missing::NotNow)),
+        (Ok(()), Ok(Vec::new())),
+        // What looks like a reason, a zero, and a kernel's address: whatever a program can put there.
+        (Ok(()), Ok(frames(2).chain([Missing::Protected.sentinel()]).chain(frames(2)).collect())),
+        (Ok(()), Ok(frames(3).chain([0]).chain(frames(2)).collect())),
+        (Ok(()), Ok(frames(1).chain([0xffff_f803_1234_0000]).collect())),
+        (Ok(()), Ok(vec![0])),
+    ]
+}
+
+/// A request for a thread as its opener makes it, with just the room that it takes. The buffer is not zero behind the input, so
+/// that it shows what is written.
+pub fn request(thread: &Thread, change: impl FnOnce(&mut Capture)) -> Call {
+    let mut capture = Capture {
+        pid: thread.pid,
+        tid: thread.tid,
+        created: None,
+        max_frames: 64,
+        flags: Flags::KERNEL.and(Flags::USER),
+        timeout_ms: 300,
+        id: 0x1122_3344_5566_7788,
+        frames_to_skip: 0,
+    };
+    change(&mut capture);
+    let output = 64 + 8 * usize::from(capture.max_frames);
+    let mut buffer = zerocopy::IntoBytes::as_bytes(&Request::from(capture)).to_vec();
+    let input = buffer.len();
+    buffer.resize(output.max(input), 0xa5);
+    let caller = Caller { from_user_mode: true, pid: OPENER };
+    Call { opener: OPENER, caller, code: 0x22_e004, buffer, input, output }
+}

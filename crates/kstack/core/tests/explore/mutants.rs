@@ -1,0 +1,97 @@
+//! The exploration finds what it looks for: models with the defects of the HOWTO of 2009, and with others, are caught.
+
+use stackhound_kstack_proto::Flags;
+
+use crate::defects::{Defect, Violation};
+use crate::explorer::explore;
+use crate::scenario::Kind::{Lasting, Mortal};
+use crate::scenario::Scenario;
+
+/// The defect is found as this violation, at least; without it nothing is.
+#[track_caller]
+fn check_caught(scenario: Scenario, defect: Defect, violation: Violation) {
+    assert!(explore(&scenario).violations.is_empty(), "{}", scenario.name);
+    let seen = explore(&scenario.with(defect));
+    let way = seen.violations.get(&violation);
+    println!("{defect:?}: {:?}; a way to {violation:?}: {way:?}", seen.violations.keys());
+    assert!(way.is_some(), "{defect:?} is not found as {violation:?}: {:#?}", seen.violations);
+}
+
+fn one() -> Scenario {
+    Scenario::new("one asks for another", 1, &[Lasting, Mortal], &[(0, 1)])
+}
+
+fn again() -> Scenario {
+    Scenario::new("the same thread again", 1, &[Lasting, Mortal], &[(0, 1), (0, 1)])
+}
+
+#[test]
+fn a_stack_of_the_one_who_asks_is_caught() {
+    check_caught(one(), Defect::TakenForOwn, Violation::WrongThread);
+}
+
+#[test]
+fn a_missing_run_down_is_caught() {
+    check_caught(one(), Defect::NoRunDown, Violation::SlotLost);
+    check_caught(one().without_removal(), Defect::NoRunDown, Violation::SlotLost);
+}
+
+#[test]
+fn an_endless_wait_is_caught() {
+    check_caught(one(), Defect::EndlessWait, Violation::EndlessWait);
+    let each_other = Scenario::new("each other", 2, &[Mortal, Mortal], &[(0, 1), (1, 0)]);
+    check_caught(each_other, Defect::EndlessWait, Violation::EndlessWait);
+}
+
+#[test]
+fn a_capture_on_the_stack_of_the_one_who_asks_is_caught() {
+    check_caught(one(), Defect::OnTheStack, Violation::FreedInUse);
+    check_caught(one().without_removal(), Defect::OnTheStack, Violation::FreedInUse);
+}
+
+#[test]
+fn freeing_when_the_wait_fails_is_caught() {
+    check_caught(one(), Defect::FreedOnTimeOut, Violation::FreedInUse);
+}
+
+#[test]
+fn an_event_that_is_not_made_anew_is_caught() {
+    check_caught(again(), Defect::EventKept, Violation::StaleEvent);
+}
+
+#[test]
+fn frames_of_an_earlier_capture_are_caught() {
+    check_caught(again(), Defect::FramesKept, Violation::ForeignFrames);
+    check_caught(again().with_parts(Flags::USER), Defect::FramesKept, Violation::ForeignFrames);
+}
+
+#[test]
+fn a_thread_that_is_not_referenced_is_caught() {
+    check_caught(one(), Defect::ThreadReleasedEarly, Violation::ThreadGone);
+}
+
+#[test]
+fn unloading_with_an_apc_queued_is_caught() {
+    check_caught(one().without_removal(), Defect::Unloadable, Violation::CodeGone);
+}
+
+#[test]
+fn a_reference_taken_after_queueing_is_caught() {
+    check_caught(one(), Defect::ReferredLate, Violation::Stale);
+}
+
+#[test]
+fn two_captures_of_one_thread_are_caught() {
+    let two = Scenario::new("two ask for one", 2, &[Lasting, Lasting, Mortal], &[(0, 2), (1, 2)]);
+    check_caught(two, Defect::NumbersRounded, Violation::TwoCaptures);
+}
+
+#[test]
+fn an_apc_that_ignores_abandonment_is_caught() {
+    check_caught(one(), Defect::AbandonmentIgnored, Violation::SignalledNobody);
+}
+
+#[test]
+fn a_removal_without_clean_up_is_caught() {
+    check_caught(one(), Defect::RemovalForgotten, Violation::SlotLost);
+}

@@ -1,0 +1,110 @@
+//! What an exploration is about: threads, requests, and what the system can do.
+
+use stackhound_kstack_proto::{Capture, Flags, Missing};
+
+use crate::defects::Defect;
+
+/// Entries that each request asks for at most.
+pub const MAX_FRAMES: u16 = 3;
+
+/// A thread of the model.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Takes APCs whenever it likes, or never, and may end at any moment.
+    Mortal,
+    /// As [`Self::Mortal`], and is there as long as the model.
+    Lasting,
+    /// An idle thread.
+    Idle,
+}
+
+/// One request of a thread for the stack of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// The thread that asks.
+    pub by: usize,
+    /// The thread whose stack is wanted.
+    pub of: usize,
+    /// Which parts.
+    pub parts: Flags,
+}
+
+/// What walks come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walks {
+    /// Frames, always.
+    Succeed,
+    /// Frames, no frames, or an error.
+    MayFail,
+}
+
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub slots: usize,
+    pub threads: Vec<Kind>,
+    /// Those of one thread follow one another.
+    pub asks: Vec<Ask>,
+    /// Whether APCs can be taken out of their queue.
+    pub removal: bool,
+    pub walks: Walks,
+    /// Whether there is a user part.
+    pub user: Result<(), Missing>,
+    pub defect: Option<Defect>,
+}
+
+impl Scenario {
+    pub fn new(name: &'static str, slots: usize, threads: &[Kind], asks: &[(usize, usize)]) -> Self {
+        let asks = asks.iter().map(|&(by, of)| Ask { by, of, parts: Flags::KERNEL });
+        Self {
+            name,
+            slots,
+            threads: threads.to_vec(),
+            asks: asks.collect(),
+            removal: true,
+            walks: Walks::Succeed,
+            user: Ok(()),
+            defect: None,
+        }
+    }
+
+    pub fn without_removal(self) -> Self {
+        Self { removal: false, ..self }
+    }
+
+    pub fn with_parts(mut self, parts: Flags) -> Self {
+        for ask in &mut self.asks {
+            ask.parts = parts;
+        }
+        self
+    }
+
+    pub fn with(self, defect: Defect) -> Self {
+        Self { defect: Some(defect), ..self }
+    }
+
+    /// The number of a thread; as on Windows, every fourth is one.
+    pub fn tid(&self, thread: usize) -> u32 {
+        match self.threads[thread] {
+            Kind::Idle => 0,
+            Kind::Mortal | Kind::Lasting => (thread as u32 + 1) * 4,
+        }
+    }
+
+    /// What a request asks the machine under test for.
+    pub fn capture(&self, ask: usize) -> Capture {
+        let Ask { of, parts, .. } = self.asks[ask];
+        // A number that is none, which the system rounds down to that of the thread.
+        let odd = if self.defect == Some(Defect::NumbersRounded) { ask as u32 } else { 0 };
+        Capture {
+            pid: 4,
+            tid: self.tid(of) + odd,
+            created: None,
+            max_frames: MAX_FRAMES,
+            flags: parts,
+            timeout_ms: 1,
+            id: ask as u64,
+            frames_to_skip: 0,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The machines under test in the model of a kernel: which steps are possible, and what a step does.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::{self, Write};
+use std::hash::{Hash, Hasher};
+
+use stackhound_kstack_core::{Apc, Copied, End, Kernel, Part, Progress, Requester, Ticket};
+use stackhound_kstack_proto::{Entry, Flags, Missing, Outcome};
+
+use crate::defects::{Defect, Violation};
+use crate::scenario::{Ask, Kind, MAX_FRAMES, Scenario};
+use crate::tape::Tape;
+use crate::world::{Actor, Life, Running, World};
+
+/// What stands in an answer before anything is copied.
+const UNTOUCHED: u64 = 0x0123_4567_89ab_cdef;
+
+/// A step of somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// The next step of a request.
+    Request(usize),
+    /// The next step of the APC that a thread runs.
+    Apc(usize),
+    /// A thread begins with the APC in its queue.
+    Deliver(usize),
+    /// A thread takes no APCs any more.
+    BeginToEnd(usize),
+    /// A thread that ends runs the APC in its queue down.
+    RunDown(usize),
+    /// A thread is no more.
+    End(usize),
+    /// The driver's code goes.
+    Unload,
+}
+
+impl Move {
+    /// Whether it happens by itself, without anybody's will.
+    fn is_certain(self) -> bool {
+        matches!(self, Move::Request(_) | Move::Apc(_))
+    }
+}
+
+/// How a request ended, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ended {
+    Captured,
+    NoThread,
+    Terminating,
+    TimedOut,
+    Idle,
+    Busy,
+}
+
+pub struct System {
+    pub world: World,
+    machines: Vec<Requester<usize>>,
+    entries: Vec<[Entry; MAX_FRAMES as usize]>,
+    /// How the request ended whose step was the last, if it did.
+    pub ended: Option<Ended>,
+}
+
+impl System {
+    pub fn new(scenario: &Scenario, tape: Tape) -> Self {
+        let asks = 0..scenario.asks.len();
+        Self {
+            machines: asks.clone().map(|ask| Requester::new(scenario.capture(ask))).collect(),
+            entries: asks.map(|_| [UNTOUCHED.into(); MAX_FRAMES as usize]).collect(),
+            world: World::new(scenario.clone(), tape),
+            ended: None,
+        }
+    }
+
+    /// What can happen next.
+    pub fn moves(&self) -> Vec<Move> {
+        let book = self.world.book.borrow();
+        let scenario = &self.world.scenario;
+        let mut moves = Vec::new();
+        let busy = |thread: usize| {
+            scenario.asks.iter().zip(&book.requests).any(|(ask, request)| ask.by == thread && !request.ended)
+        };
+        for (number, ask) in scenario.asks.iter().enumerate() {
+            // A thread asks one thing after the other, and does nothing else while it runs an APC.
+            let first = scenario
+                .asks
+                .iter()
+                .zip(&book.requests)
+                .position(|(other, request)| other.by == ask.by && !request.ended);
+            if first == Some(number) && book.threads[ask.by].running.is_none() && !self.is_stuck(number) {
+                moves.push(Move::Request(number));
+            }
+        }
+        for (number, (thread, kind)) in book.threads.iter().zip(&scenario.threads).enumerate() {
+            let ends = matches!(kind, Kind::Mortal) && !busy(number);
+            match (thread.running, thread.queue.is_empty(), thread.life) {
+                (Some(_), _, _) => moves.push(Move::Apc(number)),
+                (None, _, Life::Ended) => {}
+                (None, true, Life::Ending) => moves.push(Move::End(number)),
+                (None, false, Life::Ending) => moves.extend([Move::Deliver(number), Move::RunDown(number)]),
+                (None, empty, Life::Running) => {
+                    moves.extend((!empty).then_some(Move::Deliver(number)));
+                    moves.extend(ends.then_some(Move::BeginToEnd(number)));
+                }
+            }
+        }
+        let all_ended = book.requests.iter().all(|request| request.ended);
+        if self.world.has(Defect::Unloadable) && all_ended && !book.unloaded {
+            moves.push(Move::Unload);
+        }
+        // Threads that take no APC and never end are possible: a request must not need them.
+        if !all_ended && !moves.iter().any(|step| step.is_certain()) {
+            self.world.violate(Violation::EndlessWait);
+        }
+        moves
+    }
+
+    /// Whether a request waits without limit for what has not come.
+    fn is_stuck(&self, request: usize) -> bool {
+        self.world.has(Defect::EndlessWait) && self.world.is_unanswered(request)
+    }
+
+    /// Takes a step, and looks at what it did.
+    pub fn take(&mut self, step: Move) {
+        self.ended = None;
+        match step {
+            Move::Request(request) => self.step_request(request),
+            Move::Apc(thread) => self.step_apc(thread),
+            Move::Deliver(thread) => self.begin(thread, Apc::ran),
+            Move::RunDown(thread) => self.begin(thread, Apc::run_down),
+            Move::BeginToEnd(thread) => self.world.book.borrow_mut().threads[thread].life = Life::Ending,
+            Move::End(thread) => {
+                self.world.book.borrow_mut().threads[thread].life = Life::Ended;
+                self.world.dereference(thread);
+            }
+            Move::Unload => self.world.book.borrow_mut().unloaded = true,
+        }
+        self.world.look_at_slots();
+    }
+
+    /// A thread takes the APC out of its queue and begins with it.
+    fn begin(&self, thread: usize, apc: fn(Ticket) -> Apc) {
+        let mut book = self.world.book.borrow_mut();
+        self.world.check(!book.unloaded, Violation::CodeGone);
+        let ticket = book.threads[thread].queue.pop_front().expect("there is one");
+        let silent = self.world.has(Defect::NoRunDown) && book.threads[thread].life == Life::Ending;
+        if !silent {
+            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket });
+        }
+    }
+
+    fn step_apc(&self, thread: usize) {
+        self.world.actor.set(Actor::Apc(thread));
+        self.world.check(!self.world.book.borrow().unloaded, Violation::CodeGone);
+        let mut running = self.world.book.borrow().threads[thread].running.expect("it runs");
+        let progress = running.apc.step(&self.world);
+        let left = match progress {
+            Ok(Progress::Again) => Some(running),
+            Ok(Progress::Done(())) => None,
+            Err(_) => {
+                self.world.violate(Violation::Stale);
+                None
+            }
+        };
+        self.world.book.borrow_mut().threads[thread].running = left;
+    }
+
+    fn step_request(&mut self, request: usize) {
+        self.world.actor.set(Actor::Request(request));
+        let progress = self.machines[request].step(&self.world, &mut self.entries[request]);
+        let copied = self.entries[request].iter().any(|entry| entry.get() != UNTOUCHED);
+        self.world.book.borrow_mut().requests[request].copied = copied;
+        match progress {
+            Ok(Progress::Again) => {}
+            Ok(Progress::Done(end)) => self.end(request, end),
+            Err(_) => self.world.violate(Violation::Stale),
+        }
+    }
+
+    /// A request is at its end: its answer is true, and it holds nothing any more.
+    fn end(&mut self, request: usize, end: End) {
+        let Ask { by, of, .. } = self.world.scenario.asks[request];
+        let (outcome, copied) = match end {
+            End::Busy => (None, Copied::default()),
+            End::Answered { outcome, copied, .. } => (Some(outcome), copied),
+        };
+        let life = self.world.book.borrow().threads[of].life;
+        let idle = matches!(self.world.scenario.threads[of], Kind::Idle);
+        self.ended = Some(match outcome {
+            None => Ended::Busy,
+            Some(Outcome::Captured) => Ended::Captured,
+            Some(Outcome::NoThread) => Ended::NoThread,
+            Some(Outcome::Terminating) => Ended::Terminating,
+            Some(Outcome::TimedOut) => Ended::TimedOut,
+            Some(Outcome::Idle) => Ended::Idle,
+        });
+        let possible = match outcome {
+            // Only the one who asks twice, or not alone, can meet another capture.
+            None => self.world.scenario.asks.len() > 1,
+            Some(Outcome::Captured) => !idle,
+            Some(Outcome::NoThread) => life == Life::Ended,
+            Some(Outcome::Terminating) => life != Life::Running,
+            Some(Outcome::TimedOut) => by != of && !idle,
+            Some(Outcome::Idle) => idle,
+        };
+        self.world.check(possible, Violation::FalseOutcome);
+        match outcome {
+            Some(Outcome::Captured) => self.check_answer(request, copied),
+            _ => {
+                let untouched = self.entries[request].iter().all(|entry| entry.get() == UNTOUCHED);
+                self.world.check(untouched && copied == Copied::default(), Violation::FalseOutcome);
+            }
+        }
+        let mut book = self.world.book.borrow_mut();
+        book.requests[request].outcome = outcome;
+        book.requests[request].ended = true;
+        self.world.check(book.requests[request].thread.is_none(), Violation::Unbalanced);
+        if let (true, Some(ticket)) = (self.world.has(Defect::OnTheStack), book.requests[request].ticket) {
+            let used = book.threads.iter().any(|thread| {
+                thread.queue.contains(&ticket)
+                    || thread.running.is_some_and(|running| running.ticket == ticket)
+            });
+            self.world.check(!used, Violation::FreedInUse);
+        }
+    }
+
+    /// The answer has what this request's walks gave, from the thread that was asked for, and no more.
+    fn check_answer(&self, request: usize, copied: Copied) {
+        let Ask { by, of, parts } = self.world.scenario.asks[request];
+        let book = self.world.book.borrow();
+        let known = &book.requests[request];
+        let part = |part: Part, walked: Option<(usize, Result<usize, Missing>)>| match walked {
+            None => Missing::System.sentinel(),
+            Some((thread, result)) => {
+                self.world.check(thread == of, Violation::WrongThread);
+                match result {
+                    Ok(0) => Missing::Nothing.sentinel(),
+                    Ok(_) => World::frame(part, of, request),
+                    Err(missing) => missing.sentinel(),
+                }
+            }
+        };
+        let mut expected = Vec::new();
+        if parts.has(Flags::KERNEL) {
+            self.world.check(known.kernel.is_some(), Violation::ForeignFrames);
+            expected.push(part(Part::Kernel, known.kernel));
+        }
+        if parts.has(Flags::USER) {
+            self.world
+                .check(known.user.is_some() == self.world.scenario.user.is_ok(), Violation::ForeignFrames);
+            expected.push(part(Part::User, known.user));
+        }
+        let counts = (u16::from(parts.has(Flags::KERNEL)), u16::from(parts.has(Flags::USER)));
+        self.world.check((copied.kernel, copied.user) == counts, Violation::ForeignFrames);
+        self.world.check(copied.own == (by == of), Violation::WrongThread);
+        expected.resize(MAX_FRAMES as usize, UNTOUCHED);
+        let entries = self.entries[request].iter().map(|entry| entry.get());
+        self.world.check(entries.eq(expected), Violation::ForeignFrames);
+    }
+
+    /// What tells this state from others.
+    pub fn fingerprint(&self) -> u128 {
+        let mut hashers = Hashers([DefaultHasher::new(), DefaultHasher::new()]);
+        hashers.0[1].write_u8(1);
+        self.world.book.borrow().hash(&mut hashers);
+        write!(hashers, "{:?}{:?}", self.world.slots(), self.machines).expect("hashing does not fail");
+        self.entries.iter().flatten().for_each(|entry| hashers.write_u64(entry.get()));
+        u128::from(hashers.0[0].finish()) << 64 | u128::from(hashers.0[1].finish())
+    }
+}
+
+/// Two hashes of the same: 128 bits, so that two states are never taken for one.
+struct Hashers([DefaultHasher; 2]);
+
+impl Hasher for Hashers {
+    fn finish(&self) -> u64 {
+        self.0[0].finish()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.iter_mut().for_each(|hasher| hasher.write(bytes));
+    }
+}
+
+impl Write for Hashers {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.write(text.as_bytes());
+        Ok(())
+    }
+}

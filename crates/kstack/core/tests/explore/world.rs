@@ -1,0 +1,435 @@
+//! The model of a kernel. It keeps book of everything that the system would keep, and of what the machines under test have done, and
+//! notes the first thing that must not be.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Place, Removal, Slot, Ticket};
+use stackhound_kstack_proto::{Capture, Missing, Outcome};
+
+use crate::defects::{Defect, Violation};
+use crate::scenario::{Kind, MAX_FRAMES, Scenario, Walks};
+use crate::tape::Tape;
+
+/// The return address in the code that captures.
+pub const OWN: u64 = 0xffff_f800_0000_1000;
+/// The return address in the dispatcher of APCs.
+pub const DISPATCHER: u64 = 0xffff_f800_0000_2000;
+
+/// The frames of a slot.
+pub struct Frames([AtomicU64; MAX_FRAMES as usize + MACHINERY]);
+
+impl AsRef<[AtomicU64]> for Frames {
+    fn as_ref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .map(|frame| frame.load(Relaxed))
+            .filter(|&frame| frame != 0)
+            .try_for_each(|frame| write!(f, "{frame:x},"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    Running,
+    /// It takes no APCs any more, and runs down those it has.
+    Ending,
+    Ended,
+}
+
+/// The APC that a thread runs.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Running {
+    pub apc: Apc,
+    pub ticket: Ticket,
+}
+
+#[derive(Debug, Hash)]
+pub struct Thread {
+    pub life: Life,
+    /// Of requests, and one of its own life.
+    pub references: u32,
+    pub queue: VecDeque<Ticket>,
+    pub running: Option<Running>,
+}
+
+/// What the system keeps for a slot, and what was seen of it.
+#[derive(Debug, Default, Hash)]
+pub struct Kept {
+    /// For which capture APC and event were made ready, and for which thread.
+    ready: Option<(Ticket, usize)>,
+    /// The capture that signalled the event.
+    signalled: Option<Ticket>,
+    /// It was owned when it was last looked at.
+    owned: bool,
+    frees: u32,
+}
+
+/// What is known of a request.
+#[derive(Debug, Default, Hash)]
+pub struct Request {
+    /// The reference it holds.
+    pub thread: Option<usize>,
+    pub ticket: Option<Ticket>,
+    /// It is about to wait, or waits.
+    pub waits: bool,
+    pub copied: bool,
+    pub outcome: Option<Outcome>,
+    pub ended: bool,
+    /// What the walks for it gave, and in which thread.
+    pub kernel: Option<(usize, Result<usize, Missing>)>,
+    pub user: Option<(usize, Result<usize, Missing>)>,
+}
+
+/// Who takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Actor {
+    Request(usize),
+    /// The APC that a thread runs.
+    Apc(usize),
+}
+
+#[derive(Debug, Hash)]
+pub struct Book {
+    pub threads: Vec<Thread>,
+    pub slots: Vec<Kept>,
+    pub requests: Vec<Request>,
+    pub unloaded: bool,
+}
+
+pub struct World {
+    pub scenario: Scenario,
+    slots: Vec<Slot<(), Frames>>,
+    pub book: RefCell<Book>,
+    pub tape: RefCell<Tape>,
+    pub actor: Cell<Actor>,
+    pub violation: Cell<Option<Violation>>,
+}
+
+impl World {
+    pub fn new(scenario: Scenario, tape: Tape) -> Self {
+        let frames = || Frames([const { AtomicU64::new(0) }; MAX_FRAMES as usize + MACHINERY]);
+        let thread = || Thread { life: Life::Running, references: 1, queue: VecDeque::new(), running: None };
+        let book = Book {
+            threads: scenario.threads.iter().map(|_| thread()).collect(),
+            slots: (0..scenario.slots).map(|_| Kept::default()).collect(),
+            requests: scenario.asks.iter().map(|_| Request::default()).collect(),
+            unloaded: false,
+        };
+        Self {
+            slots: (0..scenario.slots).map(|_| Slot::new((), frames())).collect(),
+            book: RefCell::new(book),
+            tape: RefCell::new(tape),
+            actor: Cell::new(Actor::Request(0)),
+            violation: Cell::new(None),
+            scenario,
+        }
+    }
+
+    pub fn choose(&self, of: usize) -> usize {
+        self.tape.borrow_mut().choose(of)
+    }
+
+    pub fn has(&self, defect: Defect) -> bool {
+        self.scenario.defect == Some(defect)
+    }
+
+    /// Notes what must not be; the first counts.
+    pub fn violate(&self, violation: Violation) {
+        self.violation.set(self.violation.get().or(Some(violation)));
+    }
+
+    pub fn check(&self, holds: bool, violation: Violation) {
+        if !holds {
+            self.violate(violation);
+        }
+    }
+
+    /// The request whose capture it is.
+    pub fn request_of(&self, ticket: Ticket) -> usize {
+        let book = self.book.borrow();
+        book.requests
+            .iter()
+            .position(|request| request.ticket == Some(ticket))
+            .expect("a ticket of a request")
+    }
+
+    fn is_live(&self, ticket: Ticket) -> bool {
+        let index = ticket.index as usize;
+        self.slots[index].owner().is_some() && self.book.borrow().slots[index].frees == ticket.generation
+    }
+
+    /// What every call of the system for a slot must fulfil. Gives the thread that the slot was made ready for.
+    fn check_call(&self, ticket: Ticket) -> usize {
+        self.check(self.is_live(ticket), Violation::NotLive);
+        let ready = self.book.borrow().slots[ticket.index as usize].ready;
+        self.check(ready.is_some_and(|(of, _)| of == ticket), Violation::NotLive);
+        let thread = ready.map_or(0, |(_, thread)| thread);
+        if self.actor.get() != Actor::Apc(thread) {
+            self.check_thread(thread);
+        }
+        thread
+    }
+
+    fn check_thread(&self, thread: usize) {
+        self.check(self.book.borrow().threads[thread].references > 0, Violation::ThreadGone);
+    }
+
+    /// Whether a request waits, and its event is not signalled.
+    pub fn is_unanswered(&self, request: usize) -> bool {
+        let book = self.book.borrow();
+        let Request { waits, ticket, .. } = book.requests[request];
+        waits && ticket.is_some_and(|ticket| book.slots[ticket.index as usize].signalled.is_none())
+    }
+
+    /// Ends a reference to a thread.
+    pub fn dereference(&self, thread: usize) {
+        let mut book = self.book.borrow_mut();
+        match book.threads[thread].references.checked_sub(1) {
+            Some(left) => book.threads[thread].references = left,
+            None => self.violate(Violation::Unbalanced),
+        }
+    }
+
+    /// Looks at all slots after a step: each is freed once for each time it is taken, by nobody but the last who uses it, and no
+    /// thread is captured twice at once.
+    pub fn look_at_slots(&self) {
+        let mut book = self.book.borrow_mut();
+        let mut captured = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let owned = slot.owner().is_some();
+            if book.slots[index].owned && !owned {
+                book.slots[index].frees += 1;
+                self.check(slot.references() == 0, Violation::Unbalanced);
+                let in_use = |ticket: &Ticket| ticket.index as usize == index;
+                let by_apc = book.threads.iter().any(|thread| {
+                    thread.queue.iter().any(in_use)
+                        || thread.running.is_some_and(|running| in_use(&running.ticket))
+                });
+                let by_wait = book
+                    .requests
+                    .iter()
+                    .any(|request| request.waits && request.ticket.as_ref().is_some_and(in_use));
+                self.check(!by_apc && !by_wait, Violation::FreedInUse);
+            }
+            book.slots[index].owned = owned;
+            if slot.references() > 0 {
+                captured.push(slot.owner().unwrap_or(0) / 4);
+            }
+        }
+        captured.sort_unstable();
+        self.check(captured.windows(2).all(|pair| pair[0] != pair[1]), Violation::TwoCaptures);
+        let apcs = |thread: &Thread| thread.queue.len() + usize::from(thread.running.is_some());
+        self.check(book.threads.iter().all(|thread| apcs(thread) <= 1), Violation::TwoCaptures);
+    }
+
+    /// The end of an execution: nothing is left.
+    pub fn look_at_the_end(&self) {
+        let book = self.book.borrow();
+        let free = |slot: &Slot<(), Frames>| slot.owner().is_none() && slot.references() == 0;
+        self.check(self.slots.iter().all(free), Violation::SlotLost);
+        for (thread, kind) in book.threads.iter().zip(&self.scenario.threads) {
+            let own = u32::from(!matches!(kind, Kind::Mortal));
+            self.check(thread.references == own && thread.queue.is_empty(), Violation::Unbalanced);
+        }
+        self.check(book.requests.iter().all(|request| request.ended), Violation::EndlessWait);
+    }
+
+    /// The frame that only this request's walk of this part in this thread gives.
+    pub fn frame(part: Part, thread: usize, request: usize) -> u64 {
+        let base = match part {
+            Part::Kernel => 0xffff_8000_0000_0000,
+            Part::User => 0x7f00_0000_0000,
+        };
+        base | (thread as u64) << 16 | (request as u64) << 8 | 1
+    }
+}
+
+impl Kernel for World {
+    type Objects = ();
+    type Frames = Frames;
+    type Thread = usize;
+
+    fn slots(&self) -> &[Slot<(), Frames>] {
+        &self.slots
+    }
+
+    fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
+        let Actor::Request(request) = self.actor.get() else { unreachable!("an APC finds no thread") };
+        let thread = self.scenario.asks[request].of;
+        let (life, references) = {
+            let book = self.book.borrow();
+            (book.threads[thread].life, book.threads[thread].references)
+        };
+        let place = match (life, self.scenario.threads[thread]) {
+            (_, Kind::Idle) => Some(Place::Idle),
+            _ if self.has(Defect::TakenForOwn) => Some(Place::Own),
+            (Life::Running, _) if self.scenario.asks[request].by == thread => Some(Place::Own),
+            (Life::Running, _) => Some(Place::Other),
+            // Asked a moment earlier, the system says otherwise than a moment later.
+            (Life::Ending, _) => Some([Place::Other, Place::Terminating][self.choose(2)]),
+            (Life::Ended, _) if references > 0 => [Some(Place::Terminating), None][self.choose(2)],
+            (Life::Ended, _) => None,
+        };
+        let place = place.ok_or(Outcome::NoThread)?;
+        let mut book = self.book.borrow_mut();
+        book.threads[thread].references += 1;
+        book.requests[request].thread = Some(thread);
+        let tid = if self.has(Defect::NumbersRounded) { capture.tid } else { self.scenario.tid(thread) };
+        Ok(Found { thread, tid, place, created: 0, user: self.scenario.user })
+    }
+
+    fn release_thread(&self, thread: usize) {
+        let Actor::Request(request) = self.actor.get() else { unreachable!("an APC has no reference") };
+        if self.has(Defect::ThreadReleasedEarly) && self.book.borrow().requests[request].thread.is_none() {
+            return;
+        }
+        let held = self.book.borrow_mut().requests[request].thread.take();
+        self.check(held == Some(thread), Violation::Unbalanced);
+        self.dereference(thread);
+    }
+
+    fn prepare(&self, ticket: Ticket, thread: usize) {
+        let Actor::Request(request) = self.actor.get() else { unreachable!("an APC prepares nothing") };
+        self.check(self.is_live(ticket), Violation::NotLive);
+        self.check_thread(thread);
+        let used = {
+            let book = self.book.borrow();
+            let here = |other: &Ticket| other.index == ticket.index;
+            let queued = book.threads.iter().any(|thread| thread.queue.iter().any(here));
+            queued || book.requests.iter().any(|other| other.waits && other.ticket.as_ref().is_some_and(here))
+        };
+        self.check(!used, Violation::MadeAnewInUse);
+        {
+            let mut book = self.book.borrow_mut();
+            book.requests[request].ticket = Some(ticket);
+            let kept = &mut book.slots[ticket.index as usize];
+            kept.ready = Some((ticket, thread));
+            if !self.has(Defect::EventKept) {
+                kept.signalled = None;
+            }
+        }
+        if self.has(Defect::ReferredLate) {
+            self.insert(ticket, thread);
+        }
+    }
+
+    fn queue(&self, ticket: Ticket) -> bool {
+        let Actor::Request(request) = self.actor.get() else { unreachable!("an APC queues nothing") };
+        let thread = self.check_call(ticket);
+        let queued = self.has(Defect::ReferredLate) || self.insert(ticket, thread);
+        self.book.borrow_mut().requests[request].waits = queued;
+        if self.has(Defect::ThreadReleasedEarly) {
+            self.book.borrow_mut().requests[request].thread = None;
+            self.dereference(thread);
+        }
+        queued
+    }
+
+    fn can_remove(&self) -> bool {
+        self.scenario.removal
+    }
+
+    fn remove(&self, ticket: Ticket) -> Removal {
+        let thread = self.check_call(ticket);
+        if self.has(Defect::FreedOnTimeOut) {
+            return Removal::Removed;
+        }
+        if !self.scenario.removal {
+            return Removal::Unsupported;
+        }
+        let queue = &mut self.book.borrow_mut().threads[thread].queue;
+        let Some(place) = queue.iter().position(|&queued| queued == ticket) else {
+            return Removal::NotQueued;
+        };
+        queue.remove(place);
+        if self.has(Defect::RemovalForgotten) { Removal::NotQueued } else { Removal::Removed }
+    }
+
+    fn wait(&self, ticket: Ticket, _: u32) -> bool {
+        let Actor::Request(request) = self.actor.get() else { unreachable!("an APC waits for nothing") };
+        self.check_call(ticket);
+        let mut book = self.book.borrow_mut();
+        book.requests[request].waits = false;
+        let signalled = book.slots[ticket.index as usize].signalled;
+        self.check(signalled.is_none_or(|of| of == ticket), Violation::StaleEvent);
+        signalled.is_some()
+    }
+
+    fn signal(&self, ticket: Ticket) {
+        self.check_call(ticket);
+        let request = self.request_of(ticket);
+        let mut book = self.book.borrow_mut();
+        self.check(book.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignalledNobody);
+        book.slots[ticket.index as usize].signalled = Some(ticket);
+    }
+
+    fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
+        let (thread, request, machinery): (_, _, &[u64]) = match self.actor.get() {
+            Actor::Request(request) => (self.scenario.asks[request].by, request, &[OWN]),
+            Actor::Apc(thread) => {
+                let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+                self.check_call(ticket);
+                (thread, self.request_of(ticket), &[OWN, DISPATCHER])
+            }
+        };
+        let copied = self.book.borrow().requests[request].copied;
+        self.check(!copied, Violation::WrittenAfterCopy);
+        let chosen = self.choose(if self.scenario.walks == Walks::MayFail { 3 } else { 1 });
+        let result = match chosen {
+            0 => {
+                let machinery = if part == Part::Kernel { machinery } else { &[] };
+                let walked = machinery.iter().copied().chain([World::frame(part, thread, request)]);
+                let walked: Vec<u64> = walked.collect();
+                assert!(walked.len() <= frames.len(), "room for {}", frames.len());
+                if !self.has(Defect::FramesKept) {
+                    frames.iter().zip(&walked).for_each(|(frame, &address)| frame.store(address, Relaxed));
+                }
+                Ok(walked.len())
+            }
+            1 => Ok(0),
+            _ => Err(Missing::Faulted),
+        };
+        let earlier = {
+            let book = &mut self.book.borrow_mut().requests[request];
+            let seen = if part == Part::Kernel { &mut book.kernel } else { &mut book.user };
+            seen.replace((thread, result))
+        };
+        self.check(earlier.is_none(), Violation::TwoCaptures);
+        if let (true, Actor::Apc(thread)) = (self.has(Defect::AbandonmentIgnored), self.actor.get()) {
+            let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+            self.signal(ticket);
+        }
+        result
+    }
+
+    fn is_own(&self, address: u64) -> bool {
+        address == OWN
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+impl World {
+    /// Into the queue of the thread, if it takes APCs.
+    fn insert(&self, ticket: Ticket, thread: usize) -> bool {
+        let mut book = self.book.borrow_mut();
+        let thread = &mut book.threads[thread];
+        let takes = thread.life == Life::Running;
+        if takes {
+            thread.queue.push_back(ticket);
+        }
+        takes
+    }
+}

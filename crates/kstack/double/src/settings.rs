@@ -1,0 +1,193 @@
+//! What a test wants of the double: a small text file, read again at every call that depends on it.
+//!
+//! ```text
+//! privilege = missing           # the caller has not the privilege asked for, whatever his token says
+//! missing = KeRemoveQueueApc, PsGetThreadCreateTime    # functions that the system does not have
+//! fail = ZwSetSecurityObject, IoCreateSymbolicLink     # functions that fail
+//! own = mapped                  # the driver's own frames look like the kernel's, too; see `walk.rs`
+//! user = 4                      # frames of the user part of every thread ...
+//! user = fault                  # ... or reading them faults
+//! protected = yes               # every process is a protected one
+//! attached = yes                # every thread looks at another process's memory
+//! wakes = 2                     # deaf threads take their APCs when this changes
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// No caller has the privilege that is asked for.
+    pub no_privilege: bool,
+    /// Functions that are not found by name.
+    pub missing: Vec<String>,
+    /// Functions that fail.
+    pub fail: Vec<String>,
+    /// The driver's own frames are given addresses of the kernel.
+    pub own_mapped: bool,
+    /// Frames of the user part; `None` where reading it faults.
+    pub user: Option<u16>,
+    /// Every process is protected.
+    pub protected: bool,
+    /// Every thread is attached to another process.
+    pub attached: bool,
+    /// A number; deaf threads take their APCs when it changes.
+    pub wakes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            no_privilege: false,
+            missing: Vec::new(),
+            fail: Vec::new(),
+            own_mapped: false,
+            user: Some(3),
+            protected: false,
+            attached: false,
+            wakes: 0,
+        }
+    }
+}
+
+/// A line that says nothing known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsError(pub String);
+
+impl std::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "not a setting: {}", self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Where the file is.
+    pub fn path() -> PathBuf {
+        PathBuf::from(crate::FOLDER).join("settings.txt")
+    }
+
+    /// Reads the file; without one, everything is as by default.
+    ///
+    /// # Panics
+    /// If it says something unknown: a test is wrong then.
+    pub fn current() -> Settings {
+        // While it is being replaced, it may be out of reach for a moment.
+        for _ in 0..50 {
+            match std::fs::read_to_string(Self::path()) {
+                Ok(text) => return Settings::parse(&text).unwrap_or_else(|error| panic!("{error}")),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        Settings::default()
+    }
+
+    /// Makes these the current ones.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn store(&self) -> std::io::Result<()> {
+        let new = Self::path().with_extension("new");
+        std::fs::write(&new, self.to_string())?;
+        // Wine does not replace a file that is being read.
+        for _ in 0..50 {
+            if std::fs::rename(&new, Self::path()).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::fs::rename(new, Self::path())
+    }
+
+    /// Whether a function fails.
+    pub fn fails(&self, function: &str) -> bool {
+        self.fail.iter().any(|name| name == function)
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// The first line that is none.
+    pub fn parse(text: &str) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::default();
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let known = line.split_once(" = ").and_then(|(key, value)| settings.set(key, value));
+            known.ok_or_else(|| SettingsError(line.to_owned()))?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let names = || value.split(", ").map(str::to_owned).collect();
+        match (key, value) {
+            ("privilege", "missing") => self.no_privilege = true,
+            ("missing", _) => self.missing = names(),
+            ("fail", _) => self.fail = names(),
+            ("own", "mapped") => self.own_mapped = true,
+            ("user", "fault") => self.user = None,
+            ("user", count) => self.user = Some(count.parse().ok()?),
+            ("protected", "yes") => self.protected = true,
+            ("attached", "yes") => self.attached = true,
+            ("wakes", number) => self.wakes = number.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl std::fmt::Display for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (wanted, line) in [
+            (self.no_privilege, "privilege = missing"),
+            (self.own_mapped, "own = mapped"),
+            (self.protected, "protected = yes"),
+            (self.attached, "attached = yes"),
+        ] {
+            if wanted {
+                writeln!(f, "{line}")?;
+            }
+        }
+        for (key, names) in [("missing", &self.missing), ("fail", &self.fail)] {
+            if !names.is_empty() {
+                writeln!(f, "{key} = {}", names.join(", "))?;
+            }
+        }
+        match self.user {
+            None => writeln!(f, "user = fault")?,
+            Some(count) => writeln!(f, "user = {count}")?,
+        }
+        writeln!(f, "wakes = {}", self.wakes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let all = Settings {
+            no_privilege: true,
+            missing: vec!["KeRemoveQueueApc".into(), "PsGetThreadCreateTime".into()],
+            fail: vec!["ZwSetSecurityObject".into()],
+            own_mapped: true,
+            user: None,
+            protected: true,
+            attached: true,
+            wakes: 7,
+        };
+        for settings in [all, Settings::default(), Settings { user: Some(300), ..Settings::default() }] {
+            assert_eq!(Settings::parse(&settings.to_string()), Ok(settings));
+        }
+    }
+
+    #[test]
+    fn an_unknown_line_is_no_setting() {
+        for line in ["privilege = held", "user = many", "colour = red", "wakes"] {
+            assert_eq!(Settings::parse(line), Err(SettingsError(line.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Who may open the device, and use what is open.
+
+use std::os::windows::io::{AsRawHandle, FromRawHandle};
+use std::process::Command;
+
+use stackhound_kstack_proto::{Code, Version};
+use windows_sys::Win32::Foundation::{
+    CloseHandle, ERROR_ACCESS_DENIED, GetLastError, HANDLE_FLAG_INHERIT, LUID, SetHandleInformation,
+};
+use windows_sys::Win32::Security::{
+    AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES,
+    TOKEN_PRIVILEGES,
+};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken};
+
+use crate::device::Device;
+use crate::world::{World, calls};
+
+/// The argument of a process that gets an open file of another.
+pub const CHILD: &str = "--child";
+
+/// SeDebugPrivilege, a number that every Windows gives it.
+const DEBUG: LUID = LUID { LowPart: 20, HighPart: 0 };
+
+/// Switches the privilege on or off.
+pub fn switch_privilege(on: bool) {
+    let mut token = std::ptr::null_mut();
+    // SAFETY: there is room for the handle.
+    let opened = unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_ADJUST_PRIVILEGES, &mut token) };
+    assert_ne!(opened, 0);
+    let attributes = if on { SE_PRIVILEGE_ENABLED } else { 0 };
+    let privileges = TOKEN_PRIVILEGES {
+        PrivilegeCount: 1,
+        Privileges: [LUID_AND_ATTRIBUTES { Luid: DEBUG, Attributes: attributes }],
+    };
+    let none = std::ptr::null_mut();
+    // SAFETY: as many privileges as it says; nothing is asked back.
+    let adjusted = unsafe { AdjustTokenPrivileges(token, 0, &privileges, 0, none, std::ptr::null_mut()) };
+    // SAFETY: no pointers; it says whether all were adjusted.
+    assert_eq!((adjusted, unsafe { GetLastError() }), (1, 0), "the account has the privilege");
+    // SAFETY: opened above, and not used again.
+    unsafe { CloseHandle(token) };
+}
+
+pub fn the_list_is_set(_: &mut World) {
+    let calls = calls();
+    let at =
+        |what: &str| calls.iter().rposition(|call| call.contains(what)).unwrap_or_else(|| panic!("{what}"));
+    let made = at("IoCreateDevice \\Device\\StackhoundKstack 0x22 0x100 0");
+    let opened = at("ObOpenObjectByPointer device 0x200 access 0x40000 mode 0");
+    let list = at("ZwSetSecurityObject 0x4 D:P(A;;FA;;;SY)(A;;FA;;;BA) = 0x0");
+    let linked = at("IoCreateSymbolicLink \\DosDevices\\Global\\StackhoundKstack");
+    assert!(made < opened && opened < list && list < linked);
+}
+
+pub fn the_privilege_is_needed(world: &mut World) {
+    let refused = |world: &mut World| {
+        // Wine opens a device before it asks the driver, whatever that says; the driver must then know whom it let in.
+        let (told, calls) = world.calls(|_| Device::open(true, true).and_then(|device| version(&device)));
+        assert_eq!(told, Err(ERROR_ACCESS_DENIED));
+        assert_eq!(
+            calls[..2],
+            ["SeSinglePrivilegeCheck 0:20 mode 1 = 0", "completed 0x0 status 0xc0000022 bytes 0"]
+        );
+    };
+    switch_privilege(false);
+    refused(world);
+    switch_privilege(true);
+    world.with(|settings| settings.no_privilege = true, refused);
+    let device = Device::open(true, true).expect("opens");
+    assert!(version(&device).is_ok());
+}
+
+/// What remains open may be handed on; the driver looks who uses it.
+pub fn another_process_is_refused(world: &mut World) {
+    let handle = world.device.0.as_raw_handle();
+    // SAFETY: an open handle.
+    assert_ne!(unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT) }, 0);
+    let program = std::env::current_exe().expect("this program");
+    let child = Command::new(program).args([CHILD, &(handle as usize).to_string()]).status();
+    assert_eq!(child.expect("it starts").code(), Some(ERROR_ACCESS_DENIED as i32));
+    assert!(version(&world.device).is_ok());
+}
+
+/// The other process: ends with the error that it gets.
+pub fn child(handle: &str) {
+    let handle = handle.parse::<usize>().expect("a handle");
+    // SAFETY: the parent says that it is an open file that this process has inherited.
+    let device = Device(unsafe { std::fs::File::from_raw_handle(handle as *mut _) });
+    let error = version(&device).err().unwrap_or(0);
+    std::process::exit(error as i32)
+}
+
+fn version(device: &Device) -> Result<Vec<u8>, u32> {
+    device.control(Code::Version.number(), &[], size_of::<Version>())
+}
+
+pub fn fewer_rights_are_refused(_: &mut World) {
+    for (read, write) in [(true, false), (false, true)] {
+        let device = Device::open(read, write).expect("opens for less");
+        assert_eq!(version(&device), Err(ERROR_ACCESS_DENIED), "read {read}, write {write}");
+    }
+}

@@ -1,0 +1,207 @@
+//! What is captured, and of whom.
+
+use stackhound_kstack_double::HIGH;
+use stackhound_kstack_double::report::{Behaviour, CHAIN, DISPATCHER, Report};
+use stackhound_kstack_proto::{
+    AnswerHeader, Capture, Code, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
+    VERSION, Version,
+};
+use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::System::Threading::{
+    GetCurrentThreadId, GetThreadTimes, OpenThread, THREAD_QUERY_LIMITED_INFORMATION,
+};
+use zerocopy::FromBytes;
+
+use crate::device::Answered;
+use crate::world::World;
+
+fn abilities(world: &World) -> u16 {
+    let bytes = world.device.control(Code::Version.number(), &[], 100).expect("it says so");
+    let version = Version::read_from_bytes(&bytes).expect("as long as it should be");
+    assert_eq!((version.magic.get(), version.version.get()), (MAGIC, VERSION));
+    assert_eq!((version.max_frames.get(), version.max_timeout_ms.get()), (MAX_FRAMES, MAX_TIMEOUT_MS));
+    assert_eq!(usize::from(version.max_outstanding.get()), MAX_OUTSTANDING);
+    version.abilities.get()
+}
+
+pub fn version(world: &mut World) {
+    assert_eq!(abilities(world), Version::CAN_REMOVE);
+}
+
+pub fn version_of_old(world: &mut World) {
+    assert_eq!(abilities(world), 0);
+}
+
+/// Captures the stack of the thread that waits.
+fn waiting(world: &mut World, change: impl FnOnce(&mut Capture)) -> Answered {
+    let tid = world.thread(Behaviour::Waits);
+    let mut capture = world.capture(tid);
+    change(&mut capture);
+    let answered = world.device.capture(&capture).expect("served");
+    assert_eq!(answered.outcome, Outcome::Captured);
+    answered
+}
+
+/// The double's functions among frames of the kernel, the innermost first; each as often as it occurs.
+fn functions<'report>(report: &'report Report, frames: &[u64]) -> Vec<&'report str> {
+    assert!(frames.iter().all(|frame| frame & HIGH == HIGH), "{frames:x?}");
+    frames.iter().filter_map(|frame| report.function_at(frame & !HIGH)).collect()
+}
+
+pub fn frames_in_order(world: &mut World) {
+    let (answered, calls) = world.calls(|world| waiting(world, |_| {}));
+    let kernel = answered.kernel.clone().expect("there are frames");
+    // The driver's own frames and the dispatcher that called it are left out, nothing else is.
+    assert_eq!(functions(&world.report, &kernel), CHAIN, "{kernel:x?}");
+    assert!(answered.header.machinery.get() >= 2, "{:?}", answered.header);
+    assert_eq!(answered.user, Ok(vec![0x7ff6_1234_0000, 0x7ff6_1234_0010, 0x7ff6_1234_0020]));
+    assert_eq!((answered.header.flags.get(), answered.header.skipped.get()), (0, 0));
+    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for each part.
+    let tid = world.thread(Behaviour::Waits);
+    let expected = [
+        format!("PsLookupThreadByThreadId {tid}"),
+        format!("KeInitializeApc {tid} environment 0 rundown true normal false mode 0"),
+        format!("KeInsertQueueApc {tid} increment 0 = 1"),
+        format!("runs {tid}"),
+        "released, 0 threads are referenced".to_owned(),
+    ];
+    for call in expected {
+        assert_eq!(calls.iter().filter(|&one| *one == call).count(), 1, "{call} in {calls:#?}");
+    }
+    let walks = calls.iter().filter(|call| call.starts_with("RtlWalkFrameChain"));
+    let flags: Vec<&str> = walks.filter_map(|call| call.split(' ').nth(3)).collect();
+    assert_eq!(flags, ["0x0", "0x1"]);
+}
+
+/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at those. So that they
+/// can be seen, they are mapped; then none is known as the driver's.
+pub fn machinery_is_kept(world: &mut World) {
+    let trimmed = waiting(world, |_| {});
+    let whole = world.with(
+        |settings| settings.own_mapped = true,
+        |world| waiting(world, |capture| capture.flags = capture.flags.and(Flags::KEEP_MACHINERY)),
+    );
+    let (trimmed_frames, frames) = (trimmed.kernel.expect("frames"), whole.kernel.expect("frames"));
+    assert_eq!(whole.header.machinery.get(), 0);
+    let machinery = usize::from(trimmed.header.machinery.get());
+    assert_eq!(frames[machinery..], trimmed_frames, "left out: {machinery} frames of {frames:x?}");
+    let found = functions(&world.report, &frames);
+    assert_eq!(found[0], DISPATCHER);
+    assert_eq!(found[1..], CHAIN);
+    assert_eq!(world.report.function_at(frames[machinery - 1] & !HIGH), Some(DISPATCHER));
+}
+
+pub fn skipped_and_cut(world: &mut World) {
+    let all = waiting(world, |_| {});
+    let kernel = all.kernel.expect("frames");
+    let skipped = waiting(world, |capture| capture.frames_to_skip = 2);
+    assert_eq!(skipped.kernel.as_deref(), Ok(&kernel[2..]));
+    assert_eq!((skipped.header.skipped.get(), skipped.user), (2, all.user.clone()));
+    // Room for three: two of the kernel and one of the user.
+    let cut = waiting(world, |capture| capture.max_frames = 3);
+    assert_eq!(cut.kernel.as_deref(), Ok(&kernel[..2]));
+    assert_eq!(cut.user, Ok(all.user.expect("frames")[..1].to_vec()));
+    assert_eq!(cut.header.flags.get(), AnswerHeader::KERNEL_CUT | AnswerHeader::USER_CUT);
+    // Everything skipped leaves nothing.
+    let nothing = waiting(world, |capture| capture.frames_to_skip = MAX_FRAMES);
+    assert_eq!(nothing.kernel, Err(Missing::Nothing));
+    // A user part that fills the room.
+    let long = world.with(|settings| settings.user = Some(300), |world| waiting(world, |_| {}));
+    assert_eq!(long.kernel.as_deref(), Ok(&kernel[..]));
+    assert_eq!(long.user.expect("frames").len(), usize::from(MAX_FRAMES) - kernel.len());
+    assert_eq!(long.header.flags.get(), AnswerHeader::USER_CUT);
+}
+
+pub fn parts(world: &mut World) {
+    let both = waiting(world, |_| {});
+    let kernel = waiting(world, |capture| capture.flags = Flags::KERNEL);
+    assert_eq!((kernel.kernel, kernel.user), (both.kernel, Ok(vec![])));
+    let user = waiting(world, |capture| capture.flags = Flags::USER);
+    assert_eq!((user.kernel, user.user), (Ok(vec![]), both.user));
+}
+
+/// The kernel part is there all the same, and the driver goes on.
+pub fn user_faults(world: &mut World) {
+    let (answered, calls) =
+        world.calls(|world| world.with(|settings| settings.user = None, |world| waiting(world, |_| {})));
+    assert!(calls.iter().any(|call| call == "RtlWalkFrameChain faults"));
+    assert_eq!(answered.user, Err(Missing::Faulted));
+    assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    frames_in_order(world);
+}
+
+pub fn user_withheld(world: &mut World) {
+    let attached = world.with(|settings| settings.attached = true, |world| waiting(world, |_| {}));
+    let protected = world.with(|settings| settings.protected = true, |world| waiting(world, |_| {}));
+    let empty = world.with(|settings| settings.user = Some(0), |world| waiting(world, |_| {}));
+    let tid = world.thread(Behaviour::System);
+    let capture = world.capture(tid);
+    let system = world.device.capture(&capture).expect("served");
+    for (answered, why) in [
+        (attached, Missing::Attached),
+        (protected, Missing::Protected),
+        (empty, Missing::Nothing),
+        (system, Missing::System),
+    ] {
+        assert_eq!(answered.user, Err(why));
+        assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    }
+}
+
+pub fn own_stack(world: &mut World) {
+    // SAFETY: no pointers.
+    let tid = unsafe { GetCurrentThreadId() };
+    let capture = Capture { pid: std::process::id(), ..world.capture(tid) };
+    let (answered, calls) = world.calls(|world| world.device.capture(&capture).expect("served"));
+    assert_eq!(answered.outcome, Outcome::Captured);
+    assert_eq!(answered.header.flags.get(), AnswerHeader::OWN);
+    // It is called by the dispatcher of requests, which no APC is in.
+    assert!(!answered.kernel.expect("frames").is_empty());
+    assert!(answered.header.machinery.get() > 0);
+    assert!(calls.iter().all(|call| !call.starts_with("KeI")), "{calls:#?}");
+}
+
+pub fn creation_time(world: &mut World) {
+    let tid = world.thread(Behaviour::Waits);
+    let created = created(tid);
+    assert_eq!(waiting(world, |capture| capture.created = Some(created)).header.created.get(), created);
+    for wrong in [1, created - 1, created + 1, u64::MAX] {
+        let capture = Capture { created: Some(wrong), ..world.capture(tid) };
+        assert_eq!(world.device.outcome(&capture), Ok(Outcome::NoThread));
+    }
+}
+
+pub fn no_creation_time(world: &mut World) {
+    let tid = world.thread(Behaviour::Waits);
+    let capture = Capture { created: Some(created(tid)), ..world.capture(tid) };
+    assert_eq!(world.device.outcome(&capture), Ok(Outcome::NoThread));
+    assert_eq!(waiting(world, |_| {}).header.created.get(), 0);
+}
+
+/// When a thread was created, as the system tells programs.
+fn created(tid: u32) -> u64 {
+    // SAFETY: no pointers.
+    let thread = unsafe { OpenThread(THREAD_QUERY_LIMITED_INFORMATION, 0, tid) };
+    assert!(!thread.is_null());
+    let [mut created, mut ended, mut kernel, mut user] = [FILETIME::default(); 4];
+    // SAFETY: all four are there to be filled in.
+    assert_ne!(unsafe { GetThreadTimes(thread, &mut created, &mut ended, &mut kernel, &mut user) }, 0);
+    // SAFETY: opened above, and not used again.
+    unsafe { CloseHandle(thread) };
+    u64::from(created.dwHighDateTime) << 32 | u64::from(created.dwLowDateTime)
+}
+
+pub fn no_such_thread(world: &mut World) {
+    let tid = world.thread(Behaviour::Waits);
+    let wrong_process = Capture { pid: std::process::id(), ..world.capture(tid) };
+    for capture in [wrong_process, world.capture(0x7fff_fff0), world.capture(0)] {
+        let (outcome, calls) = world.calls(|world| world.device.outcome(&capture));
+        assert_eq!(outcome, Ok(Outcome::NoThread));
+        assert!(calls.iter().all(|call| !call.starts_with("KeI")), "{calls:#?}");
+    }
+}
+
+pub fn idle(world: &mut World) {
+    let capture = Capture { pid: 0, ..world.capture(0) };
+    assert_eq!(world.device.outcome(&capture), Ok(Outcome::Idle));
+}

@@ -1,0 +1,91 @@
+//! The device as a program sees it.
+
+use std::fs::{File, OpenOptions};
+use std::os::windows::io::AsRawHandle;
+
+use stackhound_kstack_proto::{Answer, AnswerHeader, Capture, Code, Missing, Outcome, PATH, Request};
+use windows_sys::Win32::Foundation::GetLastError;
+use windows_sys::Win32::System::IO::DeviceIoControl;
+use zerocopy::IntoBytes;
+
+/// An open device.
+pub struct Device(pub File);
+
+/// What became of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub outcome: Outcome,
+    pub kernel: Result<Vec<u64>, Missing>,
+    pub user: Result<Vec<u64>, Missing>,
+    pub header: AnswerHeader,
+}
+
+impl Device {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// The Win32 error.
+    pub fn open(read: bool, write: bool) -> Result<Device, u32> {
+        let opened = OpenOptions::new().read(read).write(write).open(PATH);
+        opened.map(Device).map_err(|error| error.raw_os_error().expect("an error of the system") as u32)
+    }
+
+    /// Sends a request: the bytes of the answer.
+    ///
+    /// # Errors
+    /// The Win32 error. Then nothing was written.
+    pub fn control(&self, code: u32, input: &[u8], room: usize) -> Result<Vec<u8>, u32> {
+        const UNTOUCHED: u8 = 0xa5;
+        let mut output = vec![UNTOUCHED; room];
+        let mut written = 0;
+        let (from, to) = (input.as_ptr(), output.as_mut_ptr());
+        // SAFETY: both buffers are as long as is said, and the file is open.
+        let served = unsafe {
+            DeviceIoControl(
+                self.0.as_raw_handle(),
+                code,
+                from.cast(),
+                input.len() as u32,
+                to.cast(),
+                room as u32,
+                &mut written,
+                std::ptr::null_mut(),
+            )
+        };
+        if served == 0 {
+            // SAFETY: nothing was called in between.
+            let error = unsafe { GetLastError() };
+            assert_eq!(written, 0, "refused, and yet written");
+            assert!(output.iter().all(|&byte| byte == UNTOUCHED), "refused, and yet written");
+            return Err(error);
+        }
+        assert!(output[written as usize..].iter().all(|&byte| byte == UNTOUCHED), "more than is said");
+        output.truncate(written as usize);
+        Ok(output)
+    }
+
+    /// Captures. The answer is checked as the client does: layout, request, counts and hash.
+    ///
+    /// # Errors
+    /// The Win32 error.
+    pub fn capture(&self, capture: &Capture) -> Result<Answered, u32> {
+        let request = Request::from(*capture);
+        let room = AnswerHeader::length_with(usize::from(capture.max_frames));
+        let bytes = self.control(Code::Capture.number(), request.as_bytes(), room)?;
+        let answer = Answer::parse(&bytes, capture).expect("an answer to this request");
+        Ok(Answered {
+            outcome: answer.outcome(),
+            kernel: answer.kernel().map(Iterator::collect),
+            user: answer.user().map(Iterator::collect),
+            header: *answer.header(),
+        })
+    }
+
+    /// How a capture of the thread ends.
+    ///
+    /// # Errors
+    /// The Win32 error.
+    pub fn outcome(&self, capture: &Capture) -> Result<Outcome, u32> {
+        self.capture(capture).map(|answered| answered.outcome)
+    }
+}

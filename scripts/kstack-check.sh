@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Checks the driver for kernel stacks in Wine, with a double of the kernel; see docs/windows.md. Needs .ci/setup-windows.
+#
+# usage: kstack-check.sh
+#
+# The driver is the one that scripts/kstack-driver.sh builds, unchanged.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+exec </dev/null
+gnu=x86_64-pc-windows-gnu
+export STACKHOUND_WINDOWS_TARGET=${STACKHOUND_WINDOWS_TARGET:-$root/target/windows}
+tools=${STACKHOUND_WINDOWS_TOOLS:-$HOME/.cache/stackhound/windows}
+windows() { scripts/with-windows "$@"; }
+step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
+
+work=$STACKHOUND_WINDOWS_TARGET/kstack-check
+mkdir -p "$work"
+# Its Wine has another kernel, so it has a prefix of its own.
+export WINEPREFIX=$work/wine
+finish() {
+  windows wineserver --kill || true
+  windows timeout 20 /usr/lib/wine/wineserver64 --wait || true
+  rm -rf "$WINEPREFIX"
+}
+trap finish EXIT
+
+step "the driver"
+driver=$STACKHOUND_WINDOWS_TARGET/kstack/stackhound_kstack.sys
+scripts/kstack-driver.sh
+
+step "a Wine of its own"
+rm -rf "$WINEPREFIX"
+WINEDEBUG=-all windows wineboot --init
+windows wineserver --kill || true
+windows wineserver --wait
+system=$WINEPREFIX/drive_c/windows/system32
+cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
+
+# The double takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
+# the Wine at hand, and its own.
+step "the double of the kernel"
+{
+  echo "LIBRARY ntoskrnl.exe"
+  echo EXPORTS
+  {
+    sed -n 's/.* fn double_\(\w*\)(.*/\1 double/p' crates/kstack/double/src/ffi/*.rs
+    x86_64-w64-mingw32-objdump -p "$system/ntoskrnl.exe" |
+      sed -n '/^\[Ordinal\/Name Pointer\] Table/,/^$/s/.*\[ *[0-9]*\].* \([^ ]*\)$/\1 own/p'
+  } | sort -k1,1 -k2,2 | awk '
+    $1 == last { next }
+    { last = $1; print "  " $1 " = " ($2 == "double" ? "double_" $1 : "ntosr." $1) }'
+} >"$work/exports.new"
+cmp -s "$work/exports.new" "$work/exports.def" || cp "$work/exports.new" "$work/exports.def"
+(
+  cd crates/kstack/double
+  cargo test --locked --quiet --lib
+  export STACKHOUND_DOUBLE_EXPORTS=$work/exports.def
+  ../../../scripts/with-windows cargo clippy --quiet --locked --all-targets --target $gnu
+  ../../../scripts/with-windows cargo build --quiet --locked --lib --target $gnu
+)
+# Where a module is loaded from, its name there counts: what imports ntosr.dll is to find Wine's own.
+mv "$system/ntoskrnl.exe" "$system/ntosr.dll"
+cp "$STACKHOUND_WINDOWS_TARGET/$gnu/debug/stackhound_kstack_double.dll" "$system/ntoskrnl.exe"
+cp "$driver" "$system/drivers/stackhound-kstack.sys"
+mkdir "$WINEPREFIX/drive_c/stackhound-kstack"
+
+# The kernel has what it has from its start, so for another there is another start of Wine.
+export WINEDLLOVERRIDES="ntoskrnl.exe=n,b;mscoree,mshtml=;winedbg.exe=d"
+for kernel in whole old; do
+  step "the driver in a kernel that is $kernel"
+  (
+    cd crates/kstack/double
+    ../../../scripts/with-windows timeout 120 cargo test --quiet --locked --test driver --target $gnu -- $kernel
+  )
+  windows wineserver --kill || true
+  windows wineserver --wait
+done
+
+step "done"
