@@ -201,6 +201,14 @@ impl Ends {
     }
 }
 
+/// Tries every order in which threads are interrupted four times in all; where they wait for one another they change as often as they
+/// like. Without this bound it takes minutes, and hours with four threads.
+fn bounded(execution: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(4);
+    builder.check(execution);
+}
+
 #[test]
 fn a_slot_that_is_used_again_has_nothing_of_the_last_capture() {
     let ends = Arc::new(Ends::default());
@@ -218,10 +226,7 @@ fn a_slot_that_is_used_again_has_nothing_of_the_last_capture() {
 fn a_slot_goes_from_one_to_another_who_waits_for_it() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
-    // Without a bound, four threads take longer than anybody waits.
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(4);
-    builder.check(move || {
+    bounded(move || {
         let shared = Shared::new(1, true);
         let (other, other_counted) = (shared.clone(), counted.clone());
         let asked = thread::spawn(move || other_counted.count(Model::ask(&other, 2, 8)));
@@ -236,7 +241,7 @@ fn a_slot_goes_from_one_to_another_who_waits_for_it() {
 fn of_two_who_ask_for_one_thread_one_goes_on_at_most() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
-    loom::model(move || {
+    bounded(move || {
         // The first slot is given back while the other looks for one: so each may hold the slot that the other looked at before.
         let shared = Shared::new(2, false);
         let (other, other_counted) = (shared.clone(), counted.clone());
