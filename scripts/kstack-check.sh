@@ -31,9 +31,9 @@ scripts/kstack-driver.sh
 
 step "a Wine of its own"
 rm -rf "$WINEPREFIX"
-WINEDEBUG=-all windows wineboot --init
+windows timeout 100 /usr/lib/wine/wine64 wineboot.exe --init
 windows wineserver --kill || true
-windows wineserver --wait
+windows timeout 20 /usr/lib/wine/wineserver64 --wait
 system=$WINEPREFIX/drive_c/windows/system32
 cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
 
@@ -74,7 +74,7 @@ for kernel in whole old; do
     ../../../scripts/with-windows timeout 120 cargo test --quiet --locked --test driver --target $gnu -- $kernel
   )
   windows wineserver --kill || true
-  windows wineserver --wait
+  windows timeout 20 /usr/lib/wine/wineserver64 --wait
 done
 
 step "done"
