@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what people use for live sessions in Wine, with the test double in place of ETW: `events --live`, `hunt --live`,
-# `record`, and the two tutorial programs. Needs .ci/setup-windows.
+# `kstack --live`, `record`, and the two tutorial programs. Needs .ci/setup-windows.
 #
 # usage: live-cli-check.sh
 set -euo pipefail
@@ -139,6 +139,27 @@ live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "hunt --live with losses"; }
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ judged, '
 unset _NT_SYMBOL_PATH
+
+step "kstack --live tells the stacks that it tells of the recording"
+# What was lost stands in the recording only, and times of day follow from when the session was opened.
+stacks() {
+  tr -d '\r' | sed -E 's/"(time|since)":"[^"]*"/"\1":""/g; s/,"later_lost":[a-z]*,"lost_between":[a-z]*//; s/"(lost|not-taken)"/"none"/g'
+}
+"$here/stackhound" kstack --quiet --one-pass --recording "$folder/demo/stackhound-demo.etl" --user --symbols modules \
+  --format ndjson >"$folder/recorded"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/demo/stackhound-demo.etl
+delay_ms = 20
+EOF
+live kstack --live --session mine --for 60s --user --symbols modules --format ndjson
+[ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "kstack --live"; }
+stacks <"$folder/recorded" >"$folder/expected"
+[ "$(grep -c '"kernel":\[' "$folder/expected")" -gt 20 ] || fail "the recording has hardly any stacks"
+stacks <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "kstack --live tells something else than kstack --one-pass"
+has "$folder/log" 'TraceSetInformation stacks \{3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c\}/36'
+echo "the same $(wc -l <"$folder/expected") threads: $(tr -d '\r' <"$folder/err" | tail -1)"
 
 step "providers have a session of their own"
 double <<EOF

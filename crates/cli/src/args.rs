@@ -107,6 +107,8 @@ pub enum Verb {
     EventsOf(crate::calltree::events::Arguments),
     /// All calls of functions by name
     Calls(crate::calltree::calls::Arguments),
+    /// Kernel stacks of threads: of a recording at any time, of what happens now, or of a process that runs
+    Kstack(crate::kstack::Arguments),
     /// Make a recording of a small system under attack, and show the main job on it
     Demo(Demo),
     /// Settings and where they come from
@@ -234,6 +236,8 @@ pub enum Preset {
     Syscalls,
     /// Processes, threads, images, registry, files and memory, with the stacks that are named by default
     Enrichment,
+    /// Processes, threads, images, and context switches with their stacks: what `kstack` asks for
+    Switches,
 }
 
 /// How much a session buffers.

@@ -14,6 +14,7 @@ mod frame;
 mod hunt;
 mod info;
 mod inputs;
+mod kstack;
 mod live;
 mod naming;
 mod output;
@@ -111,6 +112,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Verb::Ranges(arguments) => calltree::ranges::run(arguments, common),
         Verb::EventsOf(arguments) => calltree::events::run(arguments, common),
         Verb::Calls(arguments) => calltree::calls::run(arguments, common),
+        Verb::Kstack(arguments) => kstack::run(arguments, common),
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Hunt(arguments) => hunt::run(arguments, common),
         Verb::Explain(arguments) => explain::run(arguments),

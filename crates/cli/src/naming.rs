@@ -55,11 +55,23 @@ pub fn folder_options(folder: &Path) -> StoreOptions {
 }
 
 fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symbolizer> {
+    Symbolizer::new(options(config, common, call_sites)?).context("cannot start the threads for symbols")
+}
+
+fn options(config: &Config, common: &Common, call_sites: bool) -> Result<SymbolizerOptions> {
     let store = store_options(config, common)?;
     let memory_limit = (config.memory_limit_mib.value as usize) << 20;
     let work = WorkOptions { memory_limit, threads: crate::threads(common) };
-    Symbolizer::new(SymbolizerOptions { store, work, call_sites })
-        .context("cannot start the threads for symbols")
+    Ok(SymbolizerOptions { store, work, call_sites })
+}
+
+/// What a symbolizer is made with, for sources that make their own.
+#[cfg(windows)]
+pub fn symbolizer_options(
+    places: &crate::args::SymbolArguments,
+    common: &Common,
+) -> Result<SymbolizerOptions> {
+    options(&Config::read(common, places)?, common, false)
 }
 
 /// Where symbol files are looked for.

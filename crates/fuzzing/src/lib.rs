@@ -12,6 +12,7 @@ mod correlation;
 mod decompression;
 mod image;
 mod journal;
+mod kstack;
 mod metadata;
 mod operations;
 mod payloads;
@@ -25,6 +26,7 @@ pub use container::container;
 pub use decompression::decompression;
 pub use image::image;
 pub use journal::journal;
+pub use kstack::{kstack_answer, kstack_request};
 pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
@@ -44,7 +46,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "container", run: container, seeds: seeds::recordings },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
@@ -55,4 +57,6 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "image", run: image, seeds: image::images },
     Target { name: "journal", run: journal, seeds: journal::pages },
     Target { name: "sysmon", run: sysmon, seeds: sysmon::rows },
+    Target { name: "kstack_request", run: kstack_request, seeds: kstack::calls },
+    Target { name: "kstack_answer", run: kstack_answer, seeds: kstack::answers },
 ];

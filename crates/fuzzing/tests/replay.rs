@@ -187,4 +187,14 @@ proptest! {
     fn sysmon(bytes in inputs(9)) {
         check(9, &bytes);
     }
+
+    #[test]
+    fn kstack_request(bytes in prop_oneof![inputs(10), prop::collection::vec(any::<u8>(), 0..1000)]) {
+        check(10, &bytes);
+    }
+
+    #[test]
+    fn kstack_answer(bytes in inputs(11)) {
+        check(11, &bytes);
+    }
 }

@@ -1,5 +1,5 @@
-//! Gives the library the exports of the one whose place it takes: its own functions under their real names, all others
-//! forwarded. `scripts/kstack-check.sh` makes the list from the Wine at hand.
+//! Gives the library the exports of the one whose place it takes: its own functions under their real names,
+//! all others forwarded. `scripts/kstack-check.sh` makes the list from the Wine at hand.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=STACKHOUND_DOUBLE_EXPORTS");

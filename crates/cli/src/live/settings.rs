@@ -87,6 +87,7 @@ pub fn plan(settings: &LiveSettings, providers: &[ProviderSpec], with_stacks: bo
         let session = match preset {
             Preset::Syscalls => Session::syscalls(name.clone()),
             Preset::Enrichment => Session::enrichment(name.clone()),
+            Preset::Switches => Session::switches(name.clone()),
         };
         planned.push(Planned { session, providers: Vec::new() });
     }

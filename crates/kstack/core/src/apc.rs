@@ -2,8 +2,8 @@
 
 use stackhound_kstack_proto::Missing;
 
-use crate::slot::{Phase, Walked, Wanted, open};
-use crate::{Kernel, MACHINERY, Part, Progress, Slot, Stale, Ticket};
+use crate::slot::{Phase, Walked, open};
+use crate::{Kernel, Part, Progress, Slot, Stale, Ticket};
 
 /// The way of an APC after it left its thread's queue: it ran, or it was run down because the thread ended. Each ends with the same
 /// clean-up. Taken step by step to its end, whatever happens meanwhile.
@@ -84,29 +84,22 @@ impl Apc {
 
 /// Walks the kernel part into the slot's first frames.
 pub(crate) fn walk_kernel<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
-    let wanted = slot.wanted();
-    if !wanted.kernel {
-        return Walked::Not;
+    let frames = slot.frames();
+    match slot.wanted().kernel_room(frames.len()) {
+        None => Walked::Not,
+        Some(room) => walked(kernel.walk(Part::Kernel, frames.get(..room).unwrap_or_default()), room),
     }
-    let room = (usize::from(wanted.frames) + MACHINERY).min(slot.frames().len());
-    walked(kernel.walk(Part::Kernel, &slot.frames()[..room]), room)
 }
 
 /// Walks the user part into the slot's frames behind those of the kernel part.
 pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames>) -> Walked {
-    let Wanted { user: Some(user), frames, .. } = slot.wanted() else { return Walked::Not };
-    if let Err(missing) = user {
-        return Walked::Missing(missing);
-    }
-    let behind = match slot.kernel() {
-        Walked::Frames(count) => usize::from(count),
-        Walked::Not | Walked::Missing(_) => 0,
-    };
-    let rest = slot.frames().get(behind..).unwrap_or_default();
-    let room = usize::from(frames).min(rest.len());
-    match room {
-        0 => Walked::Missing(Missing::NoRoom),
-        _ => walked(kernel.walk(Part::User, &rest[..room]), room),
+    let wanted = slot.wanted();
+    let rest = slot.frames().get(slot.kernel().count()..).unwrap_or_default();
+    match (wanted.user, wanted.user_room(rest.len())) {
+        (None, _) => Walked::Not,
+        (Some(Err(missing)), _) => Walked::Missing(missing),
+        (Some(Ok(())), 0) => Walked::Missing(Missing::NoRoom),
+        (Some(Ok(())), room) => walked(kernel.walk(Part::User, rest.get(..room).unwrap_or_default()), room),
     }
 }
 

@@ -7,9 +7,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing};
 
+use crate::Slot;
 use crate::slot::Walked;
 use crate::sync::AtomicU64;
-use crate::{Kernel, Slot};
 
 /// Frames that the capture itself has at most: a slot has room for so many beside those that are answered.
 pub const MACHINERY: usize = 16;
@@ -33,40 +33,36 @@ pub struct Copied {
     pub skipped: u16,
 }
 
-/// Copies what is in the slot. `entries` has room for as many as the capture asks for.
-pub(crate) fn copy<K: Kernel>(
-    kernel: &K,
-    slot: &Slot<K::Objects, K::Frames>,
+/// Copies what is in the slot. `is_own` says of an address whether it lies in the code that captures, `entries` has room for as many as
+/// the capture asks for.
+pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
+    is_own: impl Fn(u64) -> bool,
+    slot: &Slot<Objects, Frames>,
     capture: &Capture,
     own: bool,
     entries: &mut [Entry],
 ) -> Copied {
     let mut copied = Copied { own, ..Copied::default() };
+    let (wanted, frames) = (slot.wanted(), slot.frames());
     let room = usize::from(capture.max_frames).min(entries.len());
     // The user part has at least one entry: a frame, or why there is none.
     let for_kernel = room.saturating_sub(usize::from(capture.flags.has(Flags::USER)));
-    let walked = match slot.kernel() {
-        Walked::Frames(count) => usize::from(count),
-        Walked::Not | Walked::Missing(_) => 0,
-    };
-    let (of_kernel, rest) = slot.frames().split_at(walked.min(slot.frames().len()));
+    let (walked, rest) = frames.split_at(slot.kernel().count().min(frames.len()));
     match slot.kernel() {
         Walked::Not => {}
-        Walked::Missing(missing) => {
-            copied.kernel = put(entries.get_mut(..for_kernel).unwrap_or_default(), &[], Some(missing)).0
-        }
+        Walked::Missing(missing) => copied.kernel = put(first(entries, for_kernel), &[], Some(missing)).0,
         Walked::Frames(_) => {
             // A thread that walks its own stack has no dispatcher of APCs above it.
-            let machinery = machinery(kernel, of_kernel, !own);
-            let machinery = if capture.flags.has(Flags::KEEP_MACHINERY) { 0 } else { machinery };
-            let skipped = usize::from(capture.frames_to_skip).min(of_kernel.len() - machinery);
-            let kept =
-                until(of_kernel.get(machinery + skipped..).unwrap_or_default(), |address| address >> 63 == 1);
-            (copied.kernel, copied.kernel_cut) =
-                put(entries.get_mut(..for_kernel).unwrap_or_default(), kept, None);
-            // A walk that filled its room may have ended early.
-            copied.kernel_cut |=
-                walked >= (usize::from(capture.max_frames) + MACHINERY).min(slot.frames().len());
+            let machinery = match capture.flags.has(Flags::KEEP_MACHINERY) {
+                true => 0,
+                false => machinery(is_own, walked, !own),
+            };
+            let skipped = usize::from(capture.frames_to_skip).min(walked.len() - machinery);
+            let left = walked.get(machinery + skipped..).unwrap_or_default();
+            let kept = until(left, |address| address >> 63 == 1);
+            (copied.kernel, copied.kernel_cut) = put(first(entries, for_kernel), kept, None);
+            copied.kernel_cut |= wanted.kernel_room(frames.len()).is_some_and(|room| walked.len() >= room)
+                && kept.len() == left.len();
             (copied.machinery, copied.skipped) = (machinery as u16, skipped as u16);
         }
     }
@@ -75,20 +71,24 @@ pub(crate) fn copy<K: Kernel>(
         Walked::Not => {}
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {
-            let frames = &rest[..usize::from(count).min(rest.len())];
+            let walked = rest.get(..usize::from(count)).unwrap_or(rest);
             let kept =
-                until(frames, |address| address >> 63 == 0 && Missing::from_sentinel(address).is_none());
+                until(walked, |address| address >> 63 == 0 && Missing::from_sentinel(address).is_none());
             (copied.user, copied.user_cut) = put(entries, kept, None);
-            copied.user_cut |= usize::from(count) >= usize::from(capture.max_frames).min(rest.len());
+            copied.user_cut |= walked.len() >= wanted.user_room(rest.len()) && kept.len() == walked.len();
         }
     }
     copied
 }
 
+fn first(entries: &mut [Entry], count: usize) -> &mut [Entry] {
+    entries.get_mut(..count).unwrap_or_default()
+}
+
 /// How many of the innermost frames are the capture's: those in its own code, and, where an APC made it, the one who called it,
 /// which is the system's dispatcher of APCs. Others of the dispatcher may follow; they can be told by name only.
-fn machinery<K: Kernel>(kernel: &K, frames: &[AtomicU64], by_apc: bool) -> usize {
-    let own = frames.iter().take_while(|frame| kernel.is_own(frame.load(Relaxed))).count();
+fn machinery(is_own: impl Fn(u64) -> bool, frames: &[AtomicU64], by_apc: bool) -> usize {
+    let own = frames.iter().take_while(|frame| is_own(frame.load(Relaxed))).count();
     if own == 0 { 0 } else { (own + usize::from(by_apc)).min(frames.len()) }
 }
 
@@ -100,7 +100,8 @@ fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     frames.get(..kept).unwrap_or_default()
 }
 
-/// Writes frames, or why there are none. Gives how many entries were written, and whether there was more than room.
+/// Writes frames, or why there are none, which is also said where all were left out. Gives how many entries were written, and whether
+/// there was more than room.
 fn put(entries: &mut [Entry], frames: &[AtomicU64], missing: Option<Missing>) -> (u16, bool) {
     if frames.is_empty() {
         let Some(entry) = entries.first_mut() else { return (0, false) };

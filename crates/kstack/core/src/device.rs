@@ -1,7 +1,9 @@
-//! Who may open the device, and what it answers: everything between the system's request packet and a capture.
+//! Who may open the device, and what it answers: everything between the system's request packet and a
+//! capture.
 //!
-//! Requests are buffered: input and output are one buffer of the system's, so an answer is written over its request, and nothing of the
-//! caller's memory is touched. The bytes of both are told in `docs/kstack-protocol.md`, with the order in which they are checked.
+//! Requests are buffered: input and output are one buffer of the system's, so an answer is written over its
+//! request, and nothing of the caller's memory is touched. The bytes of both are told in
+//! `docs/kstack-protocol.md`, with the order in which they are checked.
 
 use core::num::NonZeroU32;
 
@@ -22,7 +24,8 @@ pub struct Caller {
     pub pid: u32,
 }
 
-/// The process that opened the device. The driver keeps its number with the open file, and gives it back with each request.
+/// The process that opened the device. The driver keeps its number with the open file, and gives it back with
+/// each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opener(NonZeroU32);
 
@@ -51,7 +54,8 @@ pub enum Refusal {
     BufferTooSmall,
     /// As many captures as there may be are under way, or one of this thread is.
     Busy,
-    /// Something happened that cannot be: a slot was not its owner's any more, or the buffer is shorter than the system says.
+    /// Something happened that cannot be: a slot was not its owner's any more, or the buffer is shorter than
+    /// the system says.
     Internal,
 }
 
@@ -64,12 +68,14 @@ pub fn open(caller: Caller, debug_privilege: bool) -> Result<Opener, Refusal> {
     opener.map(Opener).ok_or(Refusal::AccessDenied)
 }
 
-/// Answers one request to the device. `buffer` is what the system gave for input and output: its first `input` bytes are the request,
-/// and its first `output` bytes take the answer; behind the input it is zero. Gives the number of bytes that were written, from
-/// the first on. May wait as long as the request allows, see [`Requester`].
+/// Answers one request to the device. `buffer` is what the system gave for input and output: its first
+/// `input` bytes are the request, and its first `output` bytes take the answer; behind the input it is zero.
+/// Gives the number of bytes that were written, from the first on. May wait as long as the request allows,
+/// see [`Requester`].
 ///
-/// Checked in this order: the caller, the code, the lengths against the buffer, the input (its length, then the fields in the order of
-/// [`Request::parse`]), the room for the output, and only then whether there is such a thread and a free slot.
+/// Checked in this order: the caller, the code, the lengths against the buffer, the input (its length, then
+/// the fields in the order of [`Request::parse`]), the room for the output, and only then whether there is
+/// such a thread and a free slot.
 ///
 /// # Errors
 /// The first of these that fails; the buffer is as it was.
@@ -113,7 +119,8 @@ fn version<K: Kernel>(kernel: &K) -> Version {
     }
 }
 
-/// Captures, and writes the answer: the entries at their place behind the header, and last the header, over the request.
+/// Captures, and writes the answer: the entries at their place behind the header, and last the header, over
+/// the request.
 fn answer<K: Kernel>(kernel: &K, capture: Capture, output: &mut [u8]) -> Result<usize, Refusal> {
     let room = AnswerHeader::length_with(usize::from(capture.max_frames));
     let output = output.get_mut(..room).ok_or(Refusal::BufferTooSmall)?;

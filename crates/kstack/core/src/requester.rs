@@ -126,14 +126,12 @@ impl<Thread: Copy> Requester<Thread> {
             // do both go on.
             Stage::Compare(ticket, index) => match kernel.slots().get(index as usize) {
                 None => Stage::Begin(ticket),
-                Some(slot) if index != ticket.index && slot.owner() == Some(self.capture.tid) => {
-                    Stage::Free(ticket)
-                }
+                Some(slot) if index != ticket.index && slot.is_of(self.capture.tid) => Stage::Free(ticket),
                 Some(_) => Stage::Compare(ticket, index + 1),
             },
             Stage::Begin(ticket) => {
                 let found = self.found.as_ref().ok_or(Stale)?;
-                let wanted = Wanted::new(self.capture.flags, found.user, self.capture.max_frames);
+                let wanted = Wanted::new(&self.capture, found.user);
                 open(kernel, ticket)?.begin(wanted);
                 match found.place {
                     Place::Own => Stage::WalkKernel(ticket),
@@ -191,7 +189,7 @@ impl<Thread: Copy> Requester<Thread> {
             Stage::Copy(ticket) => {
                 let slot = open(kernel, ticket)?;
                 let own = self.found.as_ref().is_some_and(|found| found.place == Place::Own);
-                self.copied = copy(kernel, slot, &self.capture, own, entries);
+                self.copied = copy(|address| kernel.is_own(address), slot, &self.capture, own, entries);
                 self.outcome = Some(Outcome::Captured);
                 Stage::Release(ticket)
             }

@@ -3,13 +3,17 @@
 //! A slot has an owner (the number of the thread whose stack is captured) and is free without one. It is held by references: one of the
 //! requester and, from before it is queued, one of the APC. Whoever ends the last one frees the slot, which changes its generation: a ticket of an
 //! earlier one opens nothing.
+//!
+//! What orders the accesses of different threads: the owner, all changes of which and all looks at which by those who claim are
+//! read-modify-writes, so that each comes after all that were before; the phase; and the end of the references. What the APC reads is
+//! ordered by the system, which runs it after it was queued. `tests/loom.rs` fails if any of these is weaker.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use stackhound_kstack_proto::{Flags, Missing};
+use stackhound_kstack_proto::{Capture, Flags, Missing};
 
-use crate::Kernel;
-use crate::sync::{AtomicU32, AtomicU64, fence};
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::{Kernel, MACHINERY};
 
 /// The right to use a slot until its reference ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,20 +106,24 @@ impl<Objects, Frames> Slot<Objects, Frames> {
 
     /// References to it; 0 for a free one.
     pub fn references(&self) -> u32 {
-        self.references.load(Acquire)
+        self.references.load(Relaxed)
     }
 
     /// The thread it is taken for, if it is.
     pub fn owner(&self) -> Option<u32> {
-        Some(self.owner.load(Acquire)).filter(|&owner| owner != 0)
+        Some(self.owner.load(Relaxed)).filter(|&owner| owner != 0)
     }
 
-    /// Takes the slot for a thread if it is free. Of two that claim slots and then look at each other's owner, one at least sees that
-    /// the other did: that is what the fence is for.
+    /// Takes the slot for a thread if it is free.
     pub(crate) fn claim(&self, index: u32, tid: u32) -> Option<Ticket> {
-        self.owner.compare_exchange(0, tid, Acquire, Relaxed).ok()?;
-        fence(SeqCst);
+        self.owner.compare_exchange(0, tid, AcqRel, Relaxed).ok()?;
         Some(Ticket { index, generation: self.generation.load(Relaxed) })
+    }
+
+    /// Whether the slot is taken for a thread. Of two that have claimed slots and then ask this of each other's, one at least is told that
+    /// it is: a load could be too early for both, what changes the owner comes before or after what the other did.
+    pub(crate) fn is_of(&self, tid: u32) -> bool {
+        self.owner.fetch_add(0, AcqRel) == tid
     }
 
     /// Makes a claimed slot a new capture's: nothing of an earlier one is left to be read, and the requester has a reference.
@@ -124,7 +132,7 @@ impl<Objects, Frames> Slot<Objects, Frames> {
         self.kernel.store(Walked::default().pack(), Relaxed);
         self.user.store(Walked::default().pack(), Relaxed);
         self.phase.store(Phase::Waiting as u32, Relaxed);
-        self.references.store(1, Release);
+        self.references.store(1, Relaxed);
     }
 
     pub(crate) fn wanted(&self) -> Wanted {
@@ -133,7 +141,7 @@ impl<Objects, Frames> Slot<Objects, Frames> {
 
     /// The APC gets its reference.
     pub(crate) fn refer(&self) {
-        self.references.fetch_add(1, AcqRel);
+        self.references.fetch_add(1, Relaxed);
     }
 
     /// Ends a reference. True if it was the last: then [`Self::free`] must follow.
@@ -144,17 +152,17 @@ impl<Objects, Frames> Slot<Objects, Frames> {
     /// Gives the slot back. Only for the one who ended the last reference.
     pub(crate) fn free(&self) {
         self.generation.fetch_add(1, Relaxed);
-        self.owner.store(0, Release);
+        self.owner.swap(0, AcqRel);
     }
 
-    /// Goes on to `to` if the phase is `from`; says whether it was. What was written before is seen by whoever sees `to`.
+    /// Goes on to `to` if the phase is `from`; says whether it was. What was written before is seen by whoever abandons then.
     pub(crate) fn advance(&self, from: Phase, to: Phase) -> bool {
-        self.phase.compare_exchange(from as u32, to as u32, AcqRel, Acquire).is_ok()
+        self.phase.compare_exchange(from as u32, to as u32, Release, Relaxed).is_ok()
     }
 
     /// Nobody waits any more. Gives the phase that was reached before.
     pub(crate) fn abandon(&self) -> Phase {
-        Phase::from_number(self.phase.swap(Phase::Abandoned as u32, AcqRel))
+        Phase::from_number(self.phase.swap(Phase::Abandoned as u32, Acquire))
     }
 
     pub(crate) fn set_kernel(&self, walked: Walked) {
@@ -193,7 +201,8 @@ pub(crate) fn open<K: Kernel>(kernel: &K, ticket: Ticket) -> Result<&Slot<K::Obj
 /// What the APC is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    pub kernel: bool,
+    /// Frames of the kernel part beside those of the capture itself, if it is wanted: those to answer, and those to skip.
+    pub kernel: Option<u16>,
     /// The user part, unless there is a reason not to look at it.
     pub user: Option<Result<(), Missing>>,
     /// Entries of the answer, 1 to 256.
@@ -201,26 +210,43 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn new(flags: Flags, user: Result<(), Missing>, frames: u16) -> Self {
-        Self { kernel: flags.has(Flags::KERNEL), user: flags.has(Flags::USER).then_some(user), frames }
+    pub(crate) fn new(capture: &Capture, user: Result<(), Missing>) -> Self {
+        let Capture { flags, max_frames, frames_to_skip, .. } = *capture;
+        Self {
+            kernel: flags.has(Flags::KERNEL).then_some(max_frames + frames_to_skip),
+            user: flags.has(Flags::USER).then_some(user),
+            frames: max_frames,
+        }
     }
 
+    /// How many frames of the kernel part are walked into a slot that has so many, if any are wanted.
+    pub(crate) fn kernel_room(self, frames: usize) -> Option<usize> {
+        self.kernel.map(|kernel| (usize::from(kernel) + MACHINERY).min(frames))
+    }
+
+    /// How many frames of the user part are walked where so many are left.
+    pub(crate) fn user_room(self, left: usize) -> usize {
+        usize::from(self.frames).min(left)
+    }
+
+    /// Both numbers of frames are far below 2^12.
     fn pack(self) -> u32 {
         let user = match self.user {
             None => 0,
             Some(Ok(())) => 0xff,
             Some(Err(missing)) => missing as u32,
         };
-        u32::from(self.kernel) | user << 8 | u32::from(self.frames) << 16
+        u32::from(self.kernel.unwrap_or(0)) | u32::from(self.frames) << 12 | user << 24
     }
 
     fn unpack(number: u32) -> Self {
-        let user = match number >> 8 & 0xff {
+        let user = match number >> 24 {
             0 => None,
             0xff => Some(Ok(())),
             missing => Some(Err(missing_of(missing))),
         };
-        Self { kernel: number & 1 != 0, user, frames: (number >> 16) as u16 }
+        let kernel = Some((number & 0xfff) as u16).filter(|&kernel| kernel != 0);
+        Self { kernel, user, frames: (number >> 12 & 0xfff) as u16 }
     }
 }
 
@@ -236,6 +262,14 @@ pub(crate) enum Walked {
 }
 
 impl Walked {
+    /// How many frames it gave.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Walked::Frames(count) => count.into(),
+            Walked::Not | Walked::Missing(_) => 0,
+        }
+    }
+
     fn pack(self) -> u32 {
         match self {
             Walked::Not => 0,
@@ -255,4 +289,54 @@ impl Walked {
 
 fn missing_of(number: u32) -> Missing {
     Missing::ALL.into_iter().find(|&missing| missing as u32 == number).unwrap_or(Missing::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of all that a part can be missing for, and that it is not.
+    fn reasons() -> impl Iterator<Item = Result<(), Missing>> {
+        Missing::ALL.into_iter().map(Err).chain([Ok(())])
+    }
+
+    #[test]
+    fn what_is_wanted_comes_back() {
+        for frames in [1, 2, 255, 256] {
+            for kernel in [None, Some(1), Some(256), Some(512)] {
+                for user in reasons().map(Some).chain([None]) {
+                    let wanted = Wanted { kernel, user, frames };
+                    assert_eq!(Wanted::unpack(wanted.pack()), wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_walked_comes_back() {
+        let counts = [0, 1, 272, u16::MAX].map(Walked::Frames);
+        let missing = Missing::ALL.map(Walked::Missing);
+        for walked in counts.into_iter().chain(missing).chain([Walked::Not]) {
+            assert_eq!(Walked::unpack(walked.pack()), walked);
+        }
+        assert_eq!(Walked::unpack(0), Walked::Not, "a slot that was never used says nothing");
+    }
+
+    #[test]
+    fn a_phase_comes_back() {
+        for phase in [Phase::Waiting, Phase::Running, Phase::Captured, Phase::RunDown, Phase::Abandoned] {
+            assert_eq!(Phase::from_number(phase as u32), phase);
+        }
+    }
+
+    #[test]
+    fn a_slot_is_taken_by_one_at_a_time_and_every_time_anew() {
+        let slot = Slot::new((), [const { AtomicU64::new(0) }; 1]);
+        let first = slot.claim(0, 4).expect("it is free");
+        assert_eq!((slot.claim(0, 8), slot.owner()), (None, Some(4)));
+        slot.free();
+        let second = slot.claim(0, 8).expect("it is free again");
+        assert_eq!(slot.owner(), Some(8));
+        assert_ne!(first, second);
+    }
 }

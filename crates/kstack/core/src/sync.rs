@@ -1,6 +1,6 @@
 //! The atomics that slots are made of. Under `--cfg loom` they are loom's, which tries every order that the memory model allows.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};

@@ -15,6 +15,10 @@ use loom::thread;
 use stackhound_kstack_core::{Apc, End, Found, Kernel, Part, Place, Removal, Requester, Slot, Ticket};
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing, Outcome};
 
+/// Where threads take no APCs: one that keeps its APC, and one from which it is taken back.
+const KEPT: u32 = 4;
+const GIVEN_BACK: u32 = 8;
+
 /// Memory without a value of which loom sees who uses it: uses that nothing orders, one of them a writer's, are a failure.
 type Memory = Arc<UnsafeCell<()>>;
 
@@ -62,6 +66,7 @@ struct Model {
     shared: Arc<Shared>,
     /// Which request: its frames are told by it.
     request: u64,
+    tid: u32,
     /// For the APC: its slot.
     ticket: Option<Ticket>,
 }
@@ -77,7 +82,7 @@ impl Model {
 
     /// Asks for the stack of a thread, and looks at the answer.
     fn ask(shared: &Arc<Shared>, request: u64, tid: u32) -> Option<Outcome> {
-        let model = Model { shared: shared.clone(), request, ticket: None };
+        let model = Model { shared: shared.clone(), request, tid, ticket: None };
         let mut entries = [Entry::ZERO; 2];
         let capture = Capture {
             pid: 4,
@@ -128,19 +133,19 @@ impl Kernel for Model {
         if self.shared.delivers {
             let model = Model { ticket: Some(ticket), ..self.clone() };
             thread::spawn(move || Apc::ran(ticket).finish(&model).expect("the slot is the APC's"));
-        } else {
+        } else if self.tid == KEPT {
             self.shared.kept.fetch_add(1, SeqCst);
         }
         true
     }
 
     fn can_remove(&self) -> bool {
-        false
+        !self.shared.delivers && self.tid == GIVEN_BACK
     }
 
     fn remove(&self, ticket: Ticket) -> Removal {
         self.objects(ticket).memory.with(|_| ());
-        Removal::Unsupported
+        if self.can_remove() { Removal::Removed } else { Removal::Unsupported }
     }
 
     fn wait(&self, ticket: Ticket, _: u32) -> bool {
@@ -232,10 +237,12 @@ fn of_two_who_ask_for_one_thread_one_goes_on_at_most() {
     let ends = Arc::new(Ends::default());
     let counted = ends.clone();
     loom::model(move || {
+        // The first slot is given back while the other looks for one: so each may hold the slot that the other looked at before.
         let shared = Shared::new(2, false);
         let (other, other_counted) = (shared.clone(), counted.clone());
-        let asked = thread::spawn(move || other_counted.count(Model::ask(&other, 2, 4)));
-        counted.count(Model::ask(&shared, 1, 4));
+        let asked = thread::spawn(move || other_counted.count(Model::ask(&other, 2, KEPT)));
+        Model::ask(&shared, 1, GIVEN_BACK);
+        counted.count(Model::ask(&shared, 3, KEPT));
         asked.join().unwrap();
         assert!(shared.kept.load(SeqCst) <= 1, "one thread is captured twice at once");
     });

@@ -22,14 +22,16 @@ pub unsafe extern "system" fn create(_: *mut DeviceObject, irp: *mut Irp) -> Sta
     unsafe {
         // With user mode as the mode, the privilege must be held and switched on.
         let privileged = SeSinglePrivilegeCheck(DEBUG_PRIVILEGE, USER_MODE) != 0;
-        match stackhound_kstack_core::open(caller(irp), privileged) {
-            Ok(opener) => {
-                let number = opener.number().get() as usize;
-                (*(*location(irp)).file).context2 = without_provenance_mut(number);
-                complete(irp, Ok(0))
+        let file = (*location(irp)).file;
+        let opened = match stackhound_kstack_core::open(caller(irp), privileged) {
+            Ok(opener) if !file.is_null() => {
+                (*file).context2 = without_provenance_mut(opener.number().get() as usize);
+                Ok(0)
             }
-            Err(refusal) => complete(irp, Err(refusal)),
-        }
+            Ok(_) => Err(Refusal::AccessDenied),
+            Err(refusal) => Err(refusal),
+        };
+        complete(irp, opened)
     }
 }
 
@@ -63,7 +65,11 @@ unsafe fn answer(irp: *mut Irp) -> Result<usize, Refusal> {
     if code & 3 != METHOD_BUFFERED {
         return Err(Refusal::UnknownRequest);
     }
-    // SAFETY: whoever sends a request has a file of this device, which only `create` writes to.
+    // Programs send requests by an open file; other drivers can without one.
+    if file.is_null() {
+        return Err(Refusal::AccessDenied);
+    }
+    // SAFETY: the file is one of this device, and only `create` has written there.
     let opener = unsafe { (*file).context2 }.addr();
     let opener = u32::try_from(opener).ok().and_then(NonZeroU32::new).ok_or(Refusal::AccessDenied)?;
     // SAFETY: the packet is ours.

@@ -22,8 +22,7 @@ impl Status {
     pub const BUFFER_TOO_SMALL: Status = Status(0xc000_0023);
     pub const INTERNAL_ERROR: Status = Status(0xc000_00e5);
 
-    /// The result of a function that may fail. Warnings and information are successes, as for `NT_SUCCESS`... of which none that
-    /// is called here gives any.
+    /// The result of a function that may fail. As for `NT_SUCCESS`, information is a success; warnings are not.
     pub const fn check(self) -> Result<(), Status> {
         if self.0 >> 31 == 0 { Ok(()) } else { Err(self) }
     }

@@ -41,9 +41,9 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The fixed part of an answer, 64 bytes; as many addresses follow as `kernel_count` and `user_count` say together, the
-/// innermost first, the kernel's before the user's. A part that was asked for and is missing is one sentinel, see [`Missing`]; one that was not asked for
-/// has no entry.
+/// The fixed part of an answer, 64 bytes; as many addresses follow as `kernel_count` and `user_count` say
+/// together, the innermost first, the kernel's before the user's. A part that was asked for and is missing is
+/// one sentinel, see [`Missing`]; one that was not asked for has no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AnswerHeader {
@@ -67,7 +67,8 @@ pub struct AnswerHeader {
     pub kernel_count: U16,
     /// Entries of the user part.
     pub user_count: U16,
-    /// Bit 0: the capture was made by the thread that asked. Bit 1: the kernel part was cut. Bit 2: the user part was cut.
+    /// Bit 0: the capture was made by the thread that asked. Bit 1: the kernel part was cut. Bit 2: the user
+    /// part was cut.
     pub flags: U16,
     /// Frames of the capture itself that were left out.
     pub machinery: U16,

@@ -12,8 +12,9 @@ pub enum Code {
     Capture,
 }
 
-/// `CTL_CODE(FILE_DEVICE_UNKNOWN, function, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)`; see "Defining I/O Control Codes" of
-/// Microsoft's documentation. With both rights, the system itself refuses handles that were opened for less.
+/// `CTL_CODE(FILE_DEVICE_UNKNOWN, function, METHOD_BUFFERED, FILE_READ_DATA | FILE_WRITE_DATA)`; see
+/// "Defining I/O Control Codes" of Microsoft's documentation. With both rights, the system itself refuses
+/// handles that were opened for less.
 const fn control(function: u32) -> u32 {
     const FILE_DEVICE_UNKNOWN: u32 = 0x22;
     const FILE_READ_DATA: u32 = 1;
@@ -59,6 +60,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// In `abilities`: an APC can be taken out of its queue, so a capture that timed out leaves nothing behind.
+    /// In `abilities`: an APC can be taken out of its queue, so a capture that timed out leaves nothing
+    /// behind.
     pub const CAN_REMOVE: u16 = 1;
 }

@@ -3,8 +3,9 @@
 /// An address, or a sentinel, behind the header of an answer.
 pub type Entry = zerocopy::little_endian::U64;
 
-/// Why a part of a stack is not there. It stands in the place of the part's frames, as an address that no processor takes for one:
-/// bits 63 to 56 of an address are all equal, with 57-bit addresses too; here they are `0x5d`.
+/// Why a part of a stack is not there. It stands in the place of the part's frames, as an address that no
+/// processor takes for one: bits 63 to 56 of an address are all equal, with 57-bit addresses too; here they
+/// are `0x5d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Missing {
@@ -48,8 +49,8 @@ impl Missing {
     }
 }
 
-/// The hash of frames in their order, sentinels included: FNV-1a, 64 bits, over each address's eight bytes in little-endian order. It tells
-/// stacks apart; it does not withstand somebody who wants two to be equal.
+/// The hash of frames in their order, sentinels included: FNV-1a, 64 bits, over each address's eight bytes in
+/// little-endian order. It tells stacks apart; it does not withstand somebody who wants two to be equal.
 pub fn hash(frames: impl IntoIterator<Item = u64>) -> u64 {
     frames.into_iter().flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,8 +1,9 @@
 //! What the driver for kernel stacks is asked, and what it answers.
 //!
-//! Two requests: [`Code::Version`] takes nothing and gives a [`Version`]; [`Code::Capture`] takes a [`Request`] and gives
-//! an [`Answer`], which is a header and the addresses behind it. All numbers are little-endian; a 32-bit client sends the same
-//! bytes. The driver and its client share this crate; it knows nothing of how a stack is captured.
+//! Two requests: [`Code::Version`] takes nothing and gives a [`Version`]; [`Code::Capture`] takes a
+//! [`Request`] and gives an [`Answer`], which is a header and the addresses behind it. All numbers are
+//! little-endian; a 32-bit client sends the same bytes. The driver and its client share this crate; it knows
+//! nothing of how a stack is captured.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -21,9 +21,11 @@ pub struct Request {
     pub pid: U32,
     /// The thread.
     pub tid: U32,
-    /// When the thread was created, in 100 ns since 1601; 0 if that is not to be checked. Windows gives numbers of threads again.
+    /// When the thread was created, in 100 ns since 1601; 0 if that is not to be checked. Windows gives
+    /// numbers of threads again.
     pub created: U64,
-    /// Addresses at most in the answer, both parts and sentinels together: at least one for each part, at most [`MAX_FRAMES`].
+    /// Addresses at most in the answer, both parts and sentinels together: at least one for each part, at
+    /// most [`MAX_FRAMES`].
     pub max_frames: U16,
     /// See [`Flags`].
     pub flags: U16,
@@ -129,7 +131,8 @@ pub struct Capture {
     pub tid: u32,
     /// When the thread was created, in 100 ns since 1601, if that is to be checked.
     pub created: Option<u64>,
-    /// Addresses at most, both parts and sentinels together: at least one for each part, at most [`MAX_FRAMES`].
+    /// Addresses at most, both parts and sentinels together: at least one for each part, at most
+    /// [`MAX_FRAMES`].
     pub max_frames: u16,
     /// What of the stack; at least one of [`Flags::KERNEL`] and [`Flags::USER`].
     pub flags: Flags,
@@ -148,7 +151,8 @@ impl Request {
     /// What the bytes ask for.
     ///
     /// # Errors
-    /// The first thing that is wrong with them. Unknown flags and reserved bytes are refused, so that later versions can use them.
+    /// The first thing that is wrong with them. Unknown flags and reserved bytes are refused, so that later
+    /// versions can use them.
     pub fn parse(bytes: &[u8]) -> Result<Capture, RequestError> {
         let request = Request::read_from_bytes(bytes).map_err(|_| RequestError::Length(bytes.len()))?;
         let flags = request.flags.get();

@@ -201,7 +201,8 @@ fn an_answer_fits_its_request_only() {
     assert_eq!(Answer::parse(&bytes, &keeps).err(), Some(AnswerError::Value));
 }
 
-/// Which bits of an answer can be flipped without being noticed is what the page says, bit by bit; and none of them changes a frame.
+/// Which bits of an answer can be flipped without being noticed is what the page says, bit by bit; and none
+/// of them changes a frame.
 #[test]
 fn only_what_the_page_names_can_be_flipped_unnoticed() {
     /// Bits of the bytes from an offset on.

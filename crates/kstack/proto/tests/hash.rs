@@ -20,8 +20,8 @@ fn by_definition(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// From the list of test vectors of the hash's authors, those whose length is a multiple of eight, and from their page the
-/// shortest input whose hash is zero.
+/// From the list of test vectors of the hash's authors, those whose length is a multiple of eight, and from
+/// their page the shortest input whose hash is zero.
 #[test]
 fn published_values() {
     let vectors: [(&[u8], u64); 4] = [

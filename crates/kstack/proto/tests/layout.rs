@@ -140,8 +140,8 @@ fn a_request_is_these_bytes() {
     assert_eq!(Request::parse(&bytes), Ok(capture));
 }
 
-/// `CTL_CODE` is `device << 16 | access << 14 | function << 2 | method`: 0x22 is the unknown device, 3 is reading and
-/// writing, 0 is buffered.
+/// `CTL_CODE` is `device << 16 | access << 14 | function << 2 | method`: 0x22 is the unknown device, 3 is
+/// reading and writing, 0 is buffered.
 #[test]
 fn control_codes_are_those_of_the_page() {
     assert_eq!(Code::Version.number(), 0x0022_e000);

@@ -141,7 +141,10 @@ proptest! {
     }
 
     #[test]
-    fn other_lengths_are_no_requests(bytes in prop::collection::vec(any::<u8>(), 0..100), capture in captures()) {
+    fn other_lengths_are_no_requests(
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
+        capture in captures(),
+    ) {
         let mut longer = Request::from(capture).as_bytes().to_vec();
         longer.extend(&bytes);
         let shorter = &longer[..bytes.len().min(47)];

@@ -18,6 +18,8 @@ pub enum Absent {
     NotTaken,
     /// The stack is a key whose definition is not in the recording.
     UnresolvedKey,
+    /// There were more threads than are followed.
+    TooMany,
     /// The thread has no user part: it is of the system.
     SystemThread,
     /// The user part is taken when a thread returns to user mode, which it did not while anybody looked.
@@ -63,6 +65,7 @@ impl Absent {
             Absent::Lost => "lost",
             Absent::NotTaken => "not-taken",
             Absent::UnresolvedKey => "unresolved-key",
+            Absent::TooMany => "too-many",
             Absent::SystemThread => "system-thread",
             Absent::NotReturned => "not-returned",
             Absent::Gone => "gone",
@@ -92,6 +95,7 @@ impl Absent {
             Absent::Lost => "buffers were lost where the stack could have been",
             Absent::NotTaken => "no stack was taken as the thread was switched to",
             Absent::UnresolvedKey => "the stack's key is not explained in the recording",
+            Absent::TooMany => "there are more threads than are followed",
             Absent::SystemThread => "the thread is of the system and has no user part",
             Absent::NotReturned => "the user part was not taken: the thread did not return to user mode",
             Absent::Gone => "there is no such thread any more",

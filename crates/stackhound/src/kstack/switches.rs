@@ -29,6 +29,9 @@ const READY_THREAD: u16 = 0x0532;
 const ENDED: u8 = 4;
 const WAITING: u8 = 5;
 
+/// So many threads are followed; each can cost two stacks, of 3 KB at most as a rule. No system is known to have more.
+const THREADS_MAX: usize = 1 << 16;
+
 /// A stack that came with a switch.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
@@ -85,16 +88,18 @@ struct Losses {
 }
 
 impl Losses {
-    fn before(&mut self, seen: &Seen<'_>) {
+    fn before(&mut self, seen: &Seen<'_>) -> Before {
         let event = seen.event();
-        let behind_gap = match &mut self.gaps {
-            Some(gaps) => gaps.before(event) != Before::Nothing,
-            None => event.index() == 0 && event.block().origin().after_loss,
+        let before = match &mut self.gaps {
+            Some(gaps) => gaps.before(event),
+            None if event.index() == 0 && event.block().origin().after_loss => Before::Gap,
+            None => Before::Nothing,
         };
-        if behind_gap {
+        if before != Before::Nothing {
             self.open.remove(&(event.source(), event.processor()));
             self.latest = Some(event.time());
         }
+        before
     }
 
     fn behind(&mut self, seen: &Seen<'_>) {
@@ -130,6 +135,8 @@ pub(super) struct Switches {
     has_switches: bool,
     has_batches: bool,
     has_stacks: bool,
+    /// There were more threads than are followed.
+    has_too_many: bool,
 }
 
 impl Switches {
@@ -149,6 +156,7 @@ impl Switches {
             has_switches: false,
             has_batches: false,
             has_stacks: false,
+            has_too_many: false,
         }
     }
 
@@ -170,7 +178,12 @@ impl Switches {
         if self.awaited.is_none() && self.at.is_some_and(|at| event.time() > at) {
             self.freeze(seen.knowledge().system());
         }
-        self.losses.before(seen);
+        if self.losses.before(seen) == Before::Gap
+            && let Some((is_lost, _)) = &mut self.lost_at
+        {
+            // It can have begun before the time in question.
+            *is_lost = true;
+        }
         let record = event.record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
         match event.hook() {
@@ -223,9 +236,20 @@ impl Switches {
             Some(awaited) => {
                 // Of the one that had the number at the time, nothing more will come.
                 awaited.remove(&tid);
-                self.threads.entry(tid).or_default().is_done = true;
+                if let Some(thread) = self.thread(tid) {
+                    thread.is_done = true;
+                }
             }
         }
+    }
+
+    /// What is known of a thread, unless there are too many.
+    fn thread(&mut self, tid: Tid) -> Option<&mut Thread> {
+        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&tid) {
+            self.has_too_many = true;
+            return None;
+        }
+        Some(self.threads.entry(tid).or_default())
     }
 
     fn switched_out(&mut self, switch: &view::CSwitch, time: TraceTime) {
@@ -233,10 +257,10 @@ impl Switches {
         if tid == Tid(0) {
             return;
         }
-        let thread = self.threads.entry(tid).or_default();
-        if let Some(awaited) = &mut self.awaited {
+        let is_over = self.awaited.as_mut().map(|awaited| awaited.remove(&tid)).is_some();
+        let Some(thread) = self.thread(tid) else { return };
+        if is_over {
             // It ran, though it was not seen to begin.
-            awaited.remove(&tid);
             thread.is_done = true;
             return;
         }
@@ -261,21 +285,24 @@ impl Switches {
         if tid == Tid(0) {
             return;
         }
-        let thread = self.threads.entry(tid).or_default();
+        let is_over = self.awaited.as_mut().map(|awaited| awaited.remove(&tid)).is_some();
         let taken = |mut addresses: Vec<Address>| {
             addresses.clear();
             addresses.extend(seen.addresses());
             Taken { time, pid: seen.stack_owner().pid, addresses, state: seen.state() }
         };
-        if let Some(awaited) = &mut self.awaited {
+        if is_over {
+            let out = self.threads.get(&tid).and_then(|thread| thread.out);
+            let is_lost = self.losses.since(out);
+            let Some(thread) = self.thread(tid) else { return };
             let did_not_run = !matches!(thread.doing, Some(Doing::Runs(_) | Doing::HasEnded));
             if did_not_run && !thread.is_done && has_kernel_part {
-                thread.resumed = Some((taken(Vec::new()), self.losses.since(thread.out)));
+                thread.resumed = Some((taken(Vec::new()), is_lost));
             }
             thread.is_done = true;
-            awaited.remove(&tid);
             return;
         }
+        let Some(thread) = self.thread(tid) else { return };
         thread.doing = Some(Doing::Runs(time));
         thread.out = None;
         if has_kernel_part {
@@ -309,6 +336,7 @@ impl Switches {
             _ if !self.has_switches => Absent::NoSwitches,
             _ if !self.has_stacks => Absent::WithoutStacks,
             Some(why) => why,
+            None if thread.is_none() && self.has_too_many => Absent::TooMany,
             None => Absent::NeverSwitched,
         }
     }

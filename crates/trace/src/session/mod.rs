@@ -185,6 +185,19 @@ impl Session {
             .kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER])
     }
 
+    /// For the stacks with which threads wait: context switches with theirs, what makes threads ready, and processes, threads
+    /// and images to know whose they are.
+    pub fn switches(name: impl Into<String>) -> Session {
+        let groups = KernelGroups::CONTEXT_SWITCH
+            | KernelGroups::DISPATCHER
+            | KernelGroups::PROCESS
+            | KernelGroups::THREAD
+            | KernelGroups::IMAGE_LOAD;
+        Session::kernel(name, groups)
+            .buffers(Buffers::syscalls())
+            .kernel_stacks([ClassicEvent::named("Thread/CSwitch").expect("an event of the kernel's tables")])
+    }
+
     /// For what is named by default (`docs/enrichment.md`): processes, threads, images, registry, files and memory, with
     /// stacks of those events that are enriched. Names of open files and keys come at the start.
     pub fn enrichment(name: impl Into<String>) -> Session {

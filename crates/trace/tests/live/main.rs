@@ -157,7 +157,7 @@ fn what_is_stopped_can_be_read_by_the_same_thread() {
 fn presets_reach_windows_as_described() {
     let test = "presets_reach_windows_as_described";
     let Some(double) = double::run(test, "") else { return };
-    for session in [Session::syscalls("sensor"), Session::enrichment("names")] {
+    for session in [Session::syscalls("sensor"), Session::enrichment("names"), Session::switches("waits")] {
         let (live, incoming) = LiveSession::start(&session, &[], queue()).expect("a session");
         drop(incoming);
         live.stop().expect("stopped");
@@ -166,12 +166,15 @@ fn presets_reach_windows_as_described() {
     let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0x2000100 flags=0x87";
     assert!(lines[0].contains(expected) && !lines[0].contains("guid={00000000-"), "{lines:?}");
     assert!(lines[1].contains("flags=0x6024007"), "{lines:?}");
+    assert!(lines[2].contains("flags=0x817"), "{lines:?}");
     let lines = double.log("TraceSetInformation");
     assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
     // Stacks first, the image load's by the class of processes; then nothing, then everything.
     assert!(lines[1].contains("{3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c}/10"), "{lines:?}");
     assert!(lines[2].contains(&format!("class=4 {} ->", "0".repeat(64))), "{lines:?}");
     assert!(lines[3].contains("class=4 0740020600800000"), "{lines:?}");
+    // Context switches, which are of the class of threads.
+    assert!(lines[4].contains("stacks {3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c}/36 ->"), "{lines:?}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn only_the_opener_may_ask() {
 fn there_are_two_requests() {
     let mock = Mock::new(Settings::DRIVER, threads());
     let valid = request(&mock.threads[0], |_| {});
-    // Every number of the device's, with every access, function near ours and method, and what is near as a number.
+    // Every number of the device's, with every access, function near ours and method, and what is near as a
+    // number.
     let ours = (0..1 << 16).map(|low| 0x22_0000 | low);
     let near = (0..32).flat_map(|bit| [0x22_e000 ^ 1 << bit, 0x22_e004 ^ 1 << bit]);
     for code in ours.chain(near).chain([0, 1, u32::MAX]) {

@@ -1,4 +1,5 @@
-//! Every length, every flag and every bound. What must come of each is the oracle's to say; here it is only said what was hit.
+//! Every length, every flag and every bound. What must come of each is the oracle's to say; here it is only
+//! said what was hit.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +119,8 @@ fn the_bounds_of_each_wide_field() {
     let powers = (0..64).map(|bit| 1 << bit);
     let bounds = powers.chain([0, 1000, 0x534b_4853, 0x5348_4b53, u64::from(u32::MAX), born, 1000 << 32 | 1]);
     let values: Vec<u64> = bounds.flat_map(near).collect();
-    // Where, how many bytes, and how many of the values are served: any process, thread, time and id are asked for in vain.
+    // Where, how many bytes, and how many of the values are served: any process, thread, time and id are
+    // asked for in vain.
     for (offset, length, served) in [(0, 4, None), (8, 4, Some(values.len())), (12, 4, Some(values.len()))]
         .into_iter()
         .chain([(16, 8, Some(values.len())), (28, 4, None), (32, 8, Some(values.len()))])

@@ -1,4 +1,5 @@
-//! Requests by chance: valid ones, valid ones that were damaged, and garbage, over systems that differ in what they have and can.
+//! Requests by chance: valid ones, valid ones that were damaged, and garbage, over systems that differ in
+//! what they have and can.
 //!
 //! 200,000 of them, or as many as `STACKHOUND_KSTACK_REQUESTS` says.
 

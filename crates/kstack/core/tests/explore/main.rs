@@ -4,6 +4,7 @@
 //! ends, and refuses APCs from then on; a wait ends without an answer; an APC can be taken back, or not, or too late; the APC runs before
 //! queueing it is over; a walk gives frames, none or an error; the one who waits has to run an APC itself. `cargo test -p
 //! stackhound-kstack-core --test explore -- --nocapture` prints how much was seen.
+#![cfg(not(loom))]
 
 mod defects;
 mod explorer;

@@ -199,7 +199,8 @@ impl System {
             Some(Outcome::Captured) => !idle,
             Some(Outcome::NoThread) => life == Life::Ended,
             Some(Outcome::Terminating) => life != Life::Running,
-            Some(Outcome::TimedOut) => by != of && !idle,
+            // What came in time, however short, is answered.
+            Some(Outcome::TimedOut) => by != of && !idle && !self.world.is_signalled(request),
             Some(Outcome::Idle) => idle,
         };
         self.world.check(possible, Violation::FalseOutcome);

@@ -186,9 +186,16 @@ impl World {
 
     /// Whether a request waits, and its event is not signalled.
     pub fn is_unanswered(&self, request: usize) -> bool {
+        self.book.borrow().requests[request].waits && !self.is_signalled(request)
+    }
+
+    /// Whether the event of a request is signalled, by whatever.
+    pub fn is_signalled(&self, request: usize) -> bool {
         let book = self.book.borrow();
-        let Request { waits, ticket, .. } = book.requests[request];
-        waits && ticket.is_some_and(|ticket| book.slots[ticket.index as usize].signalled.is_none())
+        book.requests[request].ticket.is_some_and(|ticket| {
+            let Kept { ready, signalled, .. } = book.slots[ticket.index as usize];
+            ready.is_some_and(|(of, _)| of == ticket) && signalled.is_some()
+        })
     }
 
     /// Ends a reference to a thread.

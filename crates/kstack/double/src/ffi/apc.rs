@@ -1,8 +1,8 @@
 //! Asynchronous procedure calls: queued, delivered, removed, run down.
 //!
-//! The threads that the double has made take their APCs at places of their own, see `targets.rs`; others take none. As in
-//! Windows, an APC is in no queue any more when its kernel routine or its rundown routine is called, and a thread that has
-//! run down its queue takes no more.
+//! The threads that the double has made take their APCs at places of their own, see `targets.rs`; others take
+//! none. As in Windows, an APC is in no queue any more when its kernel routine or its rundown routine is
+//! called, and a thread that has run down its queue takes no more.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -43,8 +43,8 @@ impl Queues {
     fn take(&mut self, is: impl Fn(usize, u32) -> bool) -> Option<*mut Kapc> {
         let index = self.queued.iter().position(|&(apc, tid)| is(apc, tid))?;
         let apc = self.queued.remove(index).0 as *mut Kapc;
-        // SAFETY: what is in the queue is an APC that the driver keeps until it is called for it or has removed it; both
-        // begin here, and the queues are locked.
+        // SAFETY: what is in the queue is an APC that the driver keeps until it is called for it or has
+        // removed it; both begin here, and the queues are locked.
         unsafe { (*apc).inserted = 0 };
         Some(apc)
     }
@@ -127,7 +127,8 @@ pub(super) extern "C" fn deliver() {
         log(format_args!("runs {tid}"));
         LEVEL.set(APC_LEVEL);
         if let Some(routine) = kernel_routine {
-            // SAFETY: the driver's routine, with what KKERNEL_ROUTINE takes. The APC is not touched afterwards.
+            // SAFETY: the driver's routine, with what KKERNEL_ROUTINE takes. The APC is not touched
+            // afterwards.
             unsafe { routine(apc, &mut normal_routine, &mut normal_context, &mut argument1, &mut argument2) };
         }
         LEVEL.set(0);
@@ -149,7 +150,8 @@ pub(super) fn run_down() {
         log(format_args!("runs down {tid}"));
         LEVEL.set(APC_LEVEL);
         if let Some(routine) = routine {
-            // SAFETY: the driver's routine, with what KRUNDOWN_ROUTINE takes. The APC is not touched afterwards.
+            // SAFETY: the driver's routine, with what KRUNDOWN_ROUTINE takes. The APC is not touched
+            // afterwards.
             unsafe { routine(apc) };
         }
         LEVEL.set(0);

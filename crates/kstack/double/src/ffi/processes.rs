@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use super::{Boolean, Object, own, status, threads};
 use crate::settings::Settings;
 
-/// The object of a thread's process. Windows gives it without a reference; here one is kept for as long as the driver runs, since
-/// Wine frees what nobody has.
+/// The object of a thread's process. Windows gives it without a reference; here one is kept for as long as
+/// the driver runs, since Wine frees what nobody has.
 fn of_thread(thread: Object) -> Object {
     static KEPT: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
     let pid = threads::process(thread);
@@ -64,7 +64,7 @@ extern "system" fn double_ExGetPreviousMode() -> i8 {
 /// As IoGetRequestorProcessId: a request packet.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn double_IoGetRequestorProcessId(_packet: *mut c_void) -> u32 {
-    // Wine hands packets to the driver one after the other, and says that its current process is the caller's.
-    // SAFETY: no pointers.
+    // Wine hands packets to the driver one after the other, and says that its current process is the
+    // caller's. SAFETY: no pointers.
     unsafe { own::PsGetCurrentProcessId() as u32 }
 }

@@ -83,8 +83,8 @@ unsafe extern "system" fn double_ObOpenObjectByPointer(
         return unsafe { open(object, attributes, access_state, access, kind, mode, handle) };
     }
     log(format_args!("ObOpenObjectByPointer device {attributes:#x} access {access:#x} mode {mode}"));
-    // Wine gives no handles to devices: an event stands for this one, since that has a security descriptor, too.
-    // SAFETY: no pointers but null.
+    // Wine gives no handles to devices: an event stands for this one, since that has a security descriptor,
+    // too. SAFETY: no pointers but null.
     let event = unsafe { CreateEventW(std::ptr::null(), 1, 0, std::ptr::null()) };
     if event.is_null() {
         return status::UNSUCCESSFUL;

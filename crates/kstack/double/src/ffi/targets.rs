@@ -118,7 +118,8 @@ fn functions() -> Vec<(String, std::ops::Range<u64>)> {
     named.filter_map(|(name, at)| Some((name.to_owned(), walk::function(at as u64)?))).collect()
 }
 
-// The chain of a waiting thread, the outermost first. Each has something left to do behind its call, so that it stays on the stack.
+// The chain of a waiting thread, the outermost first. Each has something left to do behind its call, so that
+// it stays on the stack.
 
 #[inline(never)]
 extern "C" fn start(tid: u32) -> u32 {

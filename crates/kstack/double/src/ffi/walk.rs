@@ -1,9 +1,9 @@
 //! Walks of the calling thread's stack.
 //!
-//! The kernel's part is the real stack of the thread, by the same unwind data as in Windows; its addresses are made ones of the
-//! kernel, see [`crate::HIGH`]. The driver's own frames keep theirs, because the driver compares them with the place where it was
-//! loaded, which is a process's address here; a test can wish otherwise, and then sees them, and none left out. The user's part is
-//! made up.
+//! The kernel's part is the real stack of the thread, by the same unwind data as in Windows; its addresses
+//! are made ones of the kernel, see [`crate::HIGH`]. The driver's own frames keep theirs, because the driver
+//! compares them with the place where it was loaded, which is a process's address here; a test can wish
+//! otherwise, and then sees them, and none left out. The user's part is made up.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -43,7 +43,8 @@ fn user(callers: &mut [usize], frames: Option<u16>) -> usize {
     let Some(frames) = frames else {
         log(format_args!("RtlWalkFrameChain faults"));
         let nowhere = black_box(0x10 as *const usize);
-        // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for it.
+        // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for
+        // it.
         callers[0] = unsafe { nowhere.read_volatile() };
         return 1;
     };
@@ -99,7 +100,8 @@ pub(super) fn function(address: u64) -> Option<std::ops::Range<u64>> {
     Some(at(entry.BeginAddress)..at(entry.EndAddress))
 }
 
-/// Tells the return addresses of the calling thread, the innermost first, until one is refused or the stack ends.
+/// Tells the return addresses of the calling thread, the innermost first, until one is refused or the stack
+/// ends.
 #[inline(never)]
 fn unwind(mut tell: impl FnMut(usize) -> bool) {
     let (mut low, mut high) = (0, 0);
@@ -117,8 +119,8 @@ fn unwind(mut tell: impl FnMut(usize) -> bool) {
         if entry.is_null() {
             return;
         }
-        // SAFETY: the entry of the address, in the context of the function that it is of; the frames below are alive, as they
-        // are those of this thread.
+        // SAFETY: the entry of the address, in the context of the function that it is of; the frames below
+        // are alive, as they are those of this thread.
         unsafe {
             RtlVirtualUnwind(
                 0,

@@ -3,21 +3,19 @@
 use stackhound_kstack_double::HIGH;
 use stackhound_kstack_double::report::{Behaviour, CHAIN, DISPATCHER, Report};
 use stackhound_kstack_proto::{
-    AnswerHeader, Capture, Code, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
+    AnswerHeader, Capture, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
     VERSION, Version,
 };
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
 use windows_sys::Win32::System::Threading::{
     GetCurrentThreadId, GetThreadTimes, OpenThread, THREAD_QUERY_LIMITED_INFORMATION,
 };
-use zerocopy::FromBytes;
 
 use crate::device::Answered;
 use crate::world::World;
 
 fn abilities(world: &World) -> u16 {
-    let bytes = world.device.control(Code::Version.number(), &[], 100).expect("it says so");
-    let version = Version::read_from_bytes(&bytes).expect("as long as it should be");
+    let version = world.device.version().expect("it says so");
     assert_eq!((version.magic.get(), version.version.get()), (MAGIC, VERSION));
     assert_eq!((version.max_frames.get(), version.max_timeout_ms.get()), (MAX_FRAMES, MAX_TIMEOUT_MS));
     assert_eq!(usize::from(version.max_outstanding.get()), MAX_OUTSTANDING);
@@ -56,7 +54,8 @@ pub fn frames_in_order(world: &mut World) {
     assert!(answered.header.machinery.get() >= 2, "{:?}", answered.header);
     assert_eq!(answered.user, Ok(vec![0x7ff6_1234_0000, 0x7ff6_1234_0010, 0x7ff6_1234_0020]));
     assert_eq!((answered.header.flags.get(), answered.header.skipped.get()), (0, 0));
-    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for each part.
+    // As the design says: kernel mode, original environment, with a rundown routine, no boost; one walk for
+    // each part.
     let tid = world.thread(Behaviour::Waits);
     let expected = [
         format!("PsLookupThreadByThreadId {tid}"),
@@ -73,8 +72,8 @@ pub fn frames_in_order(world: &mut World) {
     assert_eq!(flags, ["0x0", "0x1"]);
 }
 
-/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at those. So that they
-/// can be seen, they are mapped; then none is known as the driver's.
+/// What the driver takes for its own code are addresses of a process here, and frames of the kernel end at
+/// those. So that they can be seen, they are mapped; then none is known as the driver's.
 pub fn machinery_is_kept(world: &mut World) {
     let trimmed = waiting(world, |_| {});
     let whole = world.with(

@@ -3,10 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::windows::io::AsRawHandle;
 
-use stackhound_kstack_proto::{Answer, AnswerHeader, Capture, Code, Missing, Outcome, PATH, Request};
+use stackhound_kstack_proto::{
+    Answer, AnswerHeader, Capture, Code, Missing, Outcome, PATH, Request, Version,
+};
 use windows_sys::Win32::Foundation::GetLastError;
 use windows_sys::Win32::System::IO::DeviceIoControl;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// An open device.
 pub struct Device(pub File);
@@ -21,13 +23,35 @@ pub struct Answered {
 }
 
 impl Device {
-    /// Opens the device.
+    /// Opens the device for reading and writing.
+    ///
+    /// Wine opens it before it asks the driver, and whatever that says. Therefore this asks for the version,
+    /// too: Windows would refuse the open where the driver refuses that.
     ///
     /// # Errors
     /// The Win32 error.
-    pub fn open(read: bool, write: bool) -> Result<Device, u32> {
+    pub fn open() -> Result<Device, u32> {
+        let device = Self::open_for(true, true)?;
+        device.version()?;
+        Ok(device)
+    }
+
+    /// Opens the device, for the driver to decide later.
+    ///
+    /// # Errors
+    /// The Win32 error.
+    pub fn open_for(read: bool, write: bool) -> Result<Device, u32> {
         let opened = OpenOptions::new().read(read).write(write).open(PATH);
         opened.map(Device).map_err(|error| error.raw_os_error().expect("an error of the system") as u32)
+    }
+
+    /// What the driver says of itself.
+    ///
+    /// # Errors
+    /// The Win32 error.
+    pub fn version(&self) -> Result<Version, u32> {
+        let bytes = self.control(Code::Version.number(), &[], 100)?;
+        Ok(Version::read_from_bytes(&bytes).expect("as long as it should be"))
     }
 
     /// Sends a request: the bytes of the answer.

@@ -16,7 +16,8 @@ fn short(world: &mut World, tid: u32) -> Capture {
     Capture { timeout_ms: 20, ..world.capture(tid) }
 }
 
-/// Lets the deaf threads take what is in their queues, and waits until so many calls `like` this have been written.
+/// Lets the deaf threads take what is in their queues, and waits until so many calls `like` this have been
+/// written.
 fn wake(world: &mut World, like: &str, count: usize) {
     let seen = || calls().iter().filter(|call| call.starts_with(like)).count();
     let before = seen();
@@ -139,7 +140,8 @@ pub fn limit(world: &mut World) {
     }
 }
 
-/// Windows refuses the control (1052, ERROR_INVALID_SERVICE_CONTROL). Wine takes it, and then finds nothing to call.
+/// Windows refuses the control (1052, ERROR_INVALID_SERVICE_CONTROL). Wine takes it, and then finds nothing
+/// to call.
 pub fn stop_has_no_effect(world: &mut World) {
     if let Ok(status) = world.service.stop() {
         assert_eq!(status.dwCurrentState, SERVICE_RUNNING, "it does not begin to stop");
@@ -147,6 +149,6 @@ pub fn stop_has_no_effect(world: &mut World) {
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(world.service.status().dwCurrentState, SERVICE_RUNNING);
     captures::frames_in_order(world);
-    world.device = Device::open(true, true).expect("opens again");
+    world.device = Device::open().expect("opens again");
     captures::frames_in_order(world);
 }

@@ -1,9 +1,13 @@
-//! The driver, unchanged, in Wine with the double of the kernel; `scripts/kstack-check.sh` prepares all of it.
+//! The driver, unchanged, in Wine with the double of the kernel; `scripts/kstack-check.sh` prepares all of
+//! it.
 //!
 //! usage: driver whole|old
 //!
-//! The cases are in a fixed order, since they share one driver, which cannot be loaded anew: `whole` runs them in a kernel that has
-//! everything, `old` those in which it matters that queued APCs cannot be removed, nor the ages of threads be told.
+//! The cases are in a fixed order, since they share one driver, which cannot be loaded anew: `whole` runs
+//! them in a kernel that has everything, `old` those in which it matters that queued APCs cannot be removed,
+//! nor the ages of threads be told.
+
+#![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 #[cfg(windows)]
 mod access;

@@ -40,14 +40,14 @@ pub fn run(missing: &[&str], cases: &[Case]) {
     for fail in ["ZwSetSecurityObject", "IoCreateSymbolicLink"] {
         Settings { fail: vec![fail.to_owned()], ..settings.clone() }.store().expect("settings are written");
         assert!(service.start().is_err(), "the driver must not load where {fail} fails");
-        assert!(Device::open(true, true).is_err());
+        assert!(Device::open().is_err());
     }
     println!("ok: where the device cannot be made as it must be, the driver does not load");
     settings.store().expect("settings are written");
     service.start().expect("the service starts");
     println!("ok: the service is created, and the driver loads");
     access::switch_privilege(true);
-    let device = Device::open(true, true).expect("the device opens");
+    let device = Device::open().expect("the device opens");
     let report = std::fs::read_to_string(Report::path()).expect("the double reports");
     let report = Report::parse(&report).expect("a report");
     let mut world = World { service, device, report, settings, next: 1 };

@@ -9,8 +9,8 @@ use super::oracle::{Call, expected};
 /// What came back, or why nothing did.
 pub type Verdict = Result<Vec<u8>, Refusal>;
 
-/// Makes the call. Panics if what came back is not what must come, if more was written than that, if something was begun for
-/// one that was refused, or if something is held that belongs to nobody.
+/// Makes the call. Panics if what came back is not what must come, if more was written than that, if
+/// something was begun for one that was refused, or if something is held that belongs to nobody.
 pub fn judge(mock: &Mock, call: &Call) -> Verdict {
     let expected = expected(mock, call);
     let mut buffer = call.buffer.clone();

@@ -1,4 +1,5 @@
-//! A system of threads that react to captures in every way there is. One thread plays them all, so each run is the same.
+//! A system of threads that react to captures in every way there is. One thread plays them all, so each run
+//! is the same.
 //!
 //! It checks how it is used: what is initialised anew is not in use, and what is referenced is released.
 
@@ -209,8 +210,9 @@ impl Kernel for Mock {
 
     fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
         self.count(|counts| counts.finds += 1);
+        // The two lowest bits of a thread's number are ignored, as Windows does.
         let is_it = |thread: &Thread| {
-            (thread.pid, thread.tid) == (capture.pid, capture.tid)
+            (thread.pid, thread.tid) == (capture.pid, capture.tid & !3)
                 && capture.created.is_none_or(|time| self.settings.tells_created && time == thread.created)
         };
         let index = self.threads.iter().position(is_it).ok_or(Outcome::NoThread)?;

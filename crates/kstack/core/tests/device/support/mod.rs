@@ -2,7 +2,7 @@
 
 mod judge;
 mod mock;
-mod oracle;
+pub mod oracle;
 mod world;
 
 pub use judge::judge;

@@ -1,5 +1,5 @@
-//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers there, the fields by their
-//! offsets, and every byte of an answer. It shares no code with what it judges.
+//! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers
+//! there, the fields by their offsets, and every byte of an answer. It shares no code with what it judges.
 
 use stackhound_kstack_core::{Caller, Place, Refusal};
 use stackhound_kstack_proto::Missing;
@@ -26,8 +26,10 @@ fn number(bytes: &[u8], offset: usize, length: usize) -> u64 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The fields that have bounds: offset, bytes, and whether a value may be, given the flags.
-const FIELDS: [(usize, usize, fn(u64, u64) -> bool); 8] = [
+/// A field that has bounds: offset, bytes, and whether a value may be, given the flags.
+type Field = (usize, usize, fn(u64, u64) -> bool);
+
+const FIELDS: [Field; 8] = [
     (0, 4, |magic, _| magic == 0x534b_4853),
     (4, 2, |version, _| version == 1),
     (6, 2, |size, _| size == 48),
@@ -38,8 +40,11 @@ const FIELDS: [(usize, usize, fn(u64, u64) -> bool); 8] = [
     (42, 6, |reserved, _| reserved == 0),
 ];
 
+/// What must hold of a call, and how it is refused otherwise.
+type Rule = (fn(&Call) -> bool, Refusal);
+
 /// The first six rules of the page's table.
-const RULES: [(fn(&Call) -> bool, Refusal); 6] = [
+const RULES: [Rule; 6] = [
     (|call| call.caller.from_user_mode && call.caller.pid == call.opener, Refusal::AccessDenied),
     (|call| call.code == VERSION || call.code == CAPTURE, Refusal::UnknownRequest),
     (|call| call.buffer.len() >= call.input && call.buffer.len() >= call.output, Refusal::Internal),
@@ -47,9 +52,7 @@ const RULES: [(fn(&Call) -> bool, Refusal); 6] = [
     (
         |call| {
             let field = |offset, length| number(&call.buffer, offset, length);
-            let allowed = |&(offset, length, may): &(usize, usize, fn(u64, u64) -> bool)| {
-                may(field(offset, length), field(26, 2))
-            };
+            let allowed = |&(offset, length, may): &Field| may(field(offset, length), field(26, 2));
             call.code == VERSION || FIELDS.iter().all(allowed)
         },
         Refusal::InvalidParameter,
@@ -171,7 +174,7 @@ impl Parts {
         let mut left = memory;
         if flags & 1 != 0 {
             let room = max_frames - usize::from(flags & 2 != 0);
-            let limit = memory.min(max_frames + 16);
+            let limit = memory.min(max_frames + number(request, 40, 2) as usize + 16);
             parts.kernel = match &thread.kernel {
                 Err(missing) => sentinel(*missing),
                 Ok(stack) => {
@@ -185,7 +188,7 @@ impl Parts {
                     parts.skipped = (walked.len() - parts.machinery).min(number(request, 40, 2) as usize);
                     let rest = &walked[parts.machinery + parts.skipped..];
                     let end = rest.iter().position(|frame| frame >> 63 == 0).unwrap_or(rest.len());
-                    if end > room || (walked.len() == limit && limit > 0) {
+                    if end > room || (walked.len() == limit && limit > 0 && end == rest.len()) {
                         parts.flags |= 2;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { rest[..end.min(room)].to_vec() }
@@ -203,7 +206,7 @@ impl Parts {
                     let walked = &stack[..stack.len().min(limit)];
                     let ends = |frame: &u64| frame >> 63 == 1 || *frame == 0 || is_sentinel(*frame);
                     let end = walked.iter().position(ends).unwrap_or(walked.len());
-                    if end > room || walked.len() == limit {
+                    if end > room || (walked.len() == limit && end == limit) {
                         parts.flags |= 4;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { walked[..end.min(room)].to_vec() }

@@ -43,7 +43,8 @@ impl Random {
     }
 }
 
-/// A thread that answers at once: its stack begins with the frames of the capture, and the one that called it.
+/// A thread that answers at once: its stack begins with the frames of the capture, and the one that called
+/// it.
 pub fn thread(number: u32) -> Thread {
     let own = (0..3).map(|frame| 0xffff_f805_1000_1000 + frame * 16);
     let system = (0..12).map(|frame| 0xffff_f803_4400_0000 + u64::from(number) * 4096 + frame * 16);
@@ -112,7 +113,10 @@ fn kernel_parts() -> Vec<Result<Vec<u64>, Missing>> {
     ]
 }
 
-fn user_parts() -> Vec<(Result<(), Missing>, Result<Vec<u64>, Missing>)> {
+/// Whether a user part may be shown, and what walking it gives.
+type UserPart = (Result<(), Missing>, Result<Vec<u64>, Missing>);
+
+fn user_parts() -> Vec<UserPart> {
     let frames = |count: u64| (0..count).map(|frame| 0x7ff6_0000_0000 + frame * 16);
     vec![
         (Ok(()), Ok(frames(15).collect())),
@@ -131,8 +135,8 @@ fn user_parts() -> Vec<(Result<(), Missing>, Result<Vec<u64>, Missing>)> {
     ]
 }
 
-/// A request for a thread as its opener makes it, with just the room that it takes. The buffer is not zero behind the input, so
-/// that it shows what is written.
+/// A request for a thread as its opener makes it, with just the room that it takes. The buffer is not zero
+/// behind the input, so that it shows what is written.
 pub fn request(thread: &Thread, change: impl FnOnce(&mut Capture)) -> Call {
     let mut capture = Capture {
         pid: thread.pid,

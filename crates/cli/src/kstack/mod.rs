@@ -1,0 +1,141 @@
+//! `kstack`: the kernel stacks of threads, out of recordings and live sessions, or of a process that runs.
+
+mod json;
+mod live;
+mod now;
+mod table;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use stackhound::kstack::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
+use stackhound::trace::TraceTime;
+use stackhound::{Depth, FileTime, Pid, Tid};
+
+use crate::args::{Common, Naming, Output, Reading, Symbols};
+use crate::naming;
+use crate::output::Sink;
+use crate::progress::Progress;
+use crate::time::Point;
+use crate::{Outcome, inputs};
+
+/// Arguments of `kstack`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The threads of this process. Without --recording and --live: as they are now, on Windows with the driver, on Linux
+    /// from /proc
+    #[arg(long, value_name = "ID", required_unless_present_any = ["recording", "live"])]
+    pub pid: Option<u32>,
+    /// This thread only
+    #[arg(long, value_name = "ID")]
+    pub tid: Option<u32>,
+    /// The user part of the stacks too
+    #[arg(long)]
+    pub user: bool,
+    /// Of these recordings, archives or directories: with which stack each thread was last switched out or in
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Recordings")]
+    pub recording: Vec<PathBuf>,
+    /// At this time: RFC 3339, or +5s since the start; by default at the end
+    #[arg(long, value_name = "TIME", requires = "recording", help_heading = "Recordings")]
+    pub at: Option<Point>,
+    /// Record context switches with their stacks for a while, on Windows
+    #[arg(long, help_heading = "Live")]
+    pub live: bool,
+    /// For how long, such as 30s
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        requires = "live",
+        default_value = "5s",
+        value_parser = crate::time::parse_duration,
+        help_heading = "Live"
+    )]
+    pub duration: Duration,
+    /// Take the events of this session that runs already, and leave it as it is
+    #[arg(
+        long,
+        value_name = "SESSION",
+        requires = "live",
+        conflicts_with = "session",
+        help_heading = "Live"
+    )]
+    pub attach: Option<String>,
+    /// What the session is called; by default something that no other session is called
+    #[arg(long, value_name = "NAME", requires = "live", help_heading = "Live")]
+    pub session: Option<String>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `kstack`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One object
+    Json,
+    /// One object a thread, one a line
+    Ndjson,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    if arguments.live {
+        live::run(arguments, common)
+    } else if arguments.recording.is_empty() {
+        now::run(arguments, common)
+    } else {
+        recorded(arguments, common)
+    }
+}
+
+impl Arguments {
+    fn selection(&self) -> Selection {
+        Selection { pid: self.pid.map(Pid), tid: self.tid.map(Tid), user: self.user }
+    }
+
+    fn depth(&self) -> Depth {
+        match self.naming.symbols {
+            None | Some(Symbols::Full) => Depth::Function,
+            Some(Symbols::Modules) => Depth::Module,
+            Some(Symbols::Off) => Depth::Address,
+        }
+    }
+}
+
+fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let trace = inputs::open(&arguments.recording, common)?;
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
+    let start = trace.sources()[0].recording.session().start_time;
+    let at = arguments.at.map(|at| TraceTime(at.to_raw(&trace.clock(), start).0));
+    let passes = arguments.reading.passes();
+    let mut source = SwitchStacks::recorded(pipeline, &trace, passes, at).depth(arguments.depth());
+    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    let mut progress = Progress::new(common, bytes);
+    let outcome = source.read(|| progress.tick(), |_| ControlFlow::Continue(())).clone();
+    let stacks = source.stacks(&arguments.selection())?;
+    write(arguments, source.time(), &stacks)?;
+    naming::finish(progress, &outcome, source.pipeline(), common);
+    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+}
+
+/// Writes the stacks, with the time that they are of, if it is one for all.
+fn write(arguments: &Arguments, time: Option<FileTime>, stacks: &[ThreadStack]) -> Result<()> {
+    let mut sink = Sink::open(arguments.output.output.as_deref())?;
+    match arguments.format {
+        Format::Table => table::write(&mut sink, time, stacks)?,
+        Format::Json => sink.json(&json::All { time, stacks })?,
+        Format::Ndjson => json::lines(&mut sink, stacks)?,
+    }
+    sink.finish()
+}

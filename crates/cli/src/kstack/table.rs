@@ -1,0 +1,131 @@
+//! Kernel stacks for people: a block for each thread.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use stackhound::kstack::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState};
+use stackhound::{FileTime, Mode};
+
+use crate::render::{seconds, utc};
+
+/// Width of the names before addresses; longer ones push them to the right.
+const NAMES: usize = 60;
+
+pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack]) -> io::Result<()> {
+    if let Some(time) = time {
+        writeln!(out, "at {}", utc(time))?;
+    }
+    for (index, stack) in stacks.iter().enumerate() {
+        if index > 0 || time.is_some() {
+            writeln!(out)?;
+        }
+        let process = stack.process.as_deref().unwrap_or("?");
+        let pid = stack.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+        let name = stack.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        let evidence =
+            stack.evidence.as_ref().map(|evidence| format!("; {}", of(evidence))).unwrap_or_default();
+        let state = state(&stack.state, time);
+        writeln!(out, "{process} ({pid}), thread {}{name}: {state}{evidence}", stack.tid)?;
+        let mut number = 0;
+        part(out, &stack.kernel, Mode::Kernel, &mut number)?;
+        if let Some(user) = &stack.user {
+            part(out, user, Mode::User, &mut number)?;
+        }
+    }
+    Ok(())
+}
+
+fn part(out: &mut impl Write, part: &Part, mode: Mode, number: &mut usize) -> io::Result<()> {
+    let frames = match part {
+        Ok(frames) => frames,
+        Err(absent) => return writeln!(out, "     {:<6} none: {}", mode.name(), absent.describe()),
+    };
+    for frame in frames {
+        let name = frame.to_string();
+        let address = frame.address.map(|address| address.to_string()).filter(|address| *address != name);
+        let line = format!("{number:>4} {:<6} {name:<NAMES$} {}", mode.name(), address.unwrap_or_default());
+        writeln!(out, "{}", line.trim_end())?;
+        *number += 1;
+    }
+    Ok(())
+}
+
+fn state(state: &ThreadState, time: Option<FileTime>) -> String {
+    let mut text = state.name().to_owned();
+    if let ThreadState::Waiting { reason: Some(reason), .. } = state {
+        _ = write!(text, " ({reason})");
+    }
+    if let (Some(since), Some(time)) = (state.since(), time) {
+        _ = write!(text, " for {} s", seconds(time.0.saturating_sub(since.0)));
+    }
+    text
+}
+
+/// How a stack was observed.
+fn of(evidence: &Evidence) -> String {
+    let certainty = evidence.certainty().name();
+    match evidence {
+        Evidence::Captured { took, own, kernel_cut, user_cut } => {
+            let mut text = format!("{certainty}: captured in {:.3} ms", took.as_secs_f64() * 1e3);
+            for (is_so, what) in [
+                (*own, ", by the thread itself"),
+                (*kernel_cut, ", more kernel frames than room"),
+                (*user_cut, ", more user frames than room"),
+            ] {
+                text += if is_so { what } else { "" };
+            }
+            text
+        }
+        Evidence::Switch(switch) => format!("{certainty}: {}", of_switch(switch)),
+        Evidence::Proc => format!("{certainty}: in /proc"),
+        _ => certainty.to_owned(),
+    }
+}
+
+fn of_switch(switch: &SwitchEvidence) -> String {
+    let age = seconds(switch.age.saturating_abs());
+    let mut text = match switch.relation {
+        SwitchRelation::Last => format!("switched in with it {age} s before"),
+        SwitchRelation::Resumed => format!("switched in again with it {age} s later"),
+        SwitchRelation::Earlier { later, lost } => {
+            let switches = if later == 1 { "switch" } else { "switches" };
+            let lost = if lost { ", some of which were lost" } else { "" };
+            format!("an older stack, of {age} s before; {later} later {switches} without a stack{lost}")
+        }
+    };
+    if switch.lost_between {
+        text += ", and events are missing in between";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_told_in_words() {
+        let evidence = |relation, age, lost_between| {
+            of(&Evidence::Switch(SwitchEvidence { time: FileTime(0), age, relation, lost_between }))
+        };
+        for (told, expected) in [
+            (
+                evidence(SwitchRelation::Last, 15_000_000, false),
+                "observed: switched in with it 1.5000000 s before",
+            ),
+            (
+                evidence(SwitchRelation::Resumed, -20, true),
+                "inferred: switched in again with it 0.0000020 s later, and events are missing in between",
+            ),
+            (
+                evidence(SwitchRelation::Earlier { later: 1, lost: true }, 10, false),
+                "observed: an older stack, of 0.0000010 s before; 1 later switch without a stack, some of which were lost",
+            ),
+        ] {
+            assert_eq!(told, expected);
+        }
+        let took = std::time::Duration::from_micros(250);
+        let captured = Evidence::Captured { took, own: false, kernel_cut: true, user_cut: false };
+        assert_eq!(of(&captured), "observed: captured in 0.250 ms, more kernel frames than room");
+    }
+}

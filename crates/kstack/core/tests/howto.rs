@@ -1,0 +1,73 @@
+//! `docs/apc.md` has a row for each thing that is wrong with the HOWTO of 2009, and each test that it names exists.
+#![cfg(not(loom))]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn page() -> String {
+    fs::read_to_string(root().join("docs/apc.md")).expect("the page")
+}
+
+/// Whether a file has a test of this name: a function behind an attribute that makes it one, or in a block of properties.
+fn has_test(file: &Path, name: &str) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let declared = format!("fn {name}(");
+    let Some(line) = lines.iter().position(|line| line.starts_with(&declared)) else { return false };
+    lines[..line].iter().rev().take_while(|line| line.starts_with(['#', '/'])).any(|line| *line == "#[test]")
+}
+
+/// The tests that a text names: what stands in backticks and has a file and a name.
+fn tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split('`').skip(1).step_by(2).filter_map(|span| span.split_once(".rs::"))
+}
+
+#[test]
+fn each_thing_that_is_wrong_is_shown() {
+    let page = page();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| {
+            line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        })
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    let numbers: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(numbers, (1..=16).map(|number: u32| number.to_string()).collect::<Vec<_>>());
+    for row in rows {
+        let [number, wrong, consequence, here, shown] = row[..] else { panic!("{row:?}") };
+        assert!([wrong, consequence, here].iter().all(|cell| cell.len() > 20), "{number}");
+        assert!(tests(shown).count() > 0 || shown == "a sentence", "{number}: nothing is named");
+        // What is wrong with the life of a capture is looked for where it was put in again.
+        let life = ["4", "5", "6", "7", "9", "13"].contains(&number);
+        assert!(
+            !life || tests(shown).any(|(file, _)| file.ends_with("mutants")),
+            "{number}: no mutated model"
+        );
+    }
+}
+
+#[test]
+fn each_test_that_is_named_exists() {
+    let page = page();
+    let named: Vec<(&str, &str)> = tests(&page).collect();
+    assert!(named.len() > 20);
+    let missing: Vec<_> = named
+        .into_iter()
+        .filter(|(file, name)| !has_test(&root().join("crates").join(file).with_extension("rs"), name))
+        .collect();
+    assert!(missing.is_empty(), "not there: {missing:#?}");
+}
+
+#[test]
+fn what_is_no_test_is_told_from_tests() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/howto.rs");
+    assert!(has_test(&here, "what_is_no_test_is_told_from_tests"));
+    assert!(!has_test(&here, "page"));
+    assert!(!has_test(&here, "what_is_no"));
+    assert!(!has_test(Path::new("no/such/file.rs"), "page"));
+}
