@@ -79,7 +79,13 @@ fn told(capture: &Capture, row: Row) -> Vec<u8> {
     let mut header = AnswerHeader::new(capture, outcome);
     header.kernel_count = (kernel.len() as u16).into();
     header.user_count = (user.len() as u16).into();
-    header.flags = AnswerHeader::USER_CUT.into();
+    // What has frames may have had more.
+    if user.first().is_some_and(|&first| Missing::from_sentinel(first).is_none()) {
+        header.flags = AnswerHeader::USER_CUT.into();
+    }
+    if outcome != Outcome::NoThread {
+        header.created = capture.created.unwrap_or_default().into();
+    }
     header.waited = 12_345_670.into();
     let entries = [kernel, user].concat();
     header.hash = hash(entries.iter().copied()).into();
