@@ -67,7 +67,10 @@ fn options(config: &Config, common: &Common, call_sites: bool) -> Result<Symboli
 
 /// What a symbolizer is made with, for sources that make their own.
 #[cfg(windows)]
-pub fn symbolizer_options(places: &crate::args::SymbolArguments, common: &Common) -> Result<SymbolizerOptions> {
+pub fn symbolizer_options(
+    places: &crate::args::SymbolArguments,
+    common: &Common,
+) -> Result<SymbolizerOptions> {
     options(&Config::read(common, places)?, common, false)
 }
 
