@@ -113,8 +113,10 @@ fn functions_are_named_as_elsewhere() {
     let named = threads(folder.path(), &["--symbol-path", "srv*symbols"]);
     let frames = || named.iter().filter_map(|thread| thread["kernel"].as_array()).flatten();
     assert!(frames().all(|frame| frame["module"].is_string() && frame["rva"].is_string()));
-    let origins = frames().filter(|frame| frame["origin"] == "pdb" && frame["pdb"]["name"].is_string());
-    assert!(origins.count() > 10, "the store has the kernel's symbols");
+    // The kernel of the store has exports, and no symbol file.
+    let is_named =
+        |frame: &&Value| frame["symbol"] == frame["nearest_export"]["name"] && frame["symbol"].is_string();
+    assert!(frames().filter(is_named).count() > 10, "the store has the kernel's exports");
     let bare = threads(folder.path(), &["--symbols", "off"]);
     let mut frames = bare.iter().filter_map(|thread| thread["kernel"].as_array()).flatten();
     assert!(frames.all(|frame| frame["module"].is_null() && frame.get("symbol").is_none()));

@@ -123,10 +123,11 @@ impl Serialize for Frame<'_> {
         }
         let name = frame.name.as_ref().map(|name| (&*name.text, name.offset, name.origin.name()));
         let stated = frame.stated.as_ref().map(|name| (&*name.function, name.offset, StatedName::ORIGIN));
-        if let Some((symbol, offset, origin)) = name.or(stated) {
-            map.serialize_entry("symbol", symbol)?;
-            map.serialize_entry("offset", &offset)?;
-            map.serialize_entry("origin", origin)?;
+        let shown = name.or(stated);
+        if shown.is_some() || frame.names.is_some() {
+            map.serialize_entry("symbol", &shown.map(|(symbol, _, _)| symbol))?;
+            map.serialize_entry("offset", &shown.map(|(_, offset, _)| offset))?;
+            map.serialize_entry("origin", &shown.map(|(_, _, origin)| origin))?;
         }
         if let Some(names) = &frame.names {
             names_into(&mut map, names)?;
