@@ -229,7 +229,10 @@ fn the_selection_chooses_and_what_is_not_there_is_an_error() {
     let (pid, tid) = (some.pid, some.tid);
     let of_process: Vec<_> = all.iter().filter(|stack| stack.pid == pid).cloned().collect();
     assert_eq!(told(&trace, None, Selection { pid, ..Selection::default() }), of_process);
-    assert_eq!(told(&trace, None, Selection { pid, tid: Some(tid), user: false }), [some.clone()]);
+    assert_eq!(
+        &told(&trace, None, Selection { pid, tid: Some(tid), user: false })[..],
+        std::slice::from_ref(some)
+    );
     let frames = some.kernel.as_ref().unwrap();
     assert!(frames.iter().all(|frame| frame.place.is_some()), "the kernel's modules are known: {frames:?}");
     let error = |pid, tid| {
