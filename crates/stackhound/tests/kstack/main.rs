@@ -230,7 +230,7 @@ fn the_selection_chooses_and_what_is_not_there_is_an_error() {
     let of_process: Vec<_> = all.iter().filter(|stack| stack.pid == pid).cloned().collect();
     assert_eq!(told(&trace, None, Selection { pid, ..Selection::default() }), of_process);
     assert_eq!(
-        told(&trace, None, Selection { pid, tid: Some(tid), user: false }),
+        &told(&trace, None, Selection { pid, tid: Some(tid), user: false })[..],
         std::slice::from_ref(some)
     );
     let frames = some.kernel.as_ref().unwrap();
