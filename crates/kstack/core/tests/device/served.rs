@@ -89,7 +89,7 @@ fn each_reaction_has_its_outcome() {
 
 #[test]
 fn flags_choose_the_parts_and_what_is_left_out() {
-    let all = vec![OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
+    let all = [OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
     let (own, other) = (Place::Own, Place::Other);
     for (place, flags, skip, kernel, user, numbers) in [
         (other, 1, 0, &all[3..], &[][..], [0, 3, 0]),

@@ -26,8 +26,10 @@ fn number(bytes: &[u8], offset: usize, length: usize) -> u64 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The fields that have bounds: offset, bytes, and whether a value may be, given the flags.
-const FIELDS: [(usize, usize, fn(u64, u64) -> bool); 8] = [
+/// A field that has bounds: its offset, its bytes, and whether a value may be, given the flags.
+type Field = (usize, usize, fn(u64, u64) -> bool);
+
+const FIELDS: [Field; 8] = [
     (0, 4, |magic, _| magic == 0x534b_4853),
     (4, 2, |version, _| version == 1),
     (6, 2, |size, _| size == 48),
@@ -38,8 +40,11 @@ const FIELDS: [(usize, usize, fn(u64, u64) -> bool); 8] = [
     (42, 6, |reserved, _| reserved == 0),
 ];
 
+/// What must hold, and what comes of it if it does not.
+type Rule = (fn(&Call) -> bool, Refusal);
+
 /// The first six rules of the page's table.
-const RULES: [(fn(&Call) -> bool, Refusal); 6] = [
+const RULES: [Rule; 6] = [
     (|call| call.caller.from_user_mode && call.caller.pid == call.opener, Refusal::AccessDenied),
     (|call| call.code == VERSION || call.code == CAPTURE, Refusal::UnknownRequest),
     (|call| call.buffer.len() >= call.input && call.buffer.len() >= call.output, Refusal::Internal),
@@ -47,9 +52,7 @@ const RULES: [(fn(&Call) -> bool, Refusal); 6] = [
     (
         |call| {
             let field = |offset, length| number(&call.buffer, offset, length);
-            let allowed = |&(offset, length, may): &(usize, usize, fn(u64, u64) -> bool)| {
-                may(field(offset, length), field(26, 2))
-            };
+            let allowed = |&(offset, length, may): &Field| may(field(offset, length), field(26, 2));
             call.code == VERSION || FIELDS.iter().all(allowed)
         },
         Refusal::InvalidParameter,

@@ -113,7 +113,10 @@ fn kernel_parts() -> Vec<Result<Vec<u64>, Missing>> {
     ]
 }
 
-fn user_parts() -> Vec<(Result<(), Missing>, Result<Vec<u64>, Missing>)> {
+/// Whether the user part may be looked at, and what a walk of it gives.
+type UserPart = (Result<(), Missing>, Result<Vec<u64>, Missing>);
+
+fn user_parts() -> Vec<UserPart> {
     let frames = |count: u64| (0..count).map(|frame| 0x7ff6_0000_0000 + frame * 16);
     vec![
         (Ok(()), Ok(frames(15).collect())),
