@@ -26,7 +26,7 @@ fn number(bytes: &[u8], offset: usize, length: usize) -> u64 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A field that has bounds: offset, bytes, and whether a value may be, given the flags.
+/// A field that has bounds: its offset, its bytes, and whether a value may be, given the flags.
 type Field = (usize, usize, fn(u64, u64) -> bool);
 
 const FIELDS: [Field; 8] = [
@@ -40,7 +40,7 @@ const FIELDS: [Field; 8] = [
     (42, 6, |reserved, _| reserved == 0),
 ];
 
-/// What must hold of a call, and how it is refused otherwise.
+/// What must hold, and what comes of it if it does not.
 type Rule = (fn(&Call) -> bool, Refusal);
 
 /// The first six rules of the page's table.

@@ -113,7 +113,7 @@ fn kernel_parts() -> Vec<Result<Vec<u64>, Missing>> {
     ]
 }
 
-/// Whether a user part may be shown, and what walking it gives.
+/// Whether the user part may be looked at, and what a walk of it gives.
 type UserPart = (Result<(), Missing>, Result<Vec<u64>, Missing>);
 
 fn user_parts() -> Vec<UserPart> {
