@@ -12,7 +12,8 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use crate::device::Answered;
-use crate::world::World;
+use crate::endings::await_until;
+use crate::world::{World, calls};
 
 fn abilities(world: &World) -> u16 {
     let version = world.device.version().expect("it says so");
@@ -47,6 +48,12 @@ fn functions<'report>(report: &'report Report, frames: &[u64]) -> Vec<&'report s
 }
 
 pub fn frames_in_order(world: &mut World) {
+    // Every APC before has ended, so that nobody is busy and each call below is this capture's.
+    await_until(|| {
+        let calls = calls();
+        let count = |like: &str| calls.iter().filter(|call| call.starts_with(like)).count();
+        count("runs ") == count("ran ") + count("run down ")
+    });
     let (answered, calls) = world.calls(|world| waiting(world, |_| {}));
     let kernel = answered.kernel.clone().expect("there are frames");
     // The driver's own frames and the dispatcher that called it are left out, nothing else is.

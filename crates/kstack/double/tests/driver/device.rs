@@ -6,7 +6,7 @@ use std::os::windows::io::AsRawHandle;
 use stackhound_kstack_proto::{
     Answer, AnswerHeader, Capture, Code, Missing, Outcome, PATH, Request, Version,
 };
-use windows_sys::Win32::Foundation::GetLastError;
+use windows_sys::Win32::Foundation::{ERROR_BUSY, GetLastError};
 use windows_sys::Win32::System::IO::DeviceIoControl;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -88,11 +88,22 @@ impl Device {
         Ok(output)
     }
 
-    /// Captures. The answer is checked as the client does: layout, request, counts and hash.
+    /// Captures. A thread that has just answered is busy until its APC has ended, so it is asked again some times.
     ///
     /// # Errors
     /// The Win32 error.
     pub fn capture(&self, capture: &Capture) -> Result<Answered, u32> {
+        for _ in 0..20 {
+            match self.capture_once(capture) {
+                Err(ERROR_BUSY) => std::thread::sleep(std::time::Duration::from_millis(5)),
+                result => return result,
+            }
+        }
+        self.capture_once(capture)
+    }
+
+    /// Captures. The answer is checked as the client does: layout, request, counts and hash.
+    fn capture_once(&self, capture: &Capture) -> Result<Answered, u32> {
         let request = Request::from(*capture);
         let room = AnswerHeader::length_with(usize::from(capture.max_frames));
         let bytes = self.control(Code::Capture.number(), request.as_bytes(), room)?;
@@ -105,11 +116,11 @@ impl Device {
         })
     }
 
-    /// How a capture of the thread ends.
+    /// How a capture of the thread ends, asked once.
     ///
     /// # Errors
     /// The Win32 error.
     pub fn outcome(&self, capture: &Capture) -> Result<Outcome, u32> {
-        self.capture(capture).map(|answered| answered.outcome)
+        self.capture_once(capture).map(|answered| answered.outcome)
     }
 }

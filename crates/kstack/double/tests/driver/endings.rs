@@ -25,7 +25,7 @@ fn wake(world: &mut World, like: &str, count: usize) {
     await_until(|| seen() >= before + count);
 }
 
-fn await_until(there: impl Fn() -> bool) {
+pub fn await_until(there: impl Fn() -> bool) {
     let begun = Instant::now();
     while !there() {
         assert!(begun.elapsed() < Duration::from_secs(30), "it does not come");
@@ -86,12 +86,14 @@ pub fn balance(world: &mut World) {
             } else {
                 (world.capture(waits), Outcome::Captured)
             };
-            assert_eq!(world.device.outcome(&capture), Ok(expected), "round {round}");
+            let outcome = world.device.capture(&capture).map(|answered| answered.outcome);
+            assert_eq!(outcome, Ok(expected), "round {round}");
         }
     });
     let count = |like: &str| calls.iter().filter(|call| call.starts_with(like)).count();
-    assert_eq!(count("PsLookupThreadByThreadId"), 1000);
-    assert_eq!(count("released, 0 threads are referenced"), 1000);
+    // Those that were asked again among them.
+    assert!(count("PsLookupThreadByThreadId") >= 1000);
+    assert_eq!(count("released, 0 threads are referenced"), count("PsLookupThreadByThreadId"));
     assert_eq!((count("runs"), count("KeRemoveQueueApc = 1")), (980, 20));
 }
 

@@ -28,8 +28,8 @@ mod world;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["whole"] => world::run(&[], WHOLE),
-        ["old"] => world::run(&["KeRemoveQueueApc", "PsGetThreadCreateTime"], OLD),
+        ["whole"] => world::run("whole", &[], WHOLE),
+        ["old"] => world::run("old", &["KeRemoveQueueApc", "PsGetThreadCreateTime"], OLD),
         [access::CHILD, handle] => access::child(handle),
         _ => panic!("usage: driver whole|old"),
     }

@@ -25,12 +25,14 @@ fn checked(succeeded: i32) -> Result<(), u32> {
 
 impl Service {
     /// Creates it, for the driver that `scripts/kstack-check.sh` has put there.
-    pub fn create() -> Service {
+    ///
+    /// Its name ends with the kernel's: a service that is deleted while its driver runs goes some time later.
+    pub fn create(kernel: &str) -> Service {
         let none = std::ptr::null();
         // SAFETY: no pointers but null.
         let manager = unsafe { OpenSCManagerW(none, none, SC_MANAGER_ALL_ACCESS) };
         assert!(!manager.is_null(), "the manager of services opens");
-        let name = wide("StackhoundKstack");
+        let name = wide(&format!("StackhoundKstack-{kernel}"));
         let path = wide(r"C:\windows\system32\drivers\stackhound-kstack.sys");
         // SAFETY: texts that end with zero, and null where that is allowed.
         let service = unsafe {

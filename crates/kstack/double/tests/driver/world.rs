@@ -27,16 +27,16 @@ pub struct World {
 /// The time that threads get which answer at once. Long, for busy machines.
 pub const PATIENCE: u32 = 1000;
 
-/// Runs the cases one after the other, in a kernel without the `missing` functions.
+/// Runs the cases one after the other, in a kernel of that name, without the `missing` functions.
 ///
 /// # Panics
 /// At the first case that fails.
-pub fn run(missing: &[&str], cases: &[Case]) {
+pub fn run(kernel: &str, missing: &[&str], cases: &[Case]) {
     std::fs::write(Report::calls(), "").expect("the folder is there");
     let begun = Instant::now();
     let settings =
         Settings { missing: missing.iter().map(|&name| name.to_owned()).collect(), ..Settings::default() };
-    let service = Service::create();
+    let service = Service::create(kernel);
     for fail in ["ZwSetSecurityObject", "IoCreateSymbolicLink"] {
         Settings { fail: vec![fail.to_owned()], ..settings.clone() }.store().expect("settings are written");
         assert!(service.start().is_err(), "the driver must not load where {fail} fails");
