@@ -19,7 +19,7 @@ const ROOM: usize = 4096;
 /// Takes the bytes for requests to one device after another, and judges each: what was asked before may still
 /// be under way.
 ///
-/// The first byte chooses the system. Of each request, a byte says who asks for what, see [`call`]; lengths,
+/// The first byte chooses the system. Of each request, a byte says who asks for what, see `call`; lengths,
 /// if it says so, come next, and then the input.
 pub fn kstack_request(bytes: &[u8]) {
     let mut rest = bytes;
