@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the driver for kernel stacks, and tests the image. Needs .ci/setup-windows.
 #
-# usage: kstack-driver.sh [--twice]
+# usage: kstack-driver.sh
 #
 # The compiler is that of scripts/with-windows, the linker that of the machine's own Rust. What comes of it is
 # target/windows/kstack/stackhound_kstack.sys and its PDB, or the same below $STACKHOUND_WINDOWS_TARGET. Signing is not done here, see
-# docs/driver.md. With --twice it is built once more in another folder, which must give the same bytes.
+# docs/driver.md.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 exec </dev/null
@@ -31,11 +31,4 @@ cp "$target/kstack-build/$built.pdb" "$target/kstack/stackhound_kstack.pdb"
 cargo clippy --locked --all-targets -- -D warnings
 STACKHOUND_KSTACK_SYS=$target/kstack/stackhound_kstack.sys cargo test --locked
 
-if [ "${1:-}" = --twice ]; then
-  other=$(mktemp -d)
-  trap 'rm -rf "$other"' EXIT
-  windows "$other" cargo build --locked --release --target $msvc
-  cmp "$other/$built.dll" "$target/kstack/stackhound_kstack.sys"
-  echo "kstack-driver: two builds in two folders have the same bytes"
-fi
 echo "kstack-driver: $target/kstack/stackhound_kstack.sys, $(stat -c %s "$target/kstack/stackhound_kstack.sys") bytes"
