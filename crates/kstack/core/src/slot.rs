@@ -6,7 +6,8 @@
 //!
 //! What orders the accesses of different threads: the owner, all changes of which and all looks at which by those who claim are
 //! read-modify-writes, so that each comes after all that were before; the phase; and the end of the references. What the APC reads is
-//! ordered by the system, which runs it after it was queued. `tests/loom.rs` fails if any of these is weaker.
+//! ordered by the system, which runs it after it was queued. `tests/loom.rs` fails where one of these is weakened, but for the half of an
+//! ordering at the owner that matters only to processors on which read-modify-writes of different memory pass each other: loom has none.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

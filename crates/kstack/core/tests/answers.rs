@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use stackhound_kstack_core::{
-    Apc, Copied, End, Found, Kernel, MACHINERY, Part, Place, Removal, Requester, Slot, Ticket,
+    Apc, Copied, End, Found, Kernel, MACHINERY, Part, Place, Removal, Requester, Slot, Stale, Ticket,
 };
 use stackhound_kstack_proto::{Capture, Entry, Flags, MAX_FRAMES, Missing, Outcome};
 
@@ -134,6 +134,8 @@ impl Kernel for Thread {
     fn prepare(&self, _: Ticket, (): ()) {}
 
     fn queue(&self, ticket: Ticket) -> bool {
+        let earlier = Ticket { generation: ticket.generation.wrapping_sub(1), ..ticket };
+        assert_eq!(Apc::ran(earlier).finish(self), Err(Stale), "the ticket of an earlier capture");
         Apc::ran(ticket).finish(self).expect("the slot is the APC's");
         true
     }
@@ -306,6 +308,15 @@ fn a_thread_is_found_by_its_own_number_only() {
         let end = asking.finish(&thread, &mut [Entry::ZERO; 256]).expect("nobody else uses the slot");
         assert!(matches!(end, End::Answered { outcome: came, .. } if came == outcome), "{asked}: {end:?}");
         assert_eq!(thread.references.get(), 0, "{asked}");
+    }
+}
+
+#[test]
+fn a_free_slot_is_nobodys() {
+    let thread = Thread::new(&[k(1)], &[]);
+    for ticket in [Ticket { index: 0, generation: 0 }, Ticket { index: 1, generation: 0 }] {
+        assert_eq!(Apc::ran(ticket).finish(&thread), Err(Stale));
+        assert_eq!(Apc::run_down(ticket).finish(&thread), Err(Stale));
     }
 }
 

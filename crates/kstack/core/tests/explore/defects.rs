@@ -64,6 +64,10 @@ pub enum Violation {
     FalseOutcome,
     /// An event was signalled for one that had said it waits no more.
     SignalledNobody,
+    /// An APC came to its end, and the one who waits for it waits on.
+    NotWoken,
+    /// A stack was walked for one who had gone before.
+    WalkedForNobody,
     /// Code ran, or was to run, that is not there any more.
     CodeGone,
 }

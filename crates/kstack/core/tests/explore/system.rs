@@ -142,9 +142,10 @@ impl System {
         let mut book = self.world.book.borrow_mut();
         self.world.check(!book.unloaded, Violation::CodeGone);
         let ticket = book.threads[thread].queue.pop_front().expect("there is one");
+        let late = book.requests.iter().any(|request| request.ticket == Some(ticket) && request.ended);
         let silent = self.world.has(Defect::NoRunDown) && book.threads[thread].life == Life::Ending;
         if !silent {
-            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket });
+            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket, late });
         }
     }
 
@@ -155,7 +156,11 @@ impl System {
         let progress = running.apc.step(&self.world);
         let left = match progress {
             Ok(Progress::Again) => Some(running),
-            Ok(Progress::Done(())) => None,
+            Ok(Progress::Done(())) => {
+                let waits = self.world.is_unanswered(self.world.request_of(running.ticket));
+                self.world.check(!waits, Violation::NotWoken);
+                None
+            }
             Err(_) => {
                 self.world.violate(Violation::Stale);
                 None

@@ -51,6 +51,8 @@ pub enum Life {
 pub struct Running {
     pub apc: Apc,
     pub ticket: Ticket,
+    /// It began when nobody waited any more.
+    pub late: bool,
 }
 
 #[derive(Debug, Hash)]
@@ -384,8 +386,10 @@ impl Kernel for World {
         let (thread, request, machinery): (_, _, &[u64]) = match self.actor.get() {
             Actor::Request(request) => (self.scenario.asks[request].by, request, &[OWN]),
             Actor::Apc(thread) => {
-                let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+                let Running { ticket, late, .. } =
+                    self.book.borrow().threads[thread].running.expect("it runs");
                 self.check_call(ticket);
+                self.check(!late, Violation::WalkedForNobody);
                 (thread, self.request_of(ticket), &[OWN, DISPATCHER])
             }
         };
