@@ -17,7 +17,7 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 11] = [
+const RUN_BY_CI: [&str; 13] = [
     "cargo run --release --locked -p stackhound-calltree --example scale",
     "cargo test --workspace",
     "scripts/fuzz.sh",
@@ -25,6 +25,8 @@ const RUN_BY_CI: [&str; 11] = [
     ".ci/setup-windows",
     "scripts/windows-check.sh",
     "scripts/live-cli-check.sh",
+    "scripts/kstack-driver.sh",
+    "scripts/kstack-check.sh",
     "scripts/speedscope-check.sh",
     "scripts/check-perfetto.py",
     "scripts/tree-check.sh",

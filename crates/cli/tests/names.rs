@@ -1,28 +1,11 @@
 //! Names in what the program writes, on the demo recording and the image files that go with it.
 
+mod demonstration;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
+use demonstration::{demo, run};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A folder with the demo recording and its symbol store.
-fn demo() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let made = run(folder.path(), &["demo", "-q", "--out", "."]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    folder
-}
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stackhound"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .env_remove("_NT_SYMBOL_PATH")
-        .output()
-        .expect("the program runs")
-}
 
 fn text(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
