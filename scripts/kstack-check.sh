@@ -29,6 +29,10 @@ step "the driver"
 driver=$STACKHOUND_WINDOWS_TARGET/kstack/stackhound_kstack.sys
 scripts/kstack-driver.sh
 
+step "the program"
+windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
+export STACKHOUND_PROGRAM=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
+
 step "a Wine of its own"
 rm -rf "$WINEPREFIX"
 windows timeout 100 /usr/lib/wine/wine64 wineboot.exe --init

@@ -20,6 +20,8 @@ mod endings;
 #[cfg(windows)]
 mod malformed;
 #[cfg(windows)]
+mod program;
+#[cfg(windows)]
 mod service;
 #[cfg(windows)]
 mod world;
@@ -62,6 +64,8 @@ const WHOLE: &[world::Case] = &[
     ("a thread that takes no requests any more is said to end", endings::terminating),
     ("requests that are not as they must be are refused", malformed::refused),
     ("a thousand captures leave no references behind", endings::balance),
+    ("the program shows the stack that the driver gives", program::shows_the_stack),
+    ("the program shows all threads of a process", program::shows_all_threads),
     ("the driver cannot be unloaded: a stop changes nothing", endings::stop_has_no_effect),
 ];
 
