@@ -147,10 +147,12 @@ fn a_process_that_runs_here_is_told_or_refused_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = child.id().to_string();
-    // It takes a moment until it sleeps.
+    // It takes a moment until it is the other program, and sleeps.
     let mut output = run(folder.path(), &["kstack", "--pid", &pid, "--user", "--format", "json"]);
     for _ in 0..100 {
-        if !output.status.success() || String::from_utf8_lossy(&output.stdout).contains("nanosleep") {
+        let told = String::from_utf8_lossy(&output.stdout);
+        let sleeps = told.contains("nanosleep") && told.contains(r#""sleep""#);
+        if !output.status.success() || sleeps {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
