@@ -11,7 +11,7 @@ msvc=x86_64-pc-windows-msvc
 windows() { scripts/with-windows "$@"; }
 # Wine's services live on for seconds, and hold what they inherited.
 finish() {
-  rm -rf "${folder:-}"
+  rm -rf "${folder:-}" || true
   windows timeout 20 /usr/lib/wine/wineserver64 --wait || windows wineserver --kill || true
 }
 step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
