@@ -42,6 +42,7 @@ fn none_is_called_after_stop() {
             }
         });
         while calls.load(Ordering::SeqCst) == 0 {
+            assert!(!running.is_finished(), "it ends before anything is handed over");
             std::thread::yield_now();
         }
         let stats = running.stop().unwrap();

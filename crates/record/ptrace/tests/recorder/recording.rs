@@ -105,7 +105,7 @@ fn a_program_that_waits_can_be_left_alone() {
     let Some(sleep) = tool("sleep") else { return };
     let stop = AtomicBool::new(false);
     // Longer than anybody waits: that it still sleeps shows that its end was not waited for.
-    let recorder = Recorder::start(&words(&sleep, &["86400"])).unwrap();
+    let recorder = Recorder::start(&words(&sleep, &["1800"])).unwrap();
     let process = recorder.process();
     let recorded = std::thread::scope(|scope| {
         scope.spawn(|| {
