@@ -64,6 +64,18 @@ fn the_attack_is_found_and_nothing_else_matters() {
 }
 
 #[test]
+fn with_image_files_only_the_attacker_enters_the_kernel_oddly() {
+    let symbols = demo().join("symbols");
+    let (found, _) = findings(&["--images", text(&symbols), "--only", "CS01,CS02,CS03,CS04,CS05,CS06"]);
+    for expected in ["CS02", "CS03", "CS04", "CS05", "CS06"] {
+        assert!(ids(&found).contains(&expected), "{expected} is not in {:?}", ids(&found));
+    }
+    for finding in &found {
+        assert_eq!(finding["process"]["name"], "updater.exe", "{finding}");
+    }
+}
+
+#[test]
 fn the_exit_code_tells_whether_something_was_found() {
     for (arguments, expected) in [
         (&["--quiet"][..], 1),
