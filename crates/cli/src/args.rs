@@ -532,6 +532,8 @@ pub struct Hunt {
         require_equals = true,
         default_missing_value = "code",
         requires = "live",
+        // What a conflict excludes is not required, so each says both.
+        conflicts_with = "files",
         help_heading = "Evidence"
     )]
     pub live_memory: Option<MemoryReach>,

@@ -208,6 +208,17 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
 }
 
 #[test]
+fn options_of_live_sessions_do_not_go_with_files() {
+    let recording = recording();
+    let output = stackhound(&["hunt", text(&recording), "--live-memory"]);
+    assert_eq!(output.status.code(), Some(2));
+    for option in ["--for", "--attach", "--session"] {
+        let output = stackhound(&["kstack", "--recording", text(&recording), option, "1"]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+    }
+}
+
+#[test]
 fn lists_of_ones_own_count() {
     let folder = tempfile::tempdir().unwrap();
     let lists = folder.path().join("lists.toml");
