@@ -119,6 +119,9 @@ pub enum Verb {
     },
     /// Judge call stacks: who calls the kernel in a way that honest programs do not
     ///
+    /// A file can be a recording, or Sysmon's events: an event log (.evtx), or JSON with one object on each line, which can also
+    /// come through a pipe (`-` is standard input).
+    ///
     /// Exits with 1 if findings were written, with 0 if not; 2 is an error.
     Hunt(Hunt),
     /// What a finding means, what it needs, what it misses, and what to do next
