@@ -44,18 +44,7 @@ cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
 # The double takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
 # the Wine at hand, and its own.
 step "the double of the kernel"
-{
-  echo "LIBRARY ntoskrnl.exe"
-  echo EXPORTS
-  {
-    sed -n 's/.* fn double_\(\w*\)(.*/\1 double/p' crates/kstack/double/src/ffi/*.rs
-    x86_64-w64-mingw32-objdump -p "$system/ntoskrnl.exe" |
-      sed -n '/^\[Ordinal\/Name Pointer\] Table/,/^$/s/.*\[ *[0-9]*\].* \([^ ]*\)$/\1 own/p'
-  } | sort -k1,1 -k2,2 | awk '
-    $1 == last { next }
-    { last = $1; print "  " $1 " = " ($2 == "double" ? "double_" $1 : "ntosr." $1) }'
-} >"$work/exports.new"
-cmp -s "$work/exports.new" "$work/exports.def" || cp "$work/exports.new" "$work/exports.def"
+scripts/double-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr crates/kstack/double/src/ffi/*.rs
 (
   cd crates/kstack/double
   cargo test --locked --quiet --lib

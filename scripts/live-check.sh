@@ -22,7 +22,7 @@ export STACKHOUND_DOUBLE_BUILT=$STACKHOUND_WINDOWS_TARGET/double
 scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
 cargo build --quiet --locked --workspace --bin stackhound
 live=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
-here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/stackhound
+here=$(scripts/target-folder)/debug/stackhound
 
 # What differs by nature: UTC times, since a live session measures anew how its clock and UTC belong together; the first
 # record, which a consumer is not handed; and events by which a session tells that it lost something.

@@ -44,7 +44,7 @@ step "recordings, and what is made of them here"
 # Built as the whole workspace is, so that what its tests have built is used.
 STACKHOUND_EXAMPLES_KEEP=$folder cargo test --quiet --locked --workspace --test examples
 cargo build --quiet --locked --workspace --bin stackhound --example network_monitor --example syscall_sensor
-here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+here=$(scripts/target-folder)/debug
 
 step "the tutorials, live, print the same as from a recording"
 for row in "network_monitor network.etl network-monitor" "syscall_sensor calls.etl syscall-sensor"; do

@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 MYPY_CACHE_DIR="$folder/mypy" IPYTHONDIR="$folder/ipython"
 
 # With what the workspace has built, and without the optimizations that people get.
-CARGO_TARGET_DIR=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+CARGO_TARGET_DIR=$(scripts/target-folder)
 export CARGO_TARGET_DIR MATURIN_PEP517_ARGS="--profile dev"
 
 cargo fmt --check --manifest-path crates/python/Cargo.toml

@@ -18,7 +18,7 @@ step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
 
 folder=$(mktemp -d)
 trap finish EXIT
-here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/stackhound
+here=$(scripts/target-folder)/debug/stackhound
 
 step "a program with a PDB, and one with memory of each kind"
 target=${STACKHOUND_WINDOWS_TARGET:-target/windows}
