@@ -21,7 +21,8 @@ linker=$(rustc --print target-libdir)/../bin/rust-lld
 export STACKHOUND_LINKER=$linker CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER=$root/scripts/kstack-link
 # In a folder, with the flavor of the linker, which its name does not tell, and without paths of this machine.
 windows() {
-  local remap="'--remap-path-prefix=$1=C:\\stackhound\\target', '--remap-path-prefix=$root=C:\\stackhound'"
+  # The last one that matches counts.
+  local remap="'--remap-path-prefix=$root=C:\\stackhound', '--remap-path-prefix=$1=C:\\stackhound\\target'"
   STACKHOUND_WINDOWS_TARGET=$1 "$root/scripts/with-windows" "${@:2}" --locked --release --target $msvc \
     --config "target.$msvc.rustflags=['-Clinker-flavor=lld-link', $remap]"
 }
