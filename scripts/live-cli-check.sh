@@ -137,9 +137,9 @@ log = $folder/log
 [mine]
 recording = $folder/demo/stackhound-demo.etl
 lose_every = 5
-delay_ms = 20
+at_end = wait
 EOF
-live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 600s
+live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 12s
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "hunt --live with losses"; }
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ judged, '
 unset _NT_SYMBOL_PATH
