@@ -96,6 +96,8 @@ recording = $folder/calls.etl
 lose_every = 5
 at_end = wait
 EOF
+# What is there is of the step before.
+: >"$folder/out"
 live events --live --session mine --preset syscalls --buffers low-latency --for 12s --event Process/Start &
 running=$!
 while ! grep -q Process/Start "$folder/out" && kill -0 $running 2>/dev/null; do sleep 0.1; done
