@@ -96,6 +96,8 @@ recording = $folder/calls.etl
 lose_every = 5
 at_end = wait
 EOF
+# What is there is of the step before.
+: >"$folder/out"
 live events --live --session mine --preset syscalls --buffers low-latency --for 12s --event Process/Start &
 running=$!
 while ! grep -q Process/Start "$folder/out" && kill -0 $running 2>/dev/null; do sleep 0.1; done
@@ -137,9 +139,9 @@ log = $folder/log
 [mine]
 recording = $folder/demo/stackhound-demo.etl
 lose_every = 5
-delay_ms = 20
+at_end = wait
 EOF
-live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 600s
+live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 12s
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "hunt --live with losses"; }
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ judged, '
 unset _NT_SYMBOL_PATH
