@@ -105,7 +105,6 @@ pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames
 
 fn walked(result: Result<usize, Missing>, room: usize) -> Walked {
     match result {
-        Ok(0) => Walked::Missing(Missing::Nothing),
         Ok(count) => Walked::Frames(count.min(room) as u16),
         Err(missing) => Walked::Missing(missing),
     }

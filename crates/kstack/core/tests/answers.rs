@@ -60,6 +60,8 @@ struct Thread {
     references: Cell<u32>,
     /// By how many frames walks say more than there is room for.
     exaggerates: usize,
+    /// Whether the system says that the APC was taken out of its queue, though it ran.
+    takes_back_what_ran: bool,
 }
 
 impl Thread {
@@ -74,6 +76,7 @@ impl Thread {
             tid: None,
             references: Cell::new(0),
             exaggerates: 0,
+            takes_back_what_ran: false,
         }
     }
 
@@ -145,11 +148,11 @@ impl Kernel for Thread {
     }
 
     fn remove(&self, _: Ticket) -> Removal {
-        Removal::NotQueued
+        if self.takes_back_what_ran { Removal::Removed } else { Removal::NotQueued }
     }
 
     fn wait(&self, _: Ticket, _: u32) -> bool {
-        true
+        !self.takes_back_what_ran
     }
 
     fn signal(&self, _: Ticket) {}
@@ -297,6 +300,13 @@ fn a_walk_that_says_too_much_is_not_believed() {
     assert_eq!((kernel, copied.kernel_cut), (vec![k(1)], true));
     let (copied, _, user) = thread.ask(Flags::USER, 1, 0);
     assert_eq!((user, copied.user_cut), (vec![u(1)], true));
+}
+
+#[test]
+fn a_system_that_takes_back_what_ran_is_found_out() {
+    let thread = Thread { takes_back_what_ran: true, ..Thread::new(&[k(1)], &[]) };
+    let end = Requester::new(capture()).finish(&thread, &mut [Entry::ZERO; 256]);
+    assert_eq!(end, Err(Stale));
 }
 
 #[test]

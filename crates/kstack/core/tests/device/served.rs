@@ -87,6 +87,30 @@ fn each_reaction_has_its_outcome() {
     }
 }
 
+/// Nobody waits for one who is refused, and what has answered is not taken back.
+#[test]
+fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
+    let other = |reaction| Thread { reaction, ..waiting() };
+    // What is queued, waited for and taken back.
+    for (thread, asked) in [
+        (other(Reaction::AtOnce), (1, 1, 0)),
+        (other(Reaction::Soon), (1, 1, 0)),
+        (other(Reaction::EndsSoon), (1, 1, 0)),
+        (other(Reaction::Last), (1, 1, 1)),
+        (other(Reaction::Slow), (1, 1, 1)),
+        (other(Reaction::Late), (1, 1, 1)),
+        (other(Reaction::EndsAtOnce), (1, 0, 0)),
+        (Thread { place: Place::Own, ..waiting() }, (0, 0, 0)),
+        (Thread { place: Place::Terminating, ..waiting() }, (0, 0, 0)),
+        (Thread { place: Place::Idle, ..waiting() }, (0, 0, 0)),
+    ] {
+        let mock = Mock::new(Settings::DRIVER, vec![thread]);
+        judge(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
+        let counts = mock.counts();
+        assert_eq!((counts.queued, counts.waits, counts.removals), asked, "{:?}", mock.threads[0]);
+    }
+}
+
 #[test]
 fn flags_choose_the_parts_and_what_is_left_out() {
     let all = [OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
