@@ -70,8 +70,7 @@ def check_folder(folder):
     # Built as the whole workspace is, so that what its tests have built is used.
     build = [cargo, "build", "--quiet", "--locked", "--workspace", "--example", "write_sample"]
     subprocess.run(build, cwd=root, check=True)
-    metadata = subprocess.check_output([cargo, "metadata", "--format-version", "1", "--no-deps"], cwd=root)
-    target = pathlib.Path(json.loads(metadata)["target_directory"])
+    target = pathlib.Path(subprocess.check_output([root / "scripts" / "target-folder"], text=True).strip())
     subprocess.run([target / "debug" / "examples" / "write_sample", folder.resolve()], check=True)
     recordings = sorted(folder.glob("*.etl"))
     if not recordings:

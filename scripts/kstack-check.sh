@@ -21,7 +21,8 @@ export WINEPREFIX=$work/wine
 finish() {
   windows wineserver --kill || true
   windows timeout 20 /usr/lib/wine/wineserver64 --wait || true
-  rm -rf "$WINEPREFIX"
+  # What still writes there is no reason to fail.
+  rm -rf "$WINEPREFIX" || true
 }
 trap finish EXIT
 
@@ -35,33 +36,26 @@ export STACKHOUND_PROGRAM=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
 
 step "a Wine of its own"
 rm -rf "$WINEPREFIX"
-windows timeout 100 /usr/lib/wine/wine64 wineboot.exe --init
+windows timeout 600 /usr/lib/wine/wine64 wineboot.exe --init
+# How long a service may take to start, in milliseconds: on a busy machine longer than Wine's ten seconds.
+windows timeout 100 /usr/lib/wine/wine64 reg.exe add 'HKLM\System\CurrentControlSet\Control' /v ServicesPipeTimeout \
+  /t REG_DWORD /d 300000 /f >/dev/null
 windows wineserver --kill || true
-windows timeout 20 /usr/lib/wine/wineserver64 --wait
+windows timeout 120 /usr/lib/wine/wineserver64 --wait
 system=$WINEPREFIX/drive_c/windows/system32
 cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
 
 # The double takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
 # the Wine at hand, and its own.
 step "the double of the kernel"
-{
-  echo "LIBRARY ntoskrnl.exe"
-  echo EXPORTS
-  {
-    sed -n 's/.* fn double_\(\w*\)(.*/\1 double/p' crates/kstack/double/src/ffi/*.rs
-    x86_64-w64-mingw32-objdump -p "$system/ntoskrnl.exe" |
-      sed -n '/^\[Ordinal\/Name Pointer\] Table/,/^$/s/.*\[ *[0-9]*\].* \([^ ]*\)$/\1 own/p'
-  } | sort -k1,1 -k2,2 | awk '
-    $1 == last { next }
-    { last = $1; print "  " $1 " = " ($2 == "double" ? "double_" $1 : "ntosr." $1) }'
-} >"$work/exports.new"
-cmp -s "$work/exports.new" "$work/exports.def" || cp "$work/exports.new" "$work/exports.def"
+scripts/double-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr crates/kstack/double/src/ffi/*.rs
 (
   cd crates/kstack/double
   cargo test --locked --quiet --lib
   export STACKHOUND_DOUBLE_EXPORTS=$work/exports.def
   ../../../scripts/with-windows cargo clippy --quiet --locked --all-targets --target $gnu
   ../../../scripts/with-windows cargo build --quiet --locked --lib --target $gnu
+  ../../../scripts/with-windows cargo test --quiet --locked --no-run --test driver --target $gnu
 )
 # Where a module is loaded from, its name there counts: what imports ntosr.dll is to find Wine's own.
 mv "$system/ntoskrnl.exe" "$system/ntosr.dll"
@@ -75,10 +69,12 @@ for kernel in whole old; do
   step "the driver in a kernel that is $kernel"
   (
     cd crates/kstack/double
-    ../../../scripts/with-windows timeout 120 cargo test --quiet --locked --test driver --target $gnu -- $kernel
+    # As it was built above.
+    export STACKHOUND_DOUBLE_EXPORTS=$work/exports.def
+    ../../../scripts/with-windows timeout 600 cargo test --quiet --locked --test driver --target $gnu -- $kernel
   )
   windows wineserver --kill || true
-  windows timeout 20 /usr/lib/wine/wineserver64 --wait
+  windows timeout 120 /usr/lib/wine/wineserver64 --wait
 done
 
 step "done"

@@ -18,15 +18,26 @@ cd "$root/crates/kstack/driver"
 
 linker=$(rustc --print target-libdir)/../bin/rust-lld
 [ -x "$linker" ] || { echo "kstack-driver: the Rust toolchain has no rust-lld" >&2; exit 1; }
-export CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER=$linker
-windows() { STACKHOUND_WINDOWS_TARGET=$1 "$root/scripts/with-windows" "${@:2}"; }
+export STACKHOUND_LINKER=$linker CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER=$root/scripts/kstack-link
+# In a folder, with the flavor of the linker, which its name does not tell, and without paths of this machine.
+windows() {
+  # The last one that matches counts.
+  local remap="'--remap-path-prefix=$root=C:\\stackhound', '--remap-path-prefix=$1=C:\\stackhound\\target'"
+  STACKHOUND_WINDOWS_TARGET=$1 "$root/scripts/with-windows" "${@:2}" --locked --release --target $msvc \
+    --config "target.$msvc.rustflags=['-Clinker-flavor=lld-link', $remap]"
+}
 
 # Of what is wrong with unsafe code, clippy makes errors; this compiler's warnings are none.
-windows "$target/kstack-build" cargo clippy --locked --release --target $msvc
-windows "$target/kstack-build" cargo build --locked --release --target $msvc
+windows "$target/kstack-build" cargo clippy
+windows "$target/kstack-build" cargo build
 built=$msvc/release/stackhound_kstack
 cp "$target/kstack-build/$built.dll" "$target/kstack/stackhound_kstack.sys"
 cp "$target/kstack-build/$built.pdb" "$target/kstack/stackhound_kstack.pdb"
+
+# Whoever builds it gets the same bytes.
+windows "$target/kstack-again" cargo build --quiet
+cmp "$target/kstack-again/$built.dll" "$target/kstack/stackhound_kstack.sys"
+cmp "$target/kstack-again/$built.pdb" "$target/kstack/stackhound_kstack.pdb"
 
 cargo clippy --locked --all-targets -- -D warnings
 STACKHOUND_KSTACK_SYS=$target/kstack/stackhound_kstack.sys cargo test --locked

@@ -30,17 +30,21 @@ active.samples.forEach((stack, index) => {
   new Set(stack).forEach((frame) => add(frame, 0, weight));
 });
 
+// In milliseconds. Long, for busy machines.
+const PATIENCE = 300_000;
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  timeout: PATIENCE,
   args: ["--no-sandbox", "--enable-unsafe-swiftshader", "--allow-file-access-from-files"],
 });
 try {
   const page = await browser.newPage({ viewport: { width: 1400, height: 900 } });
+  page.setDefaultTimeout(PATIENCE);
   const errors = [];
   page.on("pageerror", (error) => errors.push(error.message));
   await page.goto(`file://${release}/index.html`);
   await page.locator("input[type=file]").setInputFiles(path.resolve(file));
-  await page.waitForFunction((name) => document.body.innerText.includes(name), active.name, { timeout: 60_000 });
+  await page.waitForFunction((name) => document.body.innerText.includes(name), active.name);
   if (screenshot) {
     await page.waitForTimeout(500);
     await page.screenshot({ path: screenshot });

@@ -9,7 +9,8 @@ set -euo pipefail
 program=$1
 index=$2
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# The browser may still write there, which is no reason to fail.
+trap 'rm -rf "$folder" || true' EXIT
 browser() {
   "${CHROMIUM:-chromium}" --headless --no-sandbox --disable-gpu --user-data-dir="$folder/profile" "$@" \
     "file://$folder/tree.html" 2>/dev/null

@@ -11,14 +11,14 @@ msvc=x86_64-pc-windows-msvc
 windows() { scripts/with-windows "$@"; }
 # Wine's services live on for seconds, and hold what they inherited.
 finish() {
-  rm -rf "${folder:-}"
+  rm -rf "${folder:-}" || true
   windows timeout 20 /usr/lib/wine/wineserver64 --wait || windows wineserver --kill || true
 }
 step() { printf '\n-- %s (%s s)\n' "$*" "$SECONDS"; }
 
 folder=$(mktemp -d)
 trap finish EXIT
-here=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/stackhound
+here=$(scripts/target-folder)/debug/stackhound
 
 step "a program with a PDB, and one with memory of each kind"
 target=${STACKHOUND_WINDOWS_TARGET:-target/windows}

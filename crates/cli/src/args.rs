@@ -119,6 +119,9 @@ pub enum Verb {
     },
     /// Judge call stacks: who calls the kernel in a way that honest programs do not
     ///
+    /// A file can be a recording, or Sysmon's events: an event log (.evtx), or JSON with one object on each line, which can also
+    /// come through a pipe (`-` is standard input).
+    ///
     /// Exits with 1 if findings were written, with 0 if not; 2 is an error.
     Hunt(Hunt),
     /// What a finding means, what it needs, what it misses, and what to do next
@@ -532,6 +535,8 @@ pub struct Hunt {
         require_equals = true,
         default_missing_value = "code",
         requires = "live",
+        // What a conflict excludes is not required, so each says both.
+        conflicts_with = "files",
         help_heading = "Evidence"
     )]
     pub live_memory: Option<MemoryReach>,
@@ -591,7 +596,8 @@ fn detection(text: &str) -> Result<DetectionId, String> {
 pub enum Mix {
     /// A bit of everything
     Default,
-    /// As a profiling session records: 44 % samples, 38 % provider events, 5 % stack parts
+    /// As a profiling session records: 44 % samples, 38 % provider events, 5 % stack parts. Drawn at random, for measuring: what
+    /// `hunt` finds in it means nothing
     Profile,
 }
 

@@ -47,7 +47,7 @@ pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
     let symbols = folder.join("symbols");
     let found = read(&path, &truth, &symbols, common)?;
     show(&mut sink, &truth, &found)?;
-    show_hunt(&mut sink, &found.hunted)?;
+    show_hunt(&mut sink, &found.hunted, arguments.mix)?;
     if arguments.out.is_some() {
         let (path, symbols) = (path.display(), symbols.display());
         writeln!(sink, "\nThe recording is {path}. Try:\n")?;
@@ -218,8 +218,12 @@ fn show(out: &mut impl Write, truth: &Truth, found: &Found) -> Result<()> {
 }
 
 /// The findings in a few lines.
-fn show_hunt(out: &mut impl Write, hunted: &Hunted) -> Result<()> {
-    writeln!(out, "\nWhat `hunt` finds in it:\n")?;
+fn show_hunt(out: &mut impl Write, hunted: &Hunted, mix: Mix) -> Result<()> {
+    let aside = match mix {
+        Mix::Default => "",
+        Mix::Profile => ", which means nothing, since its stacks are drawn at random",
+    };
+    writeln!(out, "\nWhat `hunt` finds in it{aside}:\n")?;
     let width = hunted.iter().map(|hits| hits.process.len()).max().unwrap_or_default();
     for Hits { id, severity, process, count, sentence } in hunted {
         let (name, severity) = (id.name(), severity.name());

@@ -1,27 +1,11 @@
 //! `docs/complaints.md` names what shows each answer: all of it exists.
 
+mod shown;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// What stands in backticks.
-fn spans(cell: &str) -> Vec<&str> {
-    cell.split('`').skip(1).step_by(2).collect()
-}
-
-/// Whether a file has a test of this name: a function behind an attribute that makes it one, or in a block of properties.
-fn has_test(file: &Path, name: &str) -> bool {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let declared = format!("fn {name}(");
-    let Some(line) = lines.iter().position(|line| line.starts_with(&declared)) else { return false };
-    let before =
-        lines[..line].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
-    before.into_iter().any(|line| *line == "#[test]")
-}
+use shown::{has_test, root, spans};
 
 #[test]
 fn every_complaint_has_an_answer_that_is_shown() {
@@ -37,7 +21,7 @@ fn every_complaint_has_an_answer_that_is_shown() {
     for row in &rows {
         let [number, complaint, answer, shown] = row[..] else { panic!("{row:?}") };
         assert!(!complaint.is_empty() && !answer.is_empty(), "{number}");
-        let shown = spans(shown);
+        let shown: Vec<&str> = spans(shown).collect();
         assert!(shown.iter().any(|shown| shown.contains("::")), "{number}: no test is named");
         for shown in shown {
             let exists = match shown.split_once("::") {

@@ -64,6 +64,18 @@ fn the_attack_is_found_and_nothing_else_matters() {
 }
 
 #[test]
+fn with_image_files_only_the_attacker_enters_the_kernel_oddly() {
+    let symbols = demo().join("symbols");
+    let (found, _) = findings(&["--images", text(&symbols), "--only", "CS01,CS02,CS03,CS04,CS05,CS06"]);
+    for expected in ["CS02", "CS03", "CS04", "CS05", "CS06"] {
+        assert!(ids(&found).contains(&expected), "{expected} is not in {:?}", ids(&found));
+    }
+    for finding in &found {
+        assert_eq!(finding["process"]["name"], "updater.exe", "{finding}");
+    }
+}
+
+#[test]
 fn the_exit_code_tells_whether_something_was_found() {
     for (arguments, expected) in [
         (&["--quiet"][..], 1),
@@ -192,6 +204,97 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains(part), "{errors}");
+    }
+}
+
+/// An access by code in no module, as a line of Winlogbeat's.
+const ACCESS: &str = r#"{"@timestamp":"2023-01-01T00:00:00.000Z","winlog":{"event_id":10,"provider_name":"Microsoft-Windows-Sysmon","event_data":{"SourceImage":"C:\\t.exe","SourceProcessId":"5","TargetImage":"C:\\a.exe","GrantedAccess":"0x1fffff","CallTrace":"C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4|C:\\Windows\\System32\\KERNELBASE.dll+2c13e|UNKNOWN(000000000338D572)"}}}"#;
+
+#[test]
+fn one_bad_input_leaves_out_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{ACCESS}\n");
+    for (name, text) in [
+        ("a.jsonl", line.as_str()),
+        ("b.json", "[\n  {}\n]\n"),
+        ("c.json", "{\n  \"x\": 1\n}\n"),
+        ("d.evtx", "no event log"),
+        ("e.txt", "no data"),
+        ("f.ndjson", &line),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let files = |output: &Output| -> Vec<String> {
+        let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+        let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let names = lines.map(|line| line["input"]["file"].as_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.dedup();
+        names
+    };
+    // In a folder, what only has the name is told and left out.
+    let output = stackhound(&["hunt", text(folder.path()), "--format", "ndjson", "--min-severity", "high"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(files(&output), [path("a.jsonl"), path("f.ndjson")]);
+    for name in ["b.json", "c.json", "d.evtx"] {
+        assert!(errors.contains(&format!("{}: left out", path(name))), "{errors}");
+    }
+    // What is named is expected to be read.
+    let output =
+        stackhound(&["hunt", "--format", "ndjson", &path("a.jsonl"), &path("d.evtx"), &path("f.ndjson")]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert_eq!(files(&output), [path("a.jsonl"), path("f.ndjson")]);
+    assert!(errors.contains(&format!("error: {}: ", path("d.evtx"))), "{errors}");
+    assert!(errors.contains(", 2 judged, "), "{errors}");
+    assert!(errors.ends_with("error: 1 of 3 inputs could not be read, or not to their end\n"), "{errors}");
+    for name in ["b.json", "c.json"] {
+        let sentence =
+            "JSON is read with one object on each line; `jq -c '.[]?' FILE` writes the objects of a list so";
+        refused(&["hunt", &path(name)], &format!("{}: {sentence}", path(name)));
+    }
+    let output = stackhound(&["hunt", &path("e.txt")]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("nor are these Sysmon's events"), "{errors}");
+}
+
+#[test]
+#[cfg(unix)]
+fn rows_come_through_pipes() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let given = |name: &str, bytes: &[u8]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stackhound"));
+        command.args(["hunt", name, "--format", "ndjson", "--min-severity", "high"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may have ended already, if it does not want them.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        child.wait_with_output().unwrap()
+    };
+    for name in ["-", "/dev/stdin"] {
+        let output = given(name, ACCESS.as_bytes());
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&found["id"], &found["input"]["file"]), (&"CS07".into(), &name.into()));
+        assert_eq!(given(name, b"").status.code(), Some(0));
+        let refused = given(name, b"ElfFile\0");
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(errors.contains("through pipes only JSON can be read"), "{errors}");
+    }
+}
+
+#[test]
+fn options_of_live_sessions_do_not_go_with_files() {
+    let recording = recording();
+    let output = stackhound(&["hunt", text(&recording), "--live-memory"]);
+    assert_eq!(output.status.code(), Some(2));
+    for option in ["--for", "--attach", "--session"] {
+        let output = stackhound(&["kstack", "--recording", text(&recording), option, "1"]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
     }
 }
 

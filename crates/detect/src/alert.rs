@@ -64,16 +64,22 @@ impl Alert {
 #[derive(Debug)]
 pub struct Alerts {
     window: u64,
-    /// By process; the one that takes in more.
-    open: HashMap<Entity, Alert, foldhash::fast::RandomState>,
+    /// By process; those that take in more, the one that did so last at the end. Where findings come in the order of time
+    /// it is one.
+    open: HashMap<Entity, Vec<Alert>, foldhash::fast::RandomState>,
+    /// That made room.
     closed: Vec<Alert>,
 }
 
 /// Processes with open alerts; the one that is longest quiet is closed if there are more.
 const OPEN_MAX: usize = 1 << 16;
+/// Open alerts of one process, for files that are not in the order of time; the one that took in something longest ago is
+/// closed if there are more.
+const OPEN_OF_ONE_MAX: usize = 8;
 
 impl Alerts {
-    /// Findings about one process, each within `window` (100 ns) of the one before it, are one alert.
+    /// Findings about one process, each within `window` (100 ns) of another one, are one alert. They may come in any order;
+    /// alerts that were begun apart stay two, though something between them comes later.
     pub fn new(window: u64) -> Alerts {
         Alerts { window, open: HashMap::default(), closed: Vec::new() }
     }
@@ -90,28 +96,35 @@ impl Alerts {
             started: process.started,
             path: process.path.to_ascii_lowercase(),
         };
-        let is_over = |alert: &Alert| match (alert.times, sighting.time) {
-            (Some((_, end)), Some(time)) => time.saturating_sub(end) > self.window,
-            _ => false,
-        };
-        if self.open.get(&entity).is_some_and(is_over)
-            && let Some(alert) = self.open.remove(&entity)
-        {
-            self.closed.push(alert);
-        }
         if self.open.len() >= OPEN_MAX && !self.open.contains_key(&entity) {
-            let oldest = self.open.iter().min_by_key(|(entity, alert)| (alert.times, *entity));
+            let oldest = self
+                .open
+                .iter()
+                .min_by_key(|(entity, alerts)| (alerts.iter().map(|alert| alert.times).max(), *entity));
             let oldest = oldest.map(|(entity, _)| entity.clone());
-            self.closed.extend(oldest.and_then(|entity| self.open.remove(&entity)));
+            self.closed.extend(oldest.and_then(|entity| self.open.remove(&entity)).into_iter().flatten());
         }
-        let alert = self.open.entry(entity).or_insert_with(|| Alert {
+        let open = self.open.entry(entity).or_default();
+        let window = self.window;
+        let is_near = |alert: &Alert| match (alert.times, sighting.time) {
+            (Some((from, to)), Some(time)) => {
+                time.saturating_sub(to) <= window && from.saturating_sub(time) <= window
+            }
+            _ => true,
+        };
+        let joined = open.iter().rposition(is_near).map(|joined| open.remove(joined));
+        if open.len() >= OPEN_OF_ONE_MAX {
+            self.closed.push(open.remove(0));
+        }
+        open.push(joined.unwrap_or_else(|| Alert {
             key: key(sighting),
             host: sighting.host.clone(),
             process: process.clone(),
             times: None,
             detections: Vec::new(),
             severity: Severity::Info,
-        });
+        }));
+        let Some(alert) = open.last_mut() else { return };
         if let Some(time) = sighting.time {
             alert.times = Some(alert.times.map_or((time, time), |(from, to)| (from.min(time), to.max(time))));
         }
@@ -133,15 +146,10 @@ impl Alerts {
         }
     }
 
-    /// Alerts that no finding can join any more.
-    pub fn take_closed(&mut self) -> Vec<Alert> {
-        std::mem::take(&mut self.closed)
-    }
-
-    /// All alerts that were not taken, the highest score first.
+    /// All alerts, the highest score first.
     pub fn finish(mut self) -> Vec<Alert> {
         let mut alerts = self.closed;
-        alerts.extend(self.open.drain().map(|(_, alert)| alert));
+        alerts.extend(self.open.drain().flat_map(|(_, alerts)| alerts));
         alerts.sort_by(|one, other| {
             other
                 .score()

@@ -53,7 +53,7 @@ def test_the_description_of_the_package(folder: Path) -> None:
 def test_the_tutorial(folder: Path) -> None:
     notebook = nbformat.read(TUTORIAL, as_version=4)  # type: ignore[no-untyped-call]
     assert not any(cell.get("outputs") for cell in notebook.cells), "results are made anew by who reads it"
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": folder}}).execute()
+    nbclient.NotebookClient(notebook, timeout=600, startup_timeout=600, resources={"metadata": {"path": folder}}).execute()
     text, html = "", ""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):

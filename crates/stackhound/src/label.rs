@@ -40,6 +40,29 @@ pub struct ShownName<'f> {
     pub offset: u64,
 }
 
+impl ShownName<'_> {
+    /// The best name that files of the module give: of PDB, export and nearest export the first that is there.
+    pub(crate) fn of_files(names: &ResolvedFrame) -> Option<ShownName<'_>> {
+        names.best().map(|(origin, name)| ShownName {
+            origin: NameOrigin::Symbols(origin),
+            text: Cow::Borrowed(&*name.text),
+            offset: name.offset.into(),
+        })
+    }
+
+    /// The name, without what it was made from.
+    pub(crate) fn into_owned(self) -> ShownName<'static> {
+        ShownName { origin: self.origin, text: self.text.into_owned().into(), offset: self.offset }
+    }
+}
+
+impl fmt::Display for ShownName<'_> {
+    /// `function+0x12 [origin]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{:#x} [{}]", self.text, self.offset, self.origin.name())
+    }
+}
+
 /// A frame and its names as text: `module!function+0x12 [origin]`, without names `module+0x1234`; where no module is, the
 /// address, and what is known of the memory there.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +87,7 @@ impl<'f> Label<'f> {
 
     /// The name to show: of PDB, export, compiled method and nearest export the first that is there.
     pub fn name(&self) -> Option<ShownName<'f>> {
-        let of_files = self.names.and_then(ResolvedFrame::best).map(|(origin, name)| ShownName {
-            origin: NameOrigin::Symbols(origin),
-            text: Cow::Borrowed(&*name.text),
-            offset: name.offset.into(),
-        });
+        let of_files = self.names.and_then(ShownName::of_files);
         let is_certain = |name: &ShownName<'_>| name.origin != NameOrigin::Symbols(Origin::NearestExport);
         let of_runtime = || {
             let method = self.frame.method().filter(|_| self.frame.depth() == Depth::Function)?;
@@ -94,7 +113,7 @@ impl<'f> Label<'f> {
 impl fmt::Display for Label<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((module, name)) = self.module().zip(self.name()) {
-            return write!(f, "{module}!{}+{:#x} [{}]", name.text, name.offset, name.origin.name());
+            return write!(f, "{module}!{name}");
         }
         write!(f, "{}", self.frame)?;
         if self.frame.mode == Mode::Kernel || self.frame.depth() == Depth::Address {

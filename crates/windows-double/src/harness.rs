@@ -6,11 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::settings::VARIABLE;
 
 /// Where the process that runs a test finds its folder.
 const FOLDER: &str = "STACKHOUND_TEST_FOLDER";
+
+/// How the line of the double's log begins that says: a session has handed out its whole recording, and goes on.
+pub const ALL_OUT: &str = "all is handed out of";
+
+/// How long something may take that must come. Long, for busy machines.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Set by `scripts/with-double`.
 const BUILT: &str = "STACKHOUND_DOUBLE_BUILT";
@@ -45,6 +52,8 @@ impl Harness {
         let _one = ONE.lock();
         let name = format!("stackhound-{}-{}", std::process::id(), test.replace(':', "_"));
         let folder = std::env::temp_dir().join(name);
+        // Wine gives the same numbers to processes again, and whoever was killed has left his folder.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = |name: &str| folder.join(name);
         let recorded = path("recording.etl");
@@ -75,6 +84,15 @@ impl Harness {
         text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
     }
 
+    /// Waits until a session has handed out its whole recording, with `at_end = wait` in the settings. What a session has
+    /// handed out is read by whoever stops it then.
+    ///
+    /// # Panics
+    /// If that does not come.
+    pub fn wait_until_all_is_out(&self) {
+        wait_for("the end of the recording", || !self.log(ALL_OUT).is_empty());
+    }
+
     /// The number behind `key=` in the last line that has one.
     ///
     /// # Panics
@@ -88,6 +106,19 @@ impl Harness {
     /// A file of the test's own.
     pub fn path(&self, name: &str) -> PathBuf {
         Path::new(&self.folder).join(name)
+    }
+}
+
+/// Waits for something that must come: for the state itself, since nobody knows how long it takes.
+///
+/// # Panics
+/// If it does not come.
+#[track_caller]
+pub fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !there() {
+        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

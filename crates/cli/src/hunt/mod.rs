@@ -10,7 +10,8 @@ mod sysmon;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
+use stackhound::trace::{self, OpenTrace};
 use stackhound_sysmon::Sysmon;
 
 use crate::args::{ColorChoice, Common, Filters, Hunt, HuntFormat};
@@ -23,7 +24,7 @@ use report::Report;
 enum Input {
     /// Recordings, merged by time.
     Recordings(Vec<PathBuf>),
-    /// A file of Sysmon's.
+    /// A file of Sysmon's, or a pipe.
     Sysmon(PathBuf),
 }
 
@@ -32,7 +33,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
     }
-    let inputs = inputs_of(&arguments.sources.files)?;
+    let inputs = inputs_of(&arguments.sources.files, common)?;
     if let Some(Input::Sysmon(path)) = inputs.iter().find(|input| matches!(input, Input::Sysmon(_)))
         && has_any(&arguments.filters)
     {
@@ -45,10 +46,26 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut losses, mut unreadable, mut damaged) = (String::new(), 0, false);
+    // One input that cannot be read is told and is no reason to leave out the others.
+    let mut failures = 0;
+    let mut failed = |error: anyhow::Error| match inputs.len() {
+        1 => Err(error),
+        _ => {
+            failures += 1;
+            anstream::eprintln!("error: {error:#}");
+            Ok(())
+        }
+    };
     for input in &inputs {
         match input {
             Input::Recordings(files) => {
-                let trace = inputs::open(files, common)?;
+                let trace = match open(files, common) {
+                    Ok(trace) => trace,
+                    Err(error) => {
+                        failed(error)?;
+                        continue;
+                    }
+                };
                 let (same, hunted) =
                     recorded::hunt(&trace, judge, arguments, common, (&mut report, &mut progress))?;
                 judge = same;
@@ -58,8 +75,12 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
             }
             Input::Sysmon(path) => {
                 let told = (&mut report, &mut progress);
-                let totals = sysmon::hunt(&mut events, path, &mut judge, told, common)?;
-                unreadable += totals.unreadable;
+                let read = sysmon::hunt(&mut events, path, &mut judge, told, common);
+                report.failed()?;
+                match read {
+                    Ok(totals) => unreadable += totals.unreadable,
+                    Err(error) => failed(error)?,
+                }
             }
         }
     }
@@ -70,10 +91,13 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     }
     progress.finish(&(losses + &told));
     damaged |= unreadable > 0;
+    if failures > 0 {
+        bail!("{failures} of {} inputs could not be read, or not to their end", inputs.len());
+    }
     Ok(Outcome { damaged, found: found && !arguments.exit_zero })
 }
 
-fn inputs_of(paths: &[PathBuf]) -> Result<Vec<Input>> {
+fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     let mut recordings = Vec::new();
     let sysmon = |path: PathBuf, recordings: &mut Vec<PathBuf>, inputs: &mut Vec<Input>| {
@@ -83,9 +107,9 @@ fn inputs_of(paths: &[PathBuf]) -> Result<Vec<Input>> {
         inputs.push(Input::Sysmon(path));
     };
     for path in paths {
-        let found = if path.is_dir() { sysmon::of_directory(path)? } else { Vec::new() };
+        let found = if path.is_dir() { sysmon::of_directory(path, common)? } else { Vec::new() };
         if found.is_empty() || has_recordings(path) {
-            match path.is_file() && sysmon::is_one(path) {
+            match sysmon::is_pipe(path) || path.is_file() && sysmon::is_one(path) {
                 true => sysmon(path.clone(), &mut recordings, &mut inputs),
                 false => recordings.push(path.clone()),
             }
@@ -96,6 +120,23 @@ fn inputs_of(paths: &[PathBuf]) -> Result<Vec<Input>> {
         inputs.push(Input::Recordings(recordings));
     }
     Ok(inputs)
+}
+
+/// Opens recordings; of what is none, says what else could have been meant.
+fn open(files: &[PathBuf], common: &Common) -> Result<OpenTrace> {
+    inputs::open(files, common).map_err(|error| {
+        let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotARecording(..)));
+        let told = files.iter().filter(|_| is_none).find_map(|path| Some((path, sysmon::what_else(path)?)));
+        match told {
+            Some((path, sentence)) => anyhow!("{}: {sentence}", path.display()),
+            None if is_none => {
+                anyhow!(
+                    "{error:#}; nor are these Sysmon's events (.evtx, or JSON with one object on each line)"
+                )
+            }
+            None => error,
+        }
+    })
 }
 
 /// Whether a directory has recordings too.

@@ -146,9 +146,11 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
             count => found.push(format!("{} {}", grouped(count), severity.name())),
         }
     }
-    text += &match found.is_empty() {
-        true => "; no findings".to_owned(),
-        false => format!("; findings: {}", found.join(", ")),
+    text += &match (found.is_empty(), totals.events) {
+        // That nothing was found in nothing is no answer.
+        (true, 0) => "; nothing to judge".to_owned(),
+        (true, _) => "; no findings".to_owned(),
+        (false, _) => format!("; findings: {}", found.join(", ")),
     };
     let undetermined: u64 = totals.iter().map(|(_, tally)| tally.undetermined).sum();
     if undetermined > 0 {
@@ -180,6 +182,7 @@ mod tests {
     fn the_closing_line_tells_findings_and_what_was_missing() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
+        assert_eq!(closing(&totals, 0), ", 0 judged, 0 of them with stacks; nothing to judge");
         totals.events = 12_345;
         assert_eq!(closing(&totals, 2_000), ", 12,345 judged, 2,000 of them with stacks; no findings");
         let none = Inputs::NONE;

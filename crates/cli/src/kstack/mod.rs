@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use stackhound::kstack::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
 use stackhound::trace::TraceTime;
@@ -19,6 +19,7 @@ use crate::args::{Common, Naming, Output, Reading, Symbols};
 use crate::naming;
 use crate::output::Sink;
 use crate::progress::Progress;
+use crate::render::utc;
 use crate::time::Point;
 use crate::{Outcome, inputs};
 
@@ -49,6 +50,8 @@ pub struct Arguments {
         long = "for",
         value_name = "TIME",
         requires = "live",
+        // What a conflict excludes is not required, so each says both.
+        conflicts_with = "recording",
         default_value = "5s",
         value_parser = crate::time::parse_duration,
         help_heading = "Live"
@@ -59,12 +62,12 @@ pub struct Arguments {
         long,
         value_name = "SESSION",
         requires = "live",
-        conflicts_with = "session",
+        conflicts_with_all = ["session", "recording"],
         help_heading = "Live"
     )]
     pub attach: Option<String>,
     /// What the session is called; by default something that no other session is called
-    #[arg(long, value_name = "NAME", requires = "live", help_heading = "Live")]
+    #[arg(long, value_name = "NAME", requires = "live", conflicts_with = "recording", help_heading = "Live")]
     pub session: Option<String>,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
@@ -117,7 +120,16 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
     let pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let start = trace.sources()[0].recording.session().start_time;
-    let at = arguments.at.map(|at| TraceTime(at.to_raw(&trace.clock(), start).0));
+    let clock = trace.clock();
+    let at = arguments.at.map(|at| at.to_raw(&clock, start));
+    // Nobody knows what ran before, so that a stack of later is none of then.
+    let beginnings = trace.sources().iter().map(|source| source.recording.session().start_time);
+    if let (Some(at), Some(beginning)) = (at, beginnings.min())
+        && at < clock.to_raw(beginning)
+    {
+        bail!("{} is before the recording, which begins at {}", utc(clock.to_file_time(at)), utc(beginning));
+    }
+    let at = at.map(|at| TraceTime(at.0));
     let passes = arguments.reading.passes();
     let mut source = SwitchStacks::recorded(pipeline, &trace, passes, at).depth(arguments.depth());
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();

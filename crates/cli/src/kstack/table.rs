@@ -15,6 +15,9 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
     if let Some(time) = time {
         writeln!(out, "at {}", utc(time))?;
     }
+    if stacks.is_empty() {
+        writeln!(out, "\nno thread is known at that time: events of processes and threads tell of them")?;
+    }
     for (index, stack) in stacks.iter().enumerate() {
         if index > 0 || time.is_some() {
             writeln!(out)?;

@@ -33,8 +33,11 @@ fn findings_of_a_process_within_a_window_are_one_alert() {
         (&[(1, 0, "CS07", High), (1, 60, "CS08", Medium), (1, 120, "CS08", Medium)][..], &[(1, 3)][..]),
         (&[(1, 0, "CS07", High), (1, 61, "CS08", Medium)], &[(1, 1), (1, 1)]),
         (&[(1, 0, "CS07", High), (2, 0, "CS08", Medium)], &[(1, 1), (2, 1)]),
-        // Files that follow each other need not be in the order of time.
+        // Files need not be in the order of time, nor follow each other so.
         (&[(1, 100, "CS07", High), (1, 90, "CS07", High)], &[(1, 2)]),
+        (&[(1, 100, "CS07", High), (1, 40, "CS07", High)], &[(1, 2)]),
+        (&[(1, 100, "CS07", High), (1, 39, "CS07", High)], &[(1, 1), (1, 1)]),
+        (&[(1, 9000, "CS07", High), (1, 0, "CS07", High), (1, 9001, "CS07", High)], &[(1, 2), (1, 1)]),
         (&[], &[]),
     ] {
         let found: Vec<(u32, u64)> =
@@ -76,6 +79,6 @@ fn keys_name_the_alert_in_each_finding() {
     alerts.add(&sighting(1, 10), &mut later);
     assert_eq!(findings[0].alert, findings[1].alert);
     assert_ne!(findings[0].alert, later[0].alert);
-    assert_eq!(alerts.take_closed().len(), 1);
-    assert_eq!(alerts.finish()[0].key, later[0].alert);
+    let keys: Vec<String> = alerts.finish().into_iter().map(|alert| alert.key).collect();
+    assert_eq!(keys, [&*findings[0].alert, &*later[0].alert]);
 }

@@ -176,7 +176,7 @@ pub enum Reason {
     CallerUnusual,
     /// The stack shows nothing unusual.
     CallerUsual,
-    /// Another detection found something in the same stack.
+    /// Another detection, of CS01 to CS08, is about {frame} in the same stack.
     WithFinding,
     /// The image file that would tell is not at hand.
     ImageMissing,
@@ -341,7 +341,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::AccessHarmless, "access-harmless", "The rights that were asked for do not let the process be read."),
     (Reason::CallerUnusual, "caller-unusual", "The module that asked, {frame}, is neither part of Windows nor installed."),
     (Reason::CallerUsual, "caller-usual", "The stack shows nothing unusual."),
-    (Reason::WithFinding, "with-finding", "Another detection found something in the same stack."),
+    (Reason::WithFinding, "with-finding", "Another detection, of CS01 to CS08, is about {frame} in the same stack."),
     (Reason::ImageMissing, "image-missing", "The image file that would tell is not at hand."),
     (Reason::ImageUnreadable, "image-unreadable", "The image file that would tell cannot be read."),
     (Reason::MachineUnsupported, "machine-unsupported", "For the processor of this image the question is not answered."),

@@ -44,10 +44,10 @@ struct Search {
     has_unnamed: bool,
 }
 
-/// Looks for a function among the frames of `ntdll.dll`, where all these functions are.
-fn search(evidence: &mut Evidence<'_, '_>, list: Functions) -> Search {
+/// Looks for a function among the frames of `ntdll.dll`, where all these functions are, from one frame on.
+fn search(evidence: &mut Evidence<'_, '_>, start: usize, list: Functions) -> Search {
     let mut search = Search { found: None, has_unnamed: false };
-    for index in 0..evidence.view.frames().len() {
+    for index in start..evidence.view.frames().len() {
         if !evidence.view.is(index, Role::Ntdll) {
             continue;
         }
@@ -74,8 +74,8 @@ pub(crate) fn proxy(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let Some(callback) = callback(view) else {
         return Outcome::no(Reason::NoDispatcher, USED);
     };
-    let dispatcher = search(evidence, Functions::PoolDispatchers);
-    if let Some(found) = dispatcher.found.filter(|found| *found >= callback) {
+    let dispatcher = search(evidence, callback, Functions::PoolDispatchers);
+    if let Some(found) = dispatcher.found {
         return Outcome::yes(Severity::Medium, Some(found), Reason::ProxyPool, USED.with(Input::Symbols));
     }
     if is_proxy_summary(view) {
@@ -122,7 +122,7 @@ pub(crate) fn wait(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if let Some(outcome) = not_of_layer(view, Reason::WaitHasUser) {
         return outcome;
     }
-    let dispatcher = search(evidence, Functions::WaitDispatchers);
+    let dispatcher = search(evidence, 0, Functions::WaitDispatchers);
     match (dispatcher.found, dispatcher.has_unnamed) {
         (Some(found), _) => {
             Outcome::yes(Severity::Medium, Some(found), Reason::WaitInDispatcher, USED.with(Input::Symbols))
@@ -141,7 +141,7 @@ pub(crate) fn exception(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if let Some(outcome) = no_frames(view) {
         return outcome;
     }
-    let dispatcher = search(evidence, Functions::ExceptionDispatchers);
+    let dispatcher = search(evidence, 0, Functions::ExceptionDispatchers);
     // Breakpoints in registers leave no frames, so a stack alone never says no.
     let context = Inputs::of(&[Input::ThreadContext]);
     match (dispatcher.found, dispatcher.has_unnamed) {

@@ -5,6 +5,7 @@
 //! code of a 64-bit system, `*` the address of an instruction. An answer is a line too: `yes high no-call-before @1
 //! -regions`: severity, reasons, frame, what was missing.
 
+mod entry;
 mod genuine;
 mod hostile;
 #[path = "../../../symbols/tests/support/mod.rs"]

@@ -69,11 +69,21 @@ fn changed_code_is_told() {
 fn hooks_and_writable_code_are_taken_into_account() {
     let id = DetectionId::parse("CS18").unwrap();
     let mut world = World::without(&[]);
-    let mut frames = world.frames("hook+100a app+104a");
-    frames[0].memory.is_original = Some(true);
-    frames[1].memory.is_original = Some(false);
-    let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-    assert_eq!(line(judgement.outcome(id)), "yes medium page-changed+hook-in-stack @1");
+    let same = |name, rva| Some(of_file(name, rva));
+    // A frame whose page was changed, what memory has there, and the answer with a hook in the stack.
+    for (place, bytes, expected) in [
+        ("app+104a", None, "yes medium page-changed+hook-in-stack @1"),
+        ("app+104a", same("app", 0x104a), "yes low page-changed+hook-in-stack @1"),
+        ("ntdll+1014", None, "yes low page-changed+hook-in-stack @1"),
+        ("ntdll+1014", same("ntdll", 0x1014), "yes low page-changed @1"),
+    ] {
+        let mut frames = world.frames(&format!("hook+100a {place}"));
+        frames[0].memory.is_original = Some(true);
+        frames[1].memory.is_original = Some(false);
+        frames[1].bytes = bytes;
+        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+        assert_eq!(line(judgement.outcome(id)), expected, "{place}");
+    }
 
     let mut all = files();
     let writable = program::writable(all[path("app")].clone());
@@ -83,6 +93,24 @@ fn hooks_and_writable_code_are_taken_into_account() {
     frames[0].bytes = Some(changed(of_file("app", 0x104a), 4));
     let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
     assert_eq!(line(judgement.outcome(id)), "undetermined no-bytes-in-file -regions");
+}
+
+/// The severest is told, and of equal ones the innermost.
+#[test]
+fn of_several_changes_the_severest_is_told() {
+    let id = DetectionId::parse("CS18").unwrap();
+    let mut world = World::without(&[]);
+    for (stack, expected) in [
+        ("app+104a app+108a", "yes high page-changed @0"),
+        ("ntdll+1014 app+104a app+108a", "yes high page-changed @1"),
+        ("app+104a ntdll+1014", "yes high page-changed @0"),
+        ("ntdll+1014 ntdll+1034", "yes medium page-changed @0"),
+    ] {
+        let mut frames = world.frames(stack);
+        frames.iter_mut().for_each(|frame| frame.memory.is_original = Some(false));
+        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+        assert_eq!(line(judgement.outcome(id)), expected, "{stack}");
+    }
 }
 
 #[test]

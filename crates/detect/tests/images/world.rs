@@ -115,6 +115,9 @@ pub fn app() -> Program {
         // A call that never returns is the last of its function.
         .function(0x1880, 0x1885, "e8 >1480")
         .function(0x1885, 0x18a0, "9090 90")
+        // Own system calls, of both kinds.
+        .code(0x1b00, "0f05 c3")
+        .code(0x1b10, "cd2e c3")
         // In two pieces.
         .function(0x1900, 0x1920, "4883ec28 e9 >1940")
         .chunk(0x1940, 0x1960, (0x1900, 0x1920), "ffd0 4883c428 c3")

@@ -1,7 +1,10 @@
 //! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
 
-use stackhound_detect::DetectionId;
-use stackhound_detect::{Entry, Event, Lists, ModuleFacts, Process, Reason, Severity, SiteBytes, Verdict};
+use stackhound_detect::{
+    Code, DetectionId, Entry, Event, Input, Judge, Lists, ModuleFacts, Process, Reason, Severity, SiteBytes,
+    Verdict,
+};
+use stackhound_symbols::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check, frames, judge, judged, judged_frames, opening};
@@ -91,6 +94,11 @@ fn in_32_bit_processes_both_widths_count() {
     check("CS20", with(Some(false)), "ntdll ! app", No, Reason::NotWow64);
     check("CS20", with(Some(true)), "ntdll ! ntdll", Yes(Severity::High, 1), Reason::GateCaller);
     check("CS20", with(Some(true)), "ntdll ntdll", No, Reason::ThroughWow64);
+    check("CS20", with(Some(true)), "! ntdll~ app~", No, Reason::ThroughWow64);
+    check("CS20", with(Some(true)), "ntdll~ app~", No, Reason::ThroughWow64);
+    let mut interrupted = with(Some(true));
+    interrupted.event.entry = Entry::Interrupt;
+    check("CS20", interrupted, "ntdll ! ntdll", No, Reason::NoSystemCall);
 }
 
 #[test]
@@ -120,6 +128,8 @@ fn the_native_api_is_called_by_windows() {
     check("CS06", lsass, "ntdll app kernel32 ntdll", Yes(Severity::Medium, 1), Reason::SensitiveTarget);
     // Nobody but the caller wants a handle.
     check("CS06", lsass, "ntdll ntdll app kernel32", Yes(Severity::Medium, 2), Reason::CallerOutsideWindows);
+    let ordinary = opening(r"C:\Users\a\app.exe", Some(0x1010));
+    check("CS06", ordinary, "ntdll app kernel32 ntdll", Yes(Severity::Low, 1), Reason::CallerOutsideWindows);
     check("CS06", entered(Entry::Interrupt), "ntdll app", No, Reason::NoSystemCall);
     check("CS06", entered(Entry::Unknown), "ntdll app", Undetermined, Reason::EntryUnknown);
 }
@@ -148,7 +158,8 @@ fn the_instruction_before_confirms_or_refutes() {
             let judgement = judged_frames(&mut judge, Given::default(), &frames);
             let outcome = judgement.outcome(DetectionId::parse(id).unwrap());
             assert_eq!(outcome.verdict, expected, "{id} {ending:x?}");
-            assert!(outcome.used.has(stackhound_detect::Input::MemoryBytes));
+            assert!(outcome.used.has(Input::MemoryBytes));
+            assert!(!outcome.missing.has(Input::MemoryBytes) && !outcome.missing.has(Input::ImageBytes));
         }
     }
 }
@@ -156,18 +167,51 @@ fn the_instruction_before_confirms_or_refutes() {
 #[test]
 fn a_known_signer_lowers_more_than_a_name() {
     let mut judge = judge(Lists::default());
-    let severity = |judge: &mut stackhound_detect::Judge, signer: Option<&str>| {
+    let severities = |judge: &mut Judge, signer: Option<&str>| {
         let facts = ModuleFacts {
             path: r"C:\Program Files (x86)\Steam\steamservice.exe".into(),
             signer: signer.map(Into::into),
             ..ModuleFacts::default()
         };
         let module = judge.module(&facts, None);
-        let mut frames = frames(judge, "app kernel32 ntdll");
-        frames[0].code = stackhound_detect::Code::Image(module, 0x1000);
-        judged_frames(judge, Given::default(), &frames).outcome(DetectionId::parse("CS02").unwrap()).severity
+        let severity = |judge: &mut Judge, id, given, stack, frame: usize| {
+            let mut frames = frames(judge, stack);
+            frames[frame].code = Code::Image(module, 0x1000);
+            judged_frames(judge, given, &frames).outcome(DetectionId::parse(id).unwrap()).severity
+        };
+        let lsass = opening("lsass.exe", Some(0x1010));
+        [
+            severity(judge, "CS02", Given::default(), "app kernel32 ntdll", 0),
+            severity(judge, "CS06", Given::default(), "ntdll app kernel32 ntdll", 1),
+            severity(judge, "CS06", lsass, "ntdll app kernel32 ntdll", 1),
+        ]
     };
-    assert_eq!(severity(&mut judge, Some("Valve Corp.")), Severity::Low);
-    assert_eq!(severity(&mut judge, None), Severity::Medium);
-    assert_eq!(severity(&mut judge, Some("Somebody Else")), Severity::High);
+    let (info, low, medium, high) = (Severity::Info, Severity::Low, Severity::Medium, Severity::High);
+    assert_eq!(severities(&mut judge, Some("Valve Corp.")), [low, info, info]);
+    assert_eq!(severities(&mut judge, None), [medium, low, medium]);
+    assert_eq!(severities(&mut judge, Some("Somebody Else")), [high, low, medium]);
+}
+
+/// A damaged stack has offsets far outside of the module.
+#[test]
+fn offsets_behind_an_image_lie_in_none() {
+    let mut judge = judge(Lists::default());
+    let image = Some(ImageIdentity { time_date_stamp: 1, size: 0x3000 });
+    let identity = ModuleIdentity { name: "app.exe".to_owned(), image, ..ModuleIdentity::default() };
+    let facts = ModuleFacts { path: r"C:\Users\a\app.exe".into(), identity, ..ModuleFacts::default() };
+    let module = judge.module(&facts, None);
+    let id = DetectionId::parse("CS02").unwrap();
+    for (offset, verdict, reason) in [
+        (0, Verdict::Yes, Reason::TopImage),
+        (0x2fff, Verdict::Yes, Reason::TopImage),
+        (0x3000, Verdict::Undetermined, Reason::TopOutsideModule),
+        (u64::MAX, Verdict::Undetermined, Reason::TopOutsideModule),
+    ] {
+        let mut frames = frames(&mut judge, "app kernel32 ntdll");
+        frames[0].code = Code::Image(module, offset);
+        let judgement = judged_frames(&mut judge, Given::default(), &frames);
+        let outcome = judgement.outcome(id);
+        assert_eq!(outcome.verdict, verdict, "{offset:x}");
+        assert!(outcome.reasons.has(reason), "{offset:x}: {outcome:?}");
+    }
 }

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Frame, Gap, Lists, Operation, Part, Process, Verdict,
+    Code, DetectionId, Entry, Event, Frame, Gap, Input, Inputs, Lists, Operation, Part, Process, Reason,
+    Start, Verdict,
 };
 
-use crate::notation::{Given, frames, judge, judged, judged_frames, opening};
+use crate::notation::{Given, frames, judge, judged, judged_frames, module, opening};
 
 fn words() -> impl Strategy<Value = String> {
     const WORDS: [&str; 14] = [
@@ -81,7 +82,6 @@ proptest! {
     /// An event without a stack: what asks for the stack does not say no.
     #[test]
     fn nothing_is_denied_without_a_stack(given in given()) {
-        use stackhound_detect::Input;
         let mut judge = judge(Lists::default());
         for gap in [Gap::NotRecorded, Gap::Lost, Gap::Unresolved] {
             let part = Part::Missing(gap);
@@ -120,6 +120,57 @@ proptest! {
         let mut used = judge(Lists::default());
         judged(&mut used, given, &first);
         prop_assert_eq!(judged(&mut used, given, &second), alone);
+    }
+}
+
+/// What was a "no" says what it lacks, and nothing else.
+#[test]
+fn a_no_that_lacks_evidence_says_which() {
+    use Input::{Modules, Stack};
+    let mut judge = judge(Lists::default());
+    let whole = Given::default();
+    let missing = Part::Missing(Gap::Lost);
+    let (map, events) = (Reason::ModulesIncomplete, Reason::EventsLost);
+    for (given, reasons, inputs) in [
+        (whole, vec![], vec![]),
+        (Given { map_is_complete: false, ..whole }, vec![map], vec![Modules]),
+        (Given { has_losses: true, ..whole }, vec![events], vec![Stack, Modules]),
+        (
+            Given { map_is_complete: false, has_losses: true, ..whole },
+            vec![map, events],
+            vec![Stack, Modules],
+        ),
+        (Given { user: missing, ..whole }, vec![Reason::StackMissing], vec![Stack]),
+        (
+            Given { user: missing, map_is_complete: false, ..whole },
+            vec![Reason::StackMissing, map],
+            vec![Stack, Modules],
+        ),
+    ] {
+        let judgement = judged(&mut judge, given, "ntdll kernelbase app kernel32 ntdll");
+        let outcome = judgement.outcome(DetectionId::parse("CS01").unwrap());
+        let verdict = if reasons.is_empty() { Verdict::No } else { Verdict::Undetermined };
+        assert_eq!(outcome.verdict, verdict, "{given:?}");
+        for reason in [map, events, Reason::StackMissing] {
+            assert_eq!(outcome.reasons.has(reason), reasons.contains(&reason), "{reason:?}: {given:?}");
+        }
+        assert_eq!(outcome.missing, Inputs::of(&inputs), "{given:?}");
+        assert!(outcome.reasons.has(Reason::TopSystemCall), "why it would have been denied");
+    }
+}
+
+/// What asks for no stack needs none to say no.
+#[test]
+fn the_start_of_a_thread_is_judged_without_its_stack() {
+    let mut judge = judge(Lists::default());
+    let code = Code::Image(module(&mut judge, "app"), 0x10);
+    let start = Start { address: 0x1000, is_kernel: false, code, function: None, is_remote: false };
+    let event = Event { operation: Operation::ThreadCreate, start: Some(start), ..Event::OTHER };
+    let given = Given { event, user: Part::Missing(Gap::NotRecorded), ..Given::default() };
+    let id = DetectionId::parse("CS19").unwrap();
+    assert_eq!(judged(&mut judge, given, "").outcome(id).verdict, Verdict::No);
+    for given in [Given { map_is_complete: false, ..given }, Given { has_losses: true, ..given }] {
+        assert_eq!(judged(&mut judge, given, "").outcome(id).verdict, Verdict::Undetermined);
     }
 }
 

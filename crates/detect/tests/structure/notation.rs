@@ -1,11 +1,12 @@
 //! Cases as text.
 
 use stackhound_detect::{
-    Binaries, Case, Code, DetectionId, Entry, Event, Frame, Judge, Judgement, Lists, Memory, Mode,
+    Binaries, Case, Code, DetectionId, Entry, Event, Frame, Judge, Judgement, Lists, Memory, Mode, Module,
     ModuleFacts, ModuleIndex, Operation, Outcome, Part, Process, Reason, Services, Severity, Stack, Target,
     Verdict,
 };
-use stackhound_symbols::ModuleIdentity;
+use stackhound_symbols::table::SymbolTableBuilder;
+use stackhound_symbols::{Loaded, ModuleIdentity, Rva};
 
 /// Short names, and the paths that they stand for.
 const PATHS: &[(&str, &str)] = &[
@@ -28,9 +29,29 @@ const PATHS: &[(&str, &str)] = &[
     ("installed", r"C:\Program Files\App\app.exe"),
     ("steam", r"C:\Program Files (x86)\Steam\steamservice.exe"),
     ("copy", r"C:\Users\a\ntdll.dll"),
+    ("copy32", r"C:\Users\a\kernel32.dll"),
     ("bare", "app.exe"),
     ("driver", r"C:\Windows\System32\drivers\a.sys"),
 ];
+
+/// Functions that [`judge_with_names`] knows, in each module.
+const FUNCTIONS: [&str; 9] = [
+    "RtlUserThreadStart",
+    "BaseThreadInitThunk",
+    "TppWorkerThread",
+    "RtlpTpTimerCallback",
+    "RtlDispatchException",
+    "LoadLibraryW",
+    "CtrlRoutine",
+    "LdrLoadDll",
+    "Other",
+];
+
+/// Where a function begins in its module.
+pub fn start(function: &str) -> u64 {
+    let number = FUNCTIONS.iter().position(|known| *known == function);
+    0x8000 + 0x100 * number.unwrap_or_else(|| panic!("no function is called {function}")) as u64
+}
 
 /// A case in the making.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +98,20 @@ pub fn judge(lists: Lists) -> Judge {
     Judge::new(lists, Binaries::none())
 }
 
+/// A judge who knows the functions' names and has no images.
+pub fn judge_with_names() -> Judge {
+    let load = |_: &Module| {
+        let mut names = SymbolTableBuilder::new();
+        for function in FUNCTIONS {
+            let start = Rva(start(function) as u32);
+            names.add_function(start..Rva(start.0 + 0x80));
+            names.add_export(start, function);
+        }
+        Loaded { symbols: Some(Box::new(names.build())), ..Loaded::default() }
+    };
+    Judge::new(Lists::default(), Binaries::new(Box::new(load)))
+}
+
 pub fn module(judge: &mut Judge, name: &str) -> ModuleIndex {
     let path = PATHS.iter().find(|(short, _)| *short == name).map(|(_, path)| *path);
     let path = path.unwrap_or_else(|| panic!("no module is called {name}"));
@@ -97,7 +132,13 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
             Some(address) => (Code::Unbacked, hex(address).or(Some(0x24f_64b7_b7a1))),
             None if word == "?" => (Code::Unknown, None),
             None if word == "jit" => (Code::Compiled("clr"), None),
-            None => (Code::Image(module(judge, word), 0x1000 + 0x20 * index as u64), None),
+            None => {
+                let (name, offset) = match word.split_once('!') {
+                    Some((name, function)) => (name, start(function) + 0x20),
+                    None => (word, 0x1000 + 0x20 * index as u64),
+                };
+                (Code::Image(module(judge, name), offset), None)
+            }
         };
         Frame { address, mode, is_wow64, memory: Memory::UNKNOWN, ..Frame::user(code) }
     };
@@ -137,7 +178,21 @@ pub enum Expected {
 /// Compares the answer about a case with what is expected, and looks for a reason among those given.
 #[track_caller]
 pub fn check(id: &str, given: Given<'_>, stack: &str, expected: Expected, reason: Reason) {
-    let outcome = outcome(id, given, stack);
+    check_by(&mut judge(Lists::default()), id, given, stack, expected, reason);
+}
+
+/// The same by a judge who knows more.
+#[track_caller]
+pub fn check_by(
+    judge: &mut Judge,
+    id: &str,
+    given: Given<'_>,
+    stack: &str,
+    expected: Expected,
+    reason: Reason,
+) {
+    let judgement = judged(judge, given, stack);
+    let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
     let place = format!("{id} of `{stack}`: {outcome:?}");
     match expected {
         Expected::Yes(severity, frame) => {

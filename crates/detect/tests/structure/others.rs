@@ -1,13 +1,14 @@
 //! Second copies of ntdll (CS10), ends of stacks (CS14, CS15), dispatchers without names (CS17, CS21, CS22), starts of
 //! threads (CS19), the kernel's part (CS23), handles to lsass (CS24).
 
-use stackhound_detect::Gap;
 use stackhound_detect::{
-    Code, DetectionId, Event, Lists, Load, Operation, Part, Process, Reason, Severity, Start, Verdict,
+    Code, DetectionId, Entry, Event, Gap, Input, Lists, Load, ModuleFacts, Operation, Part, Process, Reason,
+    Severity, Start, Target, Verdict,
 };
+use stackhound_symbols::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, judge, judged, module, opening, outcome};
+use crate::notation::{Given, check, frames, judge, judged, judged_frames, module, opening, outcome};
 
 #[test]
 fn there_is_one_ntdll() {
@@ -37,6 +38,159 @@ fn there_is_one_ntdll() {
     }
 }
 
+/// One file is mapped at one place, and has one path and one identity, but for the case of the path. What the source does not
+/// tell differs in nothing.
+#[test]
+fn two_mappings_of_ntdll_are_two() {
+    let image = |size| Some(ImageIdentity { time_date_stamp: 1, size });
+    let mut judge = judge(Lists::default());
+    let mut ntdll = |path: &str, image| {
+        let identity = ModuleIdentity { image, ..ModuleIdentity::default() };
+        judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+    };
+    let path = r"C:\Windows\System32\ntdll.dll";
+    let plain = ntdll(path, None);
+    let upper = ntdll(&path.to_uppercase(), None);
+    let other = ntdll(r"D:\Windows\System32\ntdll.dll", None);
+    let (small, large) = (ntdll(path, image(0x1000)), ntdll(path, image(0x2000)));
+    let base = 0x7ff8_0000_0000_u64;
+    let id = DetectionId::parse("CS10").unwrap();
+    // Each: the module, where it is mapped, and whether it is 32-bit.
+    for (one, another, expected) in [
+        ((plain, Some(base), false), (plain, Some(base), false), Verdict::No),
+        ((plain, Some(base), false), (plain, Some(base + 0x1_0000), false), Verdict::Yes),
+        ((plain, Some(base), false), (plain, Some(base + 0x1_0000), true), Verdict::No),
+        ((plain, Some(base), false), (plain, None, false), Verdict::No),
+        ((plain, Some(base), false), (upper, Some(base), false), Verdict::No),
+        // The place tells, whatever the paths are.
+        ((plain, Some(base), false), (other, Some(base), false), Verdict::No),
+        ((plain, None, false), (plain, None, false), Verdict::No),
+        ((plain, None, false), (upper, None, false), Verdict::No),
+        ((plain, None, false), (other, None, false), Verdict::Yes),
+        ((plain, None, false), (other, None, true), Verdict::No),
+        ((small, None, false), (small, None, false), Verdict::No),
+        ((small, None, false), (large, None, false), Verdict::Yes),
+        ((small, None, false), (plain, None, false), Verdict::No),
+        ((plain, None, false), (large, None, false), Verdict::No),
+    ] {
+        let mut frames = frames(&mut judge, "ntdll app ntdll");
+        for (frame, (module, base, is_wow64)) in frames.iter_mut().step_by(2).zip([one, another]) {
+            frame.code = Code::Image(module, 0x1000);
+            frame.address = base.map(|base| base + 0x1000);
+            frame.is_wow64 = is_wow64;
+        }
+        let judgement = judged_frames(&mut judge, Given::default(), &frames);
+        let outcome = judgement.outcome(id);
+        assert_eq!(outcome.verdict, expected, "{one:x?} {another:x?}");
+        assert_eq!(outcome.frame, (expected == Verdict::Yes).then_some(2), "{one:x?} {another:x?}");
+    }
+}
+
+/// Behind the limit of a capture there may be what would tell otherwise.
+#[test]
+fn a_stack_that_is_cut_denies_nothing_of_its_end() {
+    let known = |is_wow64| Process { is_wow64: Some(is_wow64), ..Process::UNKNOWN };
+    let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
+    let waiting = Given { event: Event { operation: Operation::Wait, ..opening.event }, ..opening };
+    for (id, given, stack, reason) in [
+        ("CS06", opening, "ntdll ntdll", Reason::CallerNative),
+        ("CS07", opening, "ntdll kernelbase", Reason::AllBacked),
+        ("CS08", opening, "ntdll kernelbase app", Reason::AllBacked),
+        ("CS09", opening, "ntdll kernelbase app", Reason::AllBacked),
+        ("CS10", opening, "ntdll kernelbase app", Reason::OneNtdll),
+        ("CS14", opening, "ntdll app kernel32 ntdll", Reason::RootByModules),
+        ("CS17", opening, "ntdll kernelbase app", Reason::ProxyHasUser),
+        ("CS20", Given { process: known(true), ..opening }, "ntdll ntdll", Reason::ThroughWow64),
+        ("CS21", waiting, "ntdll kernelbase app", Reason::WaitHasUser),
+        ("CS23", opening, "K K", Reason::KernelBacked),
+        ("CS24", opening, "ntdll kernelbase kernel32", Reason::CallerUsual),
+    ] {
+        let length = stack.split(' ').count() as u16;
+        for limit in [None, Some(length + 1)] {
+            check(id, Given { limit, ..given }, stack, No, reason);
+        }
+        for limit in [length - 1, length] {
+            check(id, Given { limit: Some(limit), ..given }, stack, Undetermined, Reason::AtLimit);
+        }
+    }
+}
+
+/// What could not be decided is told of the frame that it hangs on.
+#[test]
+fn the_frame_in_doubt_is_told() {
+    let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
+    let unknown = Given { event: Event { entry: Entry::Unknown, ..opening.event }, ..opening };
+    for (id, given, stack, expected) in [
+        ("CS01", opening, "? app", Some(0)),
+        ("CS01", unknown, "K ! app", Some(1)),
+        ("CS01", opening, "app", Some(0)),
+        ("CS02", opening, "K ! app", Some(1)),
+        ("CS02", opening, "jit clr", Some(0)),
+        ("CS02", unknown, "app", Some(0)),
+        ("CS06", opening, "app ntdll", Some(0)),
+        ("CS06", opening, "ntdll ! app", Some(1)),
+        ("CS06", opening, "ntdll jit app", Some(1)),
+        ("CS06", opening, "ntdll ? app", Some(1)),
+        ("CS06", opening, "ntdll explorer app", Some(1)),
+        ("CS06", unknown, "ntdll app", Some(1)),
+        ("CS07", opening, "ntdll kernelbase ? app", Some(2)),
+        ("CS07", opening, "! app", Some(0)),
+        ("CS07", opening, "ntdll kernelbase app", Some(2)),
+        ("CS08", opening, "ntdll kernelbase app ? app", Some(3)),
+        ("CS09", opening, "ntdll kernelbase app ! app", Some(3)),
+        ("CS10", opening, "ntdll app ?", Some(2)),
+        ("CS14", opening, "ntdll app ntdll", Some(2)),
+        ("CS14", opening, "ntdll app !", Some(2)),
+        ("CS14", opening, "ntdll app ?", Some(2)),
+        ("CS17", opening, "ntdll kernelbase app ntdll", Some(2)),
+        ("CS20", opening, "ntdll ?~ kernel32~", Some(1)),
+        ("CS23", opening, "K K? ntdll", Some(1)),
+        ("CS24", opening, "ntdll ? app", Some(1)),
+    ] {
+        let outcome = outcome(id, given, stack);
+        assert_ne!(outcome.verdict, Verdict::Yes, "{id} of `{stack}`: {outcome:?}");
+        assert_eq!(outcome.frame, expected, "{id} of `{stack}`: {outcome:?}");
+    }
+}
+
+/// Where there is no stack to look at, it is said whether there is none or it is missing.
+#[test]
+fn no_user_frames_and_missing_ones_are_told_apart() {
+    let opening = opening(r"C:\Windows\System32\lsass.exe", Some(0x1010));
+    let waiting = Given { event: Event { operation: Operation::Wait, ..opening.event }, ..opening };
+    let process = Process { is_wow64: Some(true), thread_start: Some(Code::Unbacked), ..Process::UNKNOWN };
+    let given = Given { process, ..opening };
+    for (id, given) in [
+        ("CS01", given),
+        ("CS02", given),
+        ("CS06", given),
+        ("CS07", given),
+        ("CS08", given),
+        ("CS09", given),
+        ("CS14", given),
+        ("CS15", given),
+        ("CS17", given),
+        ("CS20", given),
+        ("CS21", waiting),
+        ("CS22", given),
+    ] {
+        check(id, given, "K K", No, Reason::NoUserFrames);
+        let missing = Given { user: Part::Missing(Gap::Lost), ..given };
+        for stack in ["K K", ""] {
+            check(id, missing, stack, Undetermined, Reason::StackMissing);
+            assert!(outcome(id, missing, stack).missing.has(Input::Stack), "{id}");
+        }
+    }
+    // Frames of a part that is not all there tell what they tell, and no more.
+    let missing = Given { user: Part::Missing(Gap::Lost), ..opening };
+    for id in ["CS07", "CS08", "CS09", "CS10", "CS14", "CS17", "CS22", "CS24"] {
+        check(id, missing, "ntdll kernelbase kernel32 ntdll", Undetermined, Reason::StackMissing);
+    }
+    check("CS07", missing, "ntdll kernelbase app", Undetermined, Reason::StackMissing);
+    check("CS08", missing, "ntdll kernelbase app ! app", Yes(Severity::Medium, 3), Reason::FrameUnbacked);
+    check("CS10", missing, "ntdll copy app", Yes(Severity::High, 1), Reason::NtdllElsewhere);
+}
+
 #[test]
 fn stacks_end_where_threads_begin() {
     let given = Given::default();
@@ -54,11 +208,21 @@ fn stacks_end_where_threads_begin() {
         ("ntdll kernelbase app ?", Undetermined, Reason::FrameUnknown),
         ("ntdll user32 K K", Undetermined, Reason::StackMissing),
         ("K K", No, Reason::NoUserFrames),
+        // Security products end stacks, too.
+        ("ntdll kernelbase app hook", Undetermined, Reason::EndsUnbacked),
+        // At most two frames of ntdll.dll are at the end, and what is above them is Windows' own kernel32.dll.
+        ("ntdll~ app~ kernel32~ ntdll~ ntdll~ ntdll~", Undetermined, Reason::RootUnnamed),
+        ("ntdll app kernelbase ntdll", Undetermined, Reason::RootUnnamed),
+        ("ntdll app copy32 ntdll", Undetermined, Reason::RootUnnamed),
+        ("ntdll app copy32", Yes(Severity::Medium, 2), Reason::RootIsNone),
     ] {
         check("CS14", given, stack, expected, reason);
     }
+    let interrupted = Given { event: Event { entry: Entry::Interrupt, ..given.event }, ..given };
+    check("CS14", interrupted, "ntdll app", Yes(Severity::Low, 1), Reason::InterruptedWalk);
     let csrss = Process { image: r"C:\Windows\System32\csrss.exe", ..Process::UNKNOWN };
     check("CS14", Given { process: csrss, ..given }, "ntdll csrsrv ntdll", No, Reason::RootByModules);
+    check("CS14", Given { process: csrss, ..given }, "ntdll app ntdll", Undetermined, Reason::RootUnnamed);
     let limited = Given { limit: Some(4), ..given };
     check("CS14", limited, "ntdll kernelbase app app", Undetermined, Reason::AtLimit);
 }
@@ -82,11 +246,30 @@ fn the_outermost_module_is_where_the_thread_started() {
         (None, "ntdll kernelbase app kernel32 ntdll", Verdict::Undetermined),
         (Some(Code::Unknown), "ntdll kernelbase app kernel32 ntdll", Verdict::Undetermined),
         (Some(app), "ntdll kernelbase ? kernel32 ntdll", Verdict::Undetermined),
+        (Some(Code::Unbacked), "ntdll kernelbase jit kernel32 ntdll", Verdict::Yes),
+        (Some(Code::Compiled("clr")), "ntdll kernelbase jit kernel32 ntdll", Verdict::No),
+        (Some(Code::Compiled("clr")), "ntdll kernelbase app kernel32 ntdll", Verdict::Yes),
+        // A runtime starts the program in its place.
+        (Some(app), "ntdll kernelbase app clr kernel32 ntdll", Verdict::No),
+        (Some(Code::Unbacked), "ntdll kernelbase app clr kernel32 ntdll", Verdict::Yes),
+        // Hooks are between all and everything.
+        (Some(app), "ntdll kernelbase app hook kernel32 ntdll", Verdict::No),
+        (Some(app), "ntdll kernelbase other hook kernel32 ntdll", Verdict::Yes),
+        // No walk gets past such code.
+        (Some(app), "ntdll kernelbase app !", Verdict::Undetermined),
+        (Some(app), "ntdll kernelbase app jit", Verdict::Undetermined),
+        (Some(app), "ntdll kernelbase ! kernel32", Verdict::Yes),
     ] {
         let process = Process { thread_start: start, ..Process::UNKNOWN };
         let judgement = judged(&mut judge, Given { process, ..Given::default() }, stack);
-        assert_eq!(judgement.outcome(id).verdict, expected, "{start:?} {stack}");
+        let outcome = judgement.outcome(id);
+        assert_eq!(outcome.verdict, expected, "{start:?} {stack}");
+        let severity = if expected == Verdict::No { Severity::Info } else { Severity::Medium };
+        assert_eq!(outcome.severity, severity, "{start:?} {stack}");
     }
+    let process = Process { thread_start: Some(other), ..Process::UNKNOWN };
+    let narrow = judged(&mut judge, Given { process, ..Given::default() }, "ntdll~ app~ kernel32~ ntdll~");
+    assert_eq!((narrow.outcome(id).verdict, narrow.outcome(id).severity), (Verdict::Yes, Severity::Low));
 }
 
 #[test]
@@ -140,6 +323,22 @@ fn threads_start_in_code_of_their_process() {
         assert_eq!((outcome.verdict, outcome.severity), (expected, severity), "{start:?}");
     }
     check("CS19", Given::default(), "ntdll app", No, Reason::NoThreadStart);
+    // A runtime starts threads in its own process.
+    for (has_runtime, is_remote, severity) in [
+        (Some(true), false, Severity::Low),
+        (Some(true), true, Severity::High),
+        (Some(false), false, Severity::Medium),
+        (None, false, Severity::Medium),
+    ] {
+        let start = Some(start(Code::Unbacked, None, is_remote));
+        let event = Event { operation: Operation::ThreadCreate, start, ..Event::OTHER };
+        let process = Process { has_runtime, ..Process::UNKNOWN };
+        let judgement = judged(&mut judge, Given { event, process, ..Given::default() }, "");
+        let outcome = judgement.outcome(id);
+        assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{has_runtime:?}");
+        let is_lowered = severity == Severity::Low;
+        assert_eq!(outcome.reasons.has(Reason::RuntimeLoaded), is_lowered, "{has_runtime:?}");
+    }
 }
 
 #[test]
@@ -190,5 +389,27 @@ fn handles_to_lsass_are_weighed_by_the_stack() {
     ] {
         check("CS24", given, stack, expected, reason);
     }
-    assert_eq!(outcome("CS24", Given::default(), "ntdll app").verdict, Verdict::No);
+    check("CS24", Given::default(), "ntdll app", No, Reason::NoTarget);
+    let lsass = opening(lsass, Some(0x1010));
+    let mut own = lsass;
+    own.event.target = own.event.target.map(|target| Target { is_other: false, ..target });
+    let mut unnamed = lsass;
+    unnamed.event.target = None;
+    for (given, stack, expected, reason) in [
+        // It may do with itself what it likes.
+        (own, "ntdll kernelbase app kernel32 ntdll", No, Reason::TargetOrdinary),
+        (unnamed, "ntdll kernelbase app kernel32 ntdll", Undetermined, Reason::TargetUnknown),
+        // Nobody asked but Windows itself, and hooks are nobody.
+        (lsass, "ntdll kernelbase kernel32 ntdll", No, Reason::CallerUsual),
+        (lsass, "ntdll hook kernelbase kernel32 ntdll", No, Reason::CallerUsual),
+        (lsass, "ntdll kernelbase rpcrt4 app kernel32 ntdll", Yes(Severity::High, 3), Reason::CallerUnusual),
+        (lsass, "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::CallerUsual),
+        (lsass, "ntdll kernelbase ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
+        (lsass, "ntdll kernelbase bare kernel32 ntdll", Undetermined, Reason::FrameUnknown),
+        // The severest finding counts.
+        (lsass, "ntdll app ! clr kernel32 ntdll", Yes(Severity::High, 1), Reason::WithFinding),
+        (lsass, "! app ! clr kernel32 ntdll", Yes(Severity::High, 0), Reason::WithFinding),
+    ] {
+        check("CS24", given, stack, expected, reason);
+    }
 }

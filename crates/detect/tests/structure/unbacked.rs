@@ -1,10 +1,12 @@
 //! Code in no module: CS07, CS08, CS09.
 
-use stackhound_detect::{Code, DetectionId, Judge, Lists, Memory, MemoryKind, Process};
-use stackhound_detect::{Outcome, Reason, Severity, Verdict};
+use stackhound_detect::{
+    Code, DetectionId, Entry, Event, Input, Judge, Lists, Memory, MemoryKind, Outcome, Process, Reason,
+    Severity, Verdict,
+};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged_frames, opening};
+use crate::notation::{Given, check, frames, judge, judged_frames, opening, outcome};
 
 #[test]
 fn the_caller_of_the_native_layer_counts_more() {
@@ -21,12 +23,21 @@ fn the_caller_of_the_native_layer_counts_more() {
         // One run of frames is told once.
         ("CS08", "ntdll kernelbase ! ! ! kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "! ! kernel32 ntdll", No, Reason::AllBacked),
+        ("CS08", "ntdll kernelbase ! K ! kernel32 ntdll", No, Reason::AllBacked),
+        ("CS08", "! ! app ! kernel32 ntdll", Yes(Severity::Medium, 3), Reason::FrameUnbacked),
+        ("CS07", "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase app kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll user32 K? K? win32u user32 app", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase app ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
     ] {
         check(id, given, stack, expected, reason);
+    }
+    // No system call was made here, so CS01 does not tell of it.
+    for entry in [Entry::Interrupt, Entry::Unknown] {
+        let given = Given { event: Event { entry, ..given.event }, ..given };
+        check("CS08", given, "! kernel32 ntdll", Yes(Severity::Medium, 0), Reason::FrameUnbacked);
+        check("CS08", given, "ntdll ! kernel32 ntdll", No, Reason::AllBacked);
     }
     let lsass = opening("lsass.exe", Some(0x1fffff));
     check("CS07", lsass, "ntdll kernelbase ! app", Yes(Severity::High, 2), Reason::SensitiveOperation);
@@ -53,6 +64,78 @@ fn honest_reasons_lower_and_do_not_drop() {
     ] {
         let frame = stack.split(' ').position(|word| word.starts_with('!')).unwrap();
         check("CS07", given, stack, Yes(severity, frame), reason);
+    }
+    // Interrupts come in code that the runtime tells nothing of.
+    let interrupted =
+        |given: Given<'static>| Given { event: Event { entry: Entry::Interrupt, ..given.event }, ..given };
+    for (has_runtime, severity) in [(None, Severity::High), (Some(true), Severity::Low)] {
+        let given = interrupted(with(has_runtime));
+        check("CS07", given, "ntdll kernelbase ! app", Yes(severity, 2), Reason::CallerUnbacked);
+    }
+}
+
+/// Between which frames code is a hook's: between a stub and the Win32 base, and in front of a known hook.
+#[test]
+fn trampolines_are_told_by_both_neighbours() {
+    let given = Given::default();
+    for (stack, severity, frame) in [
+        ("ntdll ! kernelbase app", Severity::Low, 1),
+        ("win32u ! kernelbase app", Severity::Low, 1),
+        ("ntdll kernelbase ! kernelbase app", Severity::Medium, 2),
+        ("ntdll app ! kernelbase app", Severity::Medium, 2),
+        ("ntdll ! ntdll app", Severity::Medium, 1),
+        ("ntdll ! kernel32 app", Severity::Medium, 1),
+        ("ntdll ! app", Severity::Medium, 1),
+        ("ntdll ! K kernelbase app", Severity::Medium, 1),
+        ("ntdll !", Severity::Medium, 1),
+        ("ntdll ! hook app", Severity::Low, 1),
+        ("ntdll kernelbase ! hook app", Severity::Low, 2),
+        ("ntdll app ! hook app", Severity::Medium, 2),
+        ("ntdll hook ! app", Severity::Medium, 2),
+    ] {
+        // One of the two tells of it.
+        let found: Vec<_> = ["CS07", "CS08"]
+            .map(|id| outcome(id, given, stack))
+            .into_iter()
+            .filter(|outcome| outcome.verdict == Verdict::Yes)
+            .collect();
+        let [found] = found[..] else { panic!("`{stack}`: {found:?}") };
+        assert_eq!((found.severity, found.frame), (severity, Some(frame)), "`{stack}`: {found:?}");
+        let is_low = severity == Severity::Low;
+        assert_eq!(found.reasons.has(Reason::BetweenHooks), is_low, "`{stack}`: {found:?}");
+    }
+}
+
+/// Runtimes put code near images, and 64-bit Windows maps these at the end of the user's half.
+#[test]
+fn addresses_near_images_are_those_at_the_end() {
+    for (address, severity) in [
+        (0x7ff0_0000_0000_u64, Severity::Low),
+        (0x7fff_ffff_ffff, Severity::Low),
+        (0x7fef_ffff_ffff, Severity::Medium),
+        (0x8000_0000_0000, Severity::Medium),
+        (0x7f0_0000_0000, Severity::Low),
+        (0x7ff_ffff_ffff, Severity::Low),
+        (0x7ef_ffff_ffff, Severity::Medium),
+        (0x800_0000_0000, Severity::Medium),
+    ] {
+        let stack = format!("ntdll kernelbase !{address:x} app");
+        check("CS07", Given::default(), &stack, Yes(severity, 2), Reason::CallerUnbacked);
+        let reasons = outcome("CS07", Given::default(), &stack).reasons;
+        assert_eq!(reasons.has(Reason::AddressNearImages), severity == Severity::Low, "{stack}");
+    }
+}
+
+/// Unless all compiled code is told of, what is found may be compiled code.
+#[test]
+fn what_runtimes_compiled_is_missing_unless_it_is_told() {
+    for (has_runtime, missing) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let process = Process { has_runtime, ..Process::UNKNOWN };
+        let given = Given { process, ..Given::default() };
+        for (id, stack) in [("CS07", "ntdll ! app"), ("CS08", "ntdll app ! app")] {
+            let outcome = outcome(id, given, stack);
+            assert_eq!(outcome.missing.has(Input::CompiledCode), missing, "{id} {has_runtime:?}");
+        }
     }
 }
 
@@ -83,6 +166,19 @@ fn memory_of_code_in_no_module_is_judged() {
         let outcome = in_memory(&mut judge, memory, has_runtime);
         assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{memory:?}");
         assert!(outcome.reasons.has(reason), "{memory:?}");
+    }
+    // An image that no list of modules names, and nothing that may be written.
+    let image = in_memory(&mut judge, memory(Some(MemoryKind::Image), Some(READ_EXECUTE)), Some(false));
+    assert_eq!(image.verdict, Verdict::No);
+    // PAGE_NOACCESS to PAGE_EXECUTE_WRITECOPY, and with PAGE_GUARD.
+    for bits in [0, 0x100] {
+        for protection in (0..8).map(|bit| 1 << bit) {
+            let outcome = in_memory(&mut judge, memory(None, Some(protection | bits)), Some(false));
+            let is_writable = [0x04, 0x08, 0x40, 0x80].contains(&protection);
+            assert_eq!(outcome.reasons.has(Reason::WritableCode), is_writable, "{protection:#x}");
+            let verdict = if is_writable { Verdict::Yes } else { Verdict::Undetermined };
+            assert_eq!(outcome.verdict, verdict, "{protection:#x}");
+        }
     }
     assert_eq!(in_memory(&mut judge, Memory::UNKNOWN, None).verdict, Verdict::Undetermined);
     check("CS09", Given::default(), "ntdll kernelbase app kernel32 ntdll", No, Reason::AllBacked);

@@ -124,7 +124,12 @@ fn the_same_again_is_one_line() {
     // Another stack is not the same.
     let (mut sighting, findings) = again(18, 5);
     sighting.stack[1].rva = Some(1);
-    assert_eq!(table(&[access(), (sighting, findings)]).matches("HIGH  CS07").count(), 2);
+    let other = (sighting, findings);
+    assert_eq!(table(&[access(), other.clone()]).matches("HIGH  CS07").count(), 2);
+    // With another block between, the line says which one it repeats.
+    let told = table(&[access(), other, again(20, 5)]);
+    let line = told.lines().find(|line| line.starts_with("  again")).unwrap();
+    assert!(line.ends_with("  record 20  3 events  as record 17"), "{told}");
 }
 
 #[test]

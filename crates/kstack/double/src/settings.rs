@@ -9,6 +9,7 @@
 //! user = fault                  # ... or reading them faults
 //! protected = yes               # every process is a protected one
 //! attached = yes                # every thread looks at another process's memory
+//! exits = woken                 # threads that exit do so when this changes, too:
 //! wakes = 2                     # deaf threads take their APCs when this changes
 //! ```
 
@@ -32,6 +33,8 @@ pub struct Settings {
     pub protected: bool,
     /// Every thread is attached to another process.
     pub attached: bool,
+    /// Threads that exit wait for a change of `wakes`, and not for a moment only.
+    pub exits_when_woken: bool,
     /// A number; deaf threads take their APCs when it changes.
     pub wakes: u32,
 }
@@ -46,10 +49,14 @@ impl Default for Settings {
             user: Some(3),
             protected: false,
             attached: false,
+            exits_when_woken: false,
             wakes: 0,
         }
     }
 }
+
+/// How often a file that is out of reach is tried again, every two milliseconds: for five seconds, since machines are busy.
+const TRIES: u32 = 2_500;
 
 /// A line that says nothing known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +82,7 @@ impl Settings {
     /// If it says something unknown: a test is wrong then.
     pub fn current() -> Settings {
         // While it is being replaced, it may be out of reach for a moment.
-        for _ in 0..50 {
+        for _ in 0..TRIES {
             match std::fs::read_to_string(Self::path()) {
                 Ok(text) => return Settings::parse(&text).unwrap_or_else(|error| panic!("{error}")),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
@@ -93,7 +100,7 @@ impl Settings {
         let new = Self::path().with_extension("new");
         std::fs::write(&new, self.to_string())?;
         // Wine does not replace a file that is being read.
-        for _ in 0..50 {
+        for _ in 0..TRIES {
             if std::fs::rename(&new, Self::path()).is_ok() {
                 return Ok(());
             }
@@ -131,6 +138,7 @@ impl Settings {
             ("user", count) => self.user = Some(count.parse().ok()?),
             ("protected", "yes") => self.protected = true,
             ("attached", "yes") => self.attached = true,
+            ("exits", "woken") => self.exits_when_woken = true,
             ("wakes", number) => self.wakes = number.parse().ok()?,
             _ => return None,
         }
@@ -145,6 +153,7 @@ impl std::fmt::Display for Settings {
             (self.own_mapped, "own = mapped"),
             (self.protected, "protected = yes"),
             (self.attached, "attached = yes"),
+            (self.exits_when_woken, "exits = woken"),
         ] {
             if wanted {
                 writeln!(f, "{line}")?;
@@ -177,6 +186,7 @@ mod tests {
             user: None,
             protected: true,
             attached: true,
+            exits_when_woken: true,
             wakes: 7,
         };
         for settings in [all, Settings::default(), Settings { user: Some(300), ..Settings::default() }] {

@@ -346,7 +346,13 @@ impl Hunter {
         told: &Told,
         frames: &[Frame],
     ) -> (Option<services::Service>, Operation) {
-        let service = told.service.or_else(|| self.services.in_stack(&mut self.judge, frames));
+        // What the kernel calls on behalf of another service is not what user code asked for: that is what the dispatcher
+        // of system calls has called.
+        let service = match (self.services.in_stack(&mut self.judge, frames), told.service) {
+            (Some(asked_for), _) => Some(asked_for),
+            (None, Some(_)) if stack::is_called_by_kernel(frames) => None,
+            (None, entered) => entered,
+        };
         let by_kind = kind.operation;
         let operation = match service {
             Some(service) if matches!(by_kind, Operation::Other | Operation::Wait) => {

@@ -28,6 +28,18 @@ pub(super) fn parts(state: StackState, has_kernel: bool, has_user: bool, has_los
     }
 }
 
+/// Frames of the kernel's own image that stand between user code and the event of a system call's entry, at most.
+const WAY_IN_MAX: usize = 4;
+
+/// Whether the stack of a system call's entry shows that code of the kernel made the call: then more of the kernel is in the
+/// stack than the way in. Drivers call services so, on behalf of the one that user code asked for; and where the kernel calls
+/// user code back, the part of user code that made the call may not be there.
+pub(super) fn is_called_by_kernel(frames: &[Frame]) -> bool {
+    let mut kernel = frames.iter().take_while(|frame| frame.mode == Mode::Kernel);
+    let Some(innermost) = kernel.clone().next() else { return false };
+    kernel.clone().count() > WAY_IN_MAX || kernel.any(|frame| frame.code.module() != innermost.code.module())
+}
+
 /// What is known of the place of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -136,7 +148,32 @@ fn memory_kind(kind: RegionKind) -> Option<MemoryKind> {
 
 #[cfg(test)]
 mod tests {
+    use stackhound_detect::{Binaries, Lists, ModuleFacts};
+    use stackhound_symbols::ModuleIdentity;
+
     use super::*;
+
+    #[test]
+    fn the_way_in_is_short_and_of_one_image() {
+        let (mut judge, none) = (Judge::new(Lists::default(), Binaries::none()), None);
+        let mut image = |name: &str| {
+            let identity = ModuleIdentity { name: name.to_owned(), ..ModuleIdentity::default() };
+            let path = format!(r"C:\Windows\System32\{name}").into();
+            Code::Image(judge.module(&ModuleFacts { path, identity, sha256: None, signer: None }, none), 0)
+        };
+        let (kernel, driver, ntdll) = (image("ntoskrnl.exe"), image("win32kfull.sys"), image("ntdll.dll"));
+        let called = |codes: &[Code]| {
+            let inner = codes.iter().map(|code| Frame { mode: Mode::Kernel, ..Frame::user(*code) });
+            let frames: Vec<Frame> = inner.chain([Frame::user(ntdll)]).collect();
+            is_called_by_kernel(&frames)
+        };
+        assert!(!called(&[]));
+        assert!(!called(&[kernel; 2]));
+        assert!(!called(&[kernel; WAY_IN_MAX]));
+        assert!(called(&[kernel; WAY_IN_MAX + 1]));
+        assert!(called(&[kernel, kernel, driver, kernel]));
+        assert!(!is_called_by_kernel(&[]));
+    }
 
     #[test]
     fn no_state_gives_a_part_that_may_be_missing_as_whole() {

@@ -59,18 +59,13 @@ impl StackFrame {
     /// What is shown of a frame of a recording.
     pub fn of(label: &Label<'_>) -> StackFrame {
         let frame = label.frame;
-        let own = |name: ShownName<'_>| ShownName {
-            origin: name.origin,
-            text: name.text.into_owned().into(),
-            offset: name.offset,
-        };
         let module = label.module().map(|module| module.into_owned());
         StackFrame {
             address: Some(frame.address),
             mode: frame.mode,
             place: module.map(|module| FramePlace { module, rva: frame.rva() }),
             backing: frame.backing,
-            name: label.name().map(own),
+            name: label.name().map(ShownName::into_owned),
             names: label.names.cloned(),
             stated: None,
         }
@@ -83,7 +78,7 @@ impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let module = self.place.as_ref().map(|place| &*place.module);
         if let Some((module, name)) = module.zip(self.name.as_ref()) {
-            return write!(f, "{module}!{}+{:#x} [{}]", name.text, name.offset, name.origin.name());
+            return write!(f, "{module}!{name}");
         }
         if let Some(StatedName { function, offset }) = &self.stated {
             let (module, mark) = module.map_or(("", ""), |module| (module, "!"));

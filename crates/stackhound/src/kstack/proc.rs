@@ -50,7 +50,6 @@ impl KernelStackSource for ProcStacks {
             }
             Err(error) => return Err(unreadable(&process.join("task"), error)),
         };
-        let name = first_line(&process.join("comm"));
         let mut tids: Vec<u32> = tasks
             .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
             .filter(|&tid| of.chooses(Some(pid), Tid(tid)))
@@ -71,13 +70,20 @@ impl KernelStackSource for ProcStacks {
             stacks.push(ThreadStack {
                 pid: Some(pid),
                 tid: Tid(tid),
-                process: name.clone(),
-                name: first_line(&task.join("comm")).filter(|own| Some(own) != name.as_ref()),
+                process: None,
+                name: first_line(&task.join("comm")),
                 state,
                 kernel,
                 user: of.user.then_some(Err(Absent::KernelOnly)),
                 evidence,
             });
+        }
+        // Read last: who has just started may still be named as its parent, and a stack is not to be older than the name.
+        let process = first_line(&process.join("comm"));
+        for stack in &mut stacks {
+            // The first thread bears the name of the process, and may have had another one a moment ago.
+            stack.name.take_if(|own| stack.tid.0 == pid.0 || Some(&*own) == process.as_ref());
+            stack.process.clone_from(&process);
         }
         Ok(stacks)
     }
@@ -196,7 +202,8 @@ mod tests {
     fn threads_are_told_with_what_they_do_and_why_they_have_no_stack() {
         let root = made_up(&[
             ("7/comm", "worker\n"),
-            ("7/task/7/comm", "worker\n"),
+            // Read when the process still had the name of who started it.
+            ("7/task/7/comm", "starter\n"),
             ("7/task/7/stat", "7 (work) er) S 1 7 7"),
             ("7/task/7/wchan", "do_nanosleep"),
             ("7/task/7/stack", "[<0>] do_nanosleep+0x5a/0x130\n[<0>] do_syscall_64+0x3b/0x90\n"),
@@ -258,7 +265,7 @@ mod tests {
         };
         // It takes a moment until it does.
         let mut found = source.stacks(&of);
-        for _ in 0..100 {
+        for _ in 0..500 {
             match &found {
                 Ok(stacks) if !sleeps(stacks) => {}
                 _ => break,

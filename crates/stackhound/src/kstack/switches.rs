@@ -18,16 +18,14 @@ use stackhound_trace::{Flow, OpenTrace, TraceTime};
 
 use super::{Absent, Selection};
 use crate::seen::Seen;
+use crate::timeline::events::{CONTEXT_SWITCH, THREAD_START, WAITING};
 use crate::timeline::gaps::{Before, Gaps};
 
-const THREAD_START: u16 = 0x0501;
-const CONTEXT_SWITCH: u16 = 0x0524;
 const SWITCH_BATCH: u16 = 0x0525;
 const READY_THREAD: u16 = 0x0532;
 
-/// The states in which a thread is switched out, as Windows numbers them: see the map `ThreadState`.
+/// The state of a thread that is switched out for good: see the map `ThreadState`.
 const ENDED: u8 = 4;
-const WAITING: u8 = 5;
 
 /// So many threads are followed; each can cost two stacks, of 3 KB at most as a rule. No system is known to have more.
 const THREADS_MAX: usize = 1 << 16;

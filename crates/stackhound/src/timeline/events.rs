@@ -15,9 +15,9 @@ use stackhound_trace::{OpenTrace, TimeBase};
 use super::functions::Functions;
 use crate::seen::Seen;
 
-const THREAD_START: u16 = 0x0501;
+pub(crate) const THREAD_START: u16 = 0x0501;
 const THREAD_END: u16 = 0x0502;
-const CONTEXT_SWITCH: u16 = 0x0524;
+pub(crate) const CONTEXT_SWITCH: u16 = 0x0524;
 const SAMPLES: [u16; 2] = [0x0f2e, 0x0f2f];
 const SYSTEM_CALL_ENTER: u16 = 0x0f33;
 const SYSTEM_CALL_EXIT: u16 = 0x0f34;
@@ -26,7 +26,7 @@ const DEFERRED_CALLS: [u16; 3] = [0x0f44, 0x0f45, 0x0f46];
 /// Processes, threads and images that exist, told in their name by somebody else.
 const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
 /// The thread's state when it waits for something.
-const WAITING: u8 = 5;
+pub(crate) const WAITING: u8 = 5;
 /// A part of so many frames may have been cut off.
 const FRAMES_MAX: usize = 192;
 /// So many stacks are kept to be used again.

@@ -3,7 +3,7 @@
 //! The work is `stackhound-timeline`'s. Here its input is made of the pipeline's events, and its output becomes a
 //! [`calltree::Trace`](Trace).
 
-mod events;
+pub(crate) mod events;
 mod functions;
 pub(crate) mod gaps;
 

@@ -26,8 +26,8 @@ fn a_panic_of_a_handler_is_an_error_of_the_trace() {
 
 #[test]
 fn none_is_called_after_stop() {
-    let calls = Arc::new(AtomicU64::new(0));
     for _ in 0..20 {
+        let calls = Arc::new(AtomicU64::new(0));
         let counted = calls.clone();
         let (mut capture, trace) = source(Queue { blocks: 4, ..Queue::new(Overflow::Block) });
         let count = move |_: &stackhound::Seen<'_>| {
@@ -41,11 +41,14 @@ fn none_is_called_after_stop() {
                 n += 1;
             }
         });
-        std::thread::sleep(Duration::from_millis(5));
+        while calls.load(Ordering::SeqCst) == 0 {
+            assert!(!running.is_finished(), "it ends before anything is handed over");
+            std::thread::yield_now();
+        }
         let stats = running.stop().unwrap();
-        let at_stop = calls.swap(0, Ordering::SeqCst);
+        let at_stop = calls.load(Ordering::SeqCst);
         sender.join().unwrap();
-        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        assert_eq!(calls.load(Ordering::SeqCst), at_stop);
         assert_eq!(stats.delivered, at_stop);
     }
 }

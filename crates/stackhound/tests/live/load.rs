@@ -10,7 +10,7 @@ use stackhound::trace::live::{Overflow, Queue};
 use stackhound::trace::{Delivery, Session};
 use stackhound::{Provider, Running, Trace, TraceStats};
 use stackhound_etw_double::deliver::LOST_EVENT;
-use stackhound_etw_double::harness::{Harness, number};
+use stackhound_etw_double::harness::{Harness, number, wait_for};
 
 use crate::recordings;
 
@@ -109,24 +109,11 @@ fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
     (trace.start().expect("started"), counts)
 }
 
-/// Waits until events have come, and then nothing for a while.
-fn wait_for_silence(counts: &Counts) {
-    let mut before = u64::MAX;
-    loop {
-        std::thread::sleep(Duration::from_millis(1_000));
-        let now = counts.events.load(Ordering::SeqCst);
-        if now == before && now > 0 {
-            return;
-        }
-        before = now;
-    }
-}
-
 #[track_caller]
 fn check(test: &str, overflow: Overflow, delivery: Delivery) {
     let Some(harness) = Harness::run(test, &settings(), recordings::plain) else { return };
     let (running, counts) = start(Session::user("load").delivery(delivery), overflow);
-    wait_for_silence(&counts);
+    harness.wait_until_all_is_out();
     let stats = running.stop().expect("stopped");
     let (seconds, rate) = load();
     assert_eq!(harness.number("generated"), seconds * rate);
@@ -167,7 +154,10 @@ fn a_burst_can_be_stopped() {
     let settings = "[*]\nrecording = RECORDING\nrounds = forever\nrate = 500000\nbuffers = 64\n";
     let Some(harness) = Harness::run(test, settings, recordings::plain) else { return };
     let (running, counts) = start(Session::user("burst"), Overflow::Block);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("events, and that some are lost", || {
+        let lost = running.stats().expect("counters").sessions[0].events_lost;
+        counts.events.load(Ordering::SeqCst) > 0 && lost > 0
+    });
     let stats = running.stop().expect("stopped");
     counts.stopped.store(true, Ordering::SeqCst);
     let (_, lost) = check_counters(&harness, &stats, &counts);

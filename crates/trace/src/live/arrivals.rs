@@ -78,8 +78,8 @@ pub struct Arrivals {
     current: Option<usize>,
     /// The time of the newest event that has come.
     newest: TraceTime,
-    /// When it came.
-    newest_came: Instant,
+    /// How long nothing newer has come, as far as this waited for it.
+    silence: Duration,
     /// Ticks by which streams may be apart.
     window: i64,
     /// Bytes of blocks that wait.
@@ -128,7 +128,7 @@ impl Arrivals {
             ready: BinaryHeap::new(),
             current: None,
             newest: TraceTime(i64::MIN),
-            newest_came: Instant::now(),
+            silence: Duration::ZERO,
             held: 0,
             ended: false,
             pressed: false,
@@ -238,7 +238,7 @@ impl Arrivals {
         self.stats.bytes += block.bytes().len() as u64;
         let time = base.trace_time(last.time);
         if time > self.newest {
-            (self.newest, self.newest_came) = (time, Instant::now());
+            (self.newest, self.silence) = (time, Duration::ZERO);
         }
         self.held += block.bytes().len();
         let block = Arc::new(if number == 0 { block } else { block.of_recording(number) });
@@ -280,13 +280,15 @@ impl Arrivals {
     #[cold]
     fn wait(&mut self) -> Step<'_> {
         self.sources.iter().for_each(|source| source.incoming.wake_me());
+        let begun = Instant::now();
         thread::park_timeout(NAP);
+        // Where nothing here got on for a while, whoever hands events over did not either.
+        self.silence += begun.elapsed().min(2 * NAP);
         if self.newest == TraceTime(i64::MIN) {
             return Step::Quiet(self.newest);
         }
         // It is at least so late in the session's own time.
-        let elapsed = self.clock.duration_to_raw(self.newest_came.elapsed());
-        let now = self.newest.0.saturating_add(elapsed);
+        let now = self.newest.0.saturating_add(self.clock.duration_to_raw(self.silence));
         self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
         let first = self.ready.peek().map(|Reverse((time, ..))| *time);
         Step::Quiet(first.map_or(self.safe, |first| first.min(self.safe)))
@@ -475,6 +477,22 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(20));
         }
         assert!(began.elapsed() >= Duration::from_millis(25));
+    }
+
+    /// As a computer that was asleep: whoever hands events over has had no time for it either.
+    #[test]
+    fn what_waits_is_not_let_go_because_nobody_looked() {
+        let queue = Queue { disorder: Some(Duration::from_millis(300)), ..Queue::new(Overflow::Block) };
+        let (mut capture, incoming) = channel(session(2), queue);
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        send(&mut capture, 0, &[(20, 1)]);
+        assert!(matches!(arrivals.next(), Step::Quiet(_)));
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(matches!(arrivals.next(), Step::Quiet(_)));
+        send(&mut capture, 1, &[(10, 2)]);
+        drop(capture);
+        assert_eq!(read(&mut arrivals), [(10, 2), (20, 1)]);
+        assert_eq!(arrivals.stats().out_of_order, 0);
     }
 
     #[test]

@@ -5,11 +5,14 @@
 #[path = "../../../windows/tests/etw/double.rs"]
 mod double;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use double::{EVENTS, PROCESSORS, PROVIDER};
 use stackhound_etl::Guid;
+use stackhound_etw_double::harness::wait_for;
 use stackhound_trace::live::{Arrivals, Incoming, Overflow, Queue, Step};
 use stackhound_trace::{
     Buffers, Delivery, EnableProperties, Error, EtwFilter, IfExists, KernelGroups, LiveSession,
@@ -29,6 +32,11 @@ fn provider() -> ProviderSettings {
 
 /// Reads to the end: ids in their order, and whether times were in order.
 fn read(incoming: Incoming) -> (Vec<u16>, bool) {
+    read_and_count(incoming, &AtomicU64::new(0))
+}
+
+/// As [`read`], and counts the ids, so that others can wait for them.
+fn read_and_count(incoming: Incoming, count: &AtomicU64) -> (Vec<u16>, bool) {
     let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
     let (mut ids, mut last, mut ordered) = (Vec::new(), None, true);
     loop {
@@ -36,6 +44,7 @@ fn read(incoming: Incoming) -> (Vec<u16>, bool) {
             Step::Event(event) => {
                 if event.guid() == Some(PROVIDER) {
                     ids.push(event.record().descriptor().expect("a descriptor").id);
+                    count.fetch_add(1, Ordering::SeqCst);
                 }
                 ordered &= last <= Some(event.time());
                 last = Some(event.time());
@@ -93,20 +102,25 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
         let session = Session::user("one").delivery(Delivery::Events);
         let queue = Queue { blocks: 4, ..Queue::new(overflow) };
         let (live, incoming) = LiveSession::start(&session, &[provider()], queue).expect("a session");
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = count.clone();
         let reader = thread::spawn(move || {
             let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
             loop {
                 match arrivals.next() {
                     Step::End => return arrivals.stats(),
-                    Step::Event(event) if event.record().payload() == 7u16.to_le_bytes() => {
-                        // A slow reader.
-                        thread::sleep(Duration::from_millis(3));
+                    Step::Event(event) => {
+                        if event.record().payload() == 7u16.to_le_bytes() {
+                            // A slow reader.
+                            thread::sleep(Duration::from_millis(3));
+                        }
+                        counted.fetch_add(1, Ordering::SeqCst);
                     }
-                    _ => {}
+                    Step::Quiet(_) => {}
                 }
             }
         });
-        thread::sleep(Duration::from_millis(500));
+        wait_for("a burst", || count.load(Ordering::SeqCst) > 20_000);
         let counters = live.stop().expect("stopped");
         let stats = reader.join().expect("read");
         let last = double.log("ProcessTrace").pop().expect("a line");
@@ -114,7 +128,6 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
             let start = last.split_once(name).expect("a counter").1;
             start.split(' ').next().unwrap().parse().expect("a number")
         };
-        assert!(stats.events > 1000, "{overflow:?} {stats:?}");
         // What the double tells of losses are events, too.
         let told = stats.events + stats.events_dropped - of(" delivered=");
         assert!(told <= of(" buffers_lost="), "{overflow:?}: {last} {stats:?}");
@@ -135,7 +148,8 @@ fn nobody_has_to_read() {
     let (live, incoming) = start(&Session::user("two")).expect("a session");
     drop(incoming);
     drop(live);
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    // A consumer that would not leave is waited for half a minute.
+    assert!(begin.elapsed() < Duration::from_secs(25));
     assert_eq!(double.log("ControlTraceW stop").len(), 2);
 }
 
@@ -147,7 +161,7 @@ fn what_is_stopped_can_be_read_by_the_same_thread() {
     let queue = Queue { blocks: 2, ..queue() };
     let (mut live, incoming) =
         LiveSession::start(&Session::user("one"), &[provider()], queue).expect("a session");
-    thread::sleep(Duration::from_millis(100));
+    wait_for("a block", || incoming.captured() > 0);
     live.end().expect("told");
     assert!(!read(incoming).0.is_empty());
     assert!(live.stop().expect("stopped").ended);
@@ -218,7 +232,7 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     assert_eq!(double.log("ControlTraceW stop").len(), 0);
 
     let (live, incoming) = LiveSession::attach("theirs", queue()).expect("attached");
-    thread::sleep(Duration::from_millis(50));
+    wait_for("a block", || incoming.captured() > 0);
     let reader = thread::spawn(move || read(incoming).0.len());
     live.stop().expect("left");
     assert!(reader.join().expect("read") > 0);
@@ -292,12 +306,12 @@ fn losses_are_counted_while_it_runs_and_afterwards() {
     let Some(_double) = double::run(test, text) else { return };
     let session = Session::user("one").buffers(Buffers::low_latency());
     let (live, incoming) = start(&session).expect("a session");
-    let reader = thread::spawn(move || read(incoming).0.len());
-    let begin = Instant::now();
-    while live.counters().expect("counters").events_lost == 0 && begin.elapsed() < Duration::from_secs(20) {
-        thread::sleep(Duration::from_millis(5));
-    }
-    thread::sleep(Duration::from_millis(300));
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = count.clone();
+    let reader = thread::spawn(move || read_and_count(incoming, &counted).0.len());
+    wait_for("every event, or word of its loss", || {
+        count.load(Ordering::SeqCst) + live.counters().expect("counters").events_lost == EVENTS
+    });
     let running = live.counters().expect("counters");
     assert!(running.lost_something() && !running.ended);
     let ended = live.stop().expect("stopped");

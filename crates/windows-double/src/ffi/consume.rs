@@ -15,6 +15,7 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
 };
 
 use crate::feed::{Counters, Feed, Limits, Next};
+use crate::harness::ALL_OUT;
 use crate::raw;
 use crate::replay::{Order, Replay, Slice};
 use crate::settings::{SessionSettings, Settings};
@@ -254,6 +255,7 @@ impl Trace {
         let mut feed = self.feed();
         let mut out = Out::new(self, handle);
         let mut told = begin;
+        let mut all_out = false;
         loop {
             if told.elapsed() >= MEMORY_EVERY {
                 told = Instant::now();
@@ -281,6 +283,10 @@ impl Trace {
                 Next::End
                     if feed.is_none() || self.settings.waits_at_end || sessions::left_alone() < SET_UP =>
                 {
+                    // Tests that end the session wait for this line.
+                    if feed.is_some() && !std::mem::replace(&mut all_out, true) {
+                        log(format_args!("{ALL_OUT} {:?}", lock(&self.running.session).name));
+                    }
                     sessions::wait(Duration::MAX);
                 }
                 Next::End => {

@@ -88,6 +88,11 @@ pub fn log() -> String {
     std::fs::read_to_string(FILES.lock().unwrap().as_ref().unwrap()).unwrap()
 }
 
+/// Events that callbacks saw up to now.
+pub fn seen_events() -> u64 {
+    with_seen(|seen| seen.events.len() as u64)
+}
+
 /// The buffer callback says no behind so many buffers.
 pub fn stop_behind_buffer(count: u32) {
     with_seen(|seen| seen.stop_behind = count);

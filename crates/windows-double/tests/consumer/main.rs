@@ -9,6 +9,7 @@ mod recordings;
 
 use calls::{Block, Seen, Way, open, process, session_names, start, stop, with_settings};
 use recordings::{EVENTS, PROCESSORS, TICKS};
+use stackhound_etw_double::harness::wait_for;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     CLASSIC_EVENT_ID, CONTROLTRACE_HANDLE, CloseTrace, ENABLE_TRACE_PARAMETERS,
     EVENT_CONTROL_CODE_ENABLE_PROVIDER, EVENT_FILTER_DESCRIPTOR, EVENT_FILTER_TYPE_PID,
@@ -93,9 +94,11 @@ fn lost_buffers_are_announced_and_counted() {
         let handle = start("double", Block::new("double")).unwrap();
         let trace = open("double", Way::Events).unwrap();
         let stopper = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(700));
             let mut block = Block::new("double");
-            assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_QUERY), 0);
+            wait_for("every event, or word of its loss", || {
+                assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_QUERY), 0);
+                calls::seen_events() + u64::from(block.counters().0) == EVENTS
+            });
             let counters = block.counters();
             assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_FLUSH), 0);
             assert_eq!(block.control(handle, EVENT_TRACE_CONTROL_STOP), 0);
@@ -139,7 +142,7 @@ fn a_consumer_that_closes_gets_no_more() {
         let handle = start("double", Block::new("double")).unwrap();
         let trace = open("double", Way::Events).unwrap();
         let closer = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            wait_for("an event", || calls::seen_events() > 0);
             // SAFETY: has no conditions.
             unsafe { CloseTrace(PROCESSTRACE_HANDLE { Value: trace }) }
         });

@@ -5,6 +5,7 @@ use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerf
 use windows_sys::Win32::System::SystemInformation::GetSystemTimePreciseAsFileTime;
 
 use crate::Error;
+use crate::time::ticks;
 
 /// A clock of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +69,7 @@ fn system_time() -> i64 {
     let mut time = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
     // SAFETY: writes one structure.
     unsafe { GetSystemTimePreciseAsFileTime(&mut time) };
-    i64::from(time.dwHighDateTime) << 32 | i64::from(time.dwLowDateTime)
+    ticks(&time).cast_signed()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -4,10 +4,11 @@
 mod double;
 mod sinks;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use double::{EVENTS, ITEM, PROCESSORS, PROVIDER};
 use sinks::{Seen, Taken};
+use stackhound_etw_double::harness::wait_for;
 use stackhound_windows::Error;
 use stackhound_windows::etw::{
     self, Clock, Consumer, Delivery, Enable, Ended, Filter, Session, StartSession,
@@ -35,15 +36,6 @@ fn start(name: &str) -> Session {
 fn listen(name: &str, delivery: Delivery, taken: &Taken) -> Consumer {
     let opened = etw::open(name, delivery).expect("opened");
     opened.run(taken.sink()).expect("a thread")
-}
-
-#[track_caller]
-fn wait_for(what: &str, done: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[track_caller]

@@ -17,7 +17,7 @@
 
 mod summary;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -46,13 +46,15 @@ const SEEN_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Table {
     is_colored: bool,
-    has_blocks: bool,
-    seen: HashSet<u64>,
+    /// What the last block shows.
+    last: Option<u64>,
+    /// Records of the blocks that were shown, by what they show.
+    seen: HashMap<u64, u64>,
 }
 
 impl Table {
     pub(super) fn new(is_colored: bool) -> Table {
-        Table { is_colored, has_blocks: false, seen: HashSet::new() }
+        Table { is_colored, last: None, seen: HashMap::new() }
     }
 
     pub(super) fn write(
@@ -64,10 +66,13 @@ impl Table {
         if self.seen.len() >= SEEN_MAX {
             self.seen.clear();
         }
-        if !self.seen.insert(likeness(sighting, findings)) {
-            return self.again(out, sighting, findings);
+        let likeness = likeness(sighting, findings);
+        if let Some(&record) = self.seen.get(&likeness) {
+            let block = Some(record).filter(|_| self.last != Some(likeness));
+            return self.again(out, sighting, findings, block);
         }
-        if std::mem::replace(&mut self.has_blocks, true) {
+        self.seen.insert(likeness, sighting.place.record);
+        if self.last.replace(likeness).is_some() {
             writeln!(out)?;
         }
         for finding in findings {
@@ -81,7 +86,7 @@ impl Table {
     }
 
     pub(super) fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
-        if self.has_blocks {
+        if self.last.is_some() {
             writeln!(out)?;
         }
         summary::write(out, self.is_colored, alerts, totals)
@@ -128,12 +133,22 @@ impl Table {
         }
     }
 
-    /// What was shown already, at another time.
-    fn again(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
+    /// What was shown already, at another time: in the last block, or else in that of a record.
+    fn again(
+        &self,
+        out: &mut impl Write,
+        sighting: &Sighting,
+        findings: &[&Finding],
+        block: Option<u64>,
+    ) -> io::Result<()> {
         let ids: Vec<String> = findings.iter().map(|finding| named(finding)).collect();
         let record = sighting.place.record;
         let count = events(sighting.count);
-        writeln!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(sighting))
+        write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(sighting))?;
+        match block {
+            Some(block) => writeln!(out, "  as record {block}"),
+            None => writeln!(out),
+        }
     }
 
     fn stack(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
+use super::log::log;
 use super::{apc, walk};
 use crate::report::{Behaviour, CHAIN, DISPATCHER, Report};
 use crate::settings::Settings;
@@ -99,8 +100,13 @@ fn live(behaviour: Behaviour, tid: u32) {
             black_box(start(tid));
         }
         Behaviour::Exits => {
-            NEWS.wait(|_| !apc::is_queued(tid));
-            std::thread::sleep(BEFORE_EXIT);
+            let seen = NEWS.wait(|_| !apc::is_queued(tid));
+            if Settings::current().exits_when_woken {
+                log(format_args!("{tid} exits when woken"));
+                NEWS.wait(|wakes| wakes == seen);
+            } else {
+                std::thread::sleep(BEFORE_EXIT);
+            }
         }
         Behaviour::Deaf | Behaviour::Ending | Behaviour::Refuses => {
             let mut seen = 0;

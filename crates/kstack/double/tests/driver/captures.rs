@@ -47,13 +47,17 @@ fn functions<'report>(report: &'report Report, frames: &[u64]) -> Vec<&'report s
     frames.iter().filter_map(|frame| report.function_at(frame & !HIGH)).collect()
 }
 
-pub fn frames_in_order(world: &mut World) {
-    // Every APC before has ended, so that nobody is busy and each call below is this capture's.
+/// Waits until every APC up to now has ended, so that nobody is busy and whatever is logged later is of a later capture.
+pub fn await_the_end_of_all() {
     await_until(|| {
         let calls = calls();
         let count = |like: &str| calls.iter().filter(|call| call.starts_with(like)).count();
         count("runs ") == count("ran ") + count("run down ")
     });
+}
+
+pub fn frames_in_order(world: &mut World) {
+    await_the_end_of_all();
     let (answered, calls) = world.calls(|world| waiting(world, |_| {}));
     let kernel = answered.kernel.clone().expect("there are frames");
     // The driver's own frames and the dispatcher that called it are left out, nothing else is.

@@ -28,12 +28,13 @@ fn wake(world: &mut World, like: &str, count: usize) {
 pub fn await_until(there: impl Fn() -> bool) {
     let begun = Instant::now();
     while !there() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come");
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 pub fn time_out_and_removal(world: &mut World) {
+    captures::await_the_end_of_all();
     let tid = world.thread(Behaviour::Deaf);
     for _ in 0..3 {
         let capture = short(world, tid);
@@ -116,9 +117,14 @@ pub fn busy_until_answered(world: &mut World) {
 }
 
 pub fn late_run_down(world: &mut World) {
+    // However late this test hears of the time-out, the threads are still there.
+    world.set(|settings| settings.exits_when_woken = true);
     for tid in world.report.threads_that(Behaviour::Exits) {
         let capture = Capture { timeout_ms: 1, ..world.capture(tid) };
         assert_eq!(world.device.outcome(&capture), Ok(Outcome::TimedOut));
+        let ready = format!("{tid} exits when woken");
+        await_until(|| calls().contains(&ready));
+        world.set(|settings| settings.wakes += 1);
         let run_down = format!("run down {tid}");
         await_until(|| calls().contains(&run_down));
     }

@@ -7,6 +7,7 @@ use windows_sys::Win32::Foundation::{
 };
 use zerocopy::IntoBytes;
 
+use crate::captures::await_the_end_of_all;
 use crate::world::World;
 
 pub fn refused(world: &mut World) {
@@ -54,6 +55,7 @@ pub fn refused(world: &mut World) {
     for code in [version + (2 << 2), capture ^ 1 << 16, capture | 1, capture | 2, capture | 3] {
         row("an unknown request", code, good.as_bytes(), room, ERROR_INVALID_FUNCTION);
     }
+    await_the_end_of_all();
     for (what, code, input, room, error) in rows {
         let (refused, calls) = world.calls(|world| world.device.control(code, &input, room));
         assert_eq!(refused, Err(error), "{what}: {code:#x}, {} bytes, room for {room}", input.len());

@@ -6,7 +6,7 @@ use stackhound_symbols::{AddressKind, FrameNumber, Rva, Symbolizer};
 
 use super::modules::Modules;
 use crate::kstack::{FramePlace, StackFrame};
-use crate::label::{NameOrigin, ShownName};
+use crate::label::ShownName;
 
 /// What the threads of one process run among.
 pub(super) struct Surroundings<'s> {
@@ -61,18 +61,12 @@ impl Placed {
     /// With its name, which was waited for.
     pub fn named(self, naming: Option<&Symbolizer>) -> StackFrame {
         let names = naming.zip(self.number).and_then(|(naming, number)| naming.frame(number));
-        let best = names.and_then(|names| names.best());
-        let name = best.map(|(origin, name)| ShownName {
-            origin: NameOrigin::Symbols(origin),
-            text: name.text.to_string().into(),
-            offset: name.offset.into(),
-        });
         StackFrame {
             address: Some(self.address),
             mode: self.mode,
             place: self.place,
             backing: self.backing,
-            name,
+            name: names.and_then(ShownName::of_files).map(ShownName::into_owned),
             names: names.cloned(),
             stated: None,
         }

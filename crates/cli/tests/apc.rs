@@ -1,29 +1,19 @@
 //! `docs/apc.md` has a row for each thing that is wrong with the HOWTO of 2009, and each test that it names exists.
-#![cfg(not(loom))]
+
+mod shown;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
+use shown::{has_test, root, spans};
 
 fn page() -> String {
     fs::read_to_string(root().join("docs/apc.md")).expect("the page")
 }
 
-/// Whether a file has a test of this name: a function behind an attribute that makes it one, or in a block of properties.
-fn has_test(file: &Path, name: &str) -> bool {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let declared = format!("fn {name}(");
-    let Some(line) = lines.iter().position(|line| line.starts_with(&declared)) else { return false };
-    lines[..line].iter().rev().take_while(|line| line.starts_with(['#', '/'])).any(|line| *line == "#[test]")
-}
-
 /// The tests that a text names: what stands in backticks and has a file and a name.
 fn tests(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split('`').skip(1).step_by(2).filter_map(|span| span.split_once(".rs::"))
+    spans(text).filter_map(|span| span.split_once(".rs::"))
 }
 
 #[test]
@@ -65,7 +55,7 @@ fn each_test_that_is_named_exists() {
 
 #[test]
 fn what_is_no_test_is_told_from_tests() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/howto.rs");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apc.rs");
     assert!(has_test(&here, "what_is_no_test_is_told_from_tests"));
     assert!(!has_test(&here, "page"));
     assert!(!has_test(&here, "what_is_no"));

@@ -1,0 +1,60 @@
+//! Answers themselves: names, sets, and what is found among them.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use stackhound_detect::{Input, Inputs, Lists, Reason, Reasons, Severity, Verdict};
+
+use crate::notation::{judge, judged, opening};
+
+#[test]
+fn a_severity_comes_back_by_its_name() {
+    for severity in Severity::ALL {
+        assert_eq!(Severity::of(severity.name()), Some(severity));
+    }
+    for other in ["", "High", "highest", "none"] {
+        assert_eq!(Severity::of(other), None, "{other}");
+    }
+    assert!(Severity::ALL.is_sorted());
+}
+
+#[test]
+fn findings_are_what_is_so() {
+    let judgement = judged(&mut judge(Lists::default()), opening("lsass.exe", Some(0x1010)), "! app");
+    let found: Vec<_> = judgement.findings().map(|(id, _)| id.name()).collect();
+    assert_eq!(found, ["CS01", "CS14", "CS24"]);
+    assert_eq!(judgement.iter().count(), 24);
+}
+
+proptest! {
+    /// Sets of inputs and of reasons are sets.
+    #[test]
+    fn what_is_put_in_is_in(
+        one in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
+        other in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
+        reasons in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let place = |input: Input| Input::ALL.iter().position(|known| *known == input).expect("one of all");
+        let (first, second) = (Inputs::of(&one), Inputs::of(&other));
+        let added = other.iter().fold(first, |set, input| set.with(*input));
+        prop_assert_eq!(first.and(second), added);
+        let expected: BTreeSet<usize> = one.iter().chain(&other).copied().map(place).collect();
+        prop_assert!(added.iter().map(place).eq(expected.iter().copied()));
+        prop_assert!(Input::ALL.into_iter().all(|input| added.has(input) == expected.contains(&place(input))));
+        prop_assert_eq!(added.is_empty(), expected.is_empty());
+
+        let all: Vec<Reason> = Reason::all().collect();
+        let chosen: BTreeSet<usize> = reasons.iter().map(|index| index.index(all.len())).collect();
+        let set = reasons.iter().fold(Reasons::NONE, |set, index| set.with(all[index.index(all.len())]));
+        prop_assert!(set.iter().eq(chosen.iter().map(|index| all[*index])));
+        prop_assert!(all.iter().enumerate().all(|(index, reason)| set.has(*reason) == chosen.contains(&index)));
+    }
+}
+
+#[test]
+fn an_answer_is_spelled_in_one_word() {
+    assert_eq!(
+        [Verdict::Yes, Verdict::No, Verdict::Undetermined].map(Verdict::name),
+        ["yes", "no", "undetermined"]
+    );
+}
