@@ -61,6 +61,11 @@ impl Judge {
         (&mut self.binaries, &self.modules)
     }
 
+    /// Whether it looks into files at all.
+    pub fn has_files(&self) -> bool {
+        !self.binaries.is_none()
+    }
+
     /// The number of a module: see [`Modules::add`].
     pub fn module(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
         self.modules.add(facts, windows, &self.lists)

@@ -12,6 +12,7 @@ pub mod binaries;
 mod case;
 pub mod catalogue;
 mod check;
+mod essence;
 mod images;
 mod judge;
 pub mod lists;

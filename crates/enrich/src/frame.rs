@@ -101,13 +101,23 @@ impl<'s> Frames<'s> {
         self.owner
     }
 
+    /// The module that an address lies in, as [`frame`](Frames::frame) tells it, and the offset of the address in it; nothing
+    /// else is looked up.
+    pub fn module(&self, address: Address, kind: AddressKind) -> Option<(ModuleId, u64)> {
+        let (looked_up, back) = looked_up(address, kind);
+        let (module, rva) = if address.is_kernel(self.session) {
+            let (module, rva) = self.system.kernel_module_at(looked_up, self.time)?;
+            (module.id(), rva)
+        } else {
+            let (_, module, rva) = Region::of_module(self.system, self.owner.process?, looked_up, self.time)?;
+            (module, rva)
+        };
+        Some((module, rva + back))
+    }
+
     /// One frame.
     pub fn frame(&self, address: Address, kind: AddressKind) -> Frame {
-        let back = match kind {
-            AddressKind::Return => address.0.min(1),
-            AddressKind::Instruction => 0,
-        };
-        let looked_up = Address(address.0 - back);
+        let (looked_up, back) = looked_up(address, kind);
         if address.is_kernel(self.session) {
             self.kernel_frame(address, kind, looked_up, back)
         } else {
@@ -191,8 +201,8 @@ impl<'s> Frames<'s> {
         frames
     }
 
-    /// The addresses of an event's stack, and what each is.
-    fn addresses<'d>(
+    /// The addresses of an event's stack, innermost first, and what each is.
+    pub fn addresses<'d>(
         &self,
         delivered: &Delivered<'d>,
     ) -> impl Iterator<Item = (Address, AddressKind)> + use<'d> {
@@ -211,9 +221,18 @@ impl<'s> Frames<'s> {
     }
 }
 
+/// The address that is looked up for one, and how many bytes it is before that.
+fn looked_up(address: Address, kind: AddressKind) -> (Address, u64) {
+    let back = match kind {
+        AddressKind::Return => address.0.min(1),
+        AddressKind::Instruction => 0,
+    };
+    (Address(address.0 - back), back)
+}
+
 /// Which frame of a stack is the place of an instruction that had not run, rather than behind a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum First {
+pub enum First {
     /// The innermost, where a sample or counter interrupt came.
     Sampled,
     /// The innermost of user mode, which touched a page.
@@ -224,7 +243,9 @@ pub(crate) enum First {
 }
 
 impl First {
-    fn of(event: &Event<'_>) -> First {
+    /// Of an event's stack.
+    #[inline]
+    pub fn of(event: &Event<'_>) -> First {
         match event.hook() {
             Some(0x0f2e | 0x0f2f) => First::Sampled,
             Some(0x020a..=0x020f | 0x0220) => First::Faulting,

@@ -23,7 +23,7 @@ pub use cache::FrameCache;
 pub use creates::{CreateEnd, CreateJoin, CreateOutcome, CreateStats, Disposition, Happened};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};
-pub use frame::{Backing, Frame, Frames, Mode};
+pub use frame::{Backing, First, Frame, Frames, Mode};
 pub use pattern::{EventPattern, PatternError};
 pub use policy::{KernelSymbols, Level, OPEN, Origin, Policy, PolicyText, Setting};
 pub use region::{Region, RegionKind, RegionSource};

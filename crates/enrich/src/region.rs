@@ -96,8 +96,8 @@ impl Region {
         if view.is_some_and(|view| !is_own(view.base) && view.since > span.from) {
             return None;
         }
-        let reserved = || system.region_in(process, address, time).and_then(|region| region.reserved);
-        if reserved().is_some_and(|memory| memory.since > span.from) {
+        let reserved = system.reserved_in(process, address, time);
+        if reserved.is_some_and(|memory| memory.since > span.from) {
             return None;
         }
         let region = Region {

@@ -1,7 +1,7 @@
 //! Runs one stage over a recording and prints what it took, for `scripts/speed.py`.
 //!
-//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object: events, bytes, seconds, and the
-//! largest anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous. `frames` looks at
+//! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object: events, bytes, seconds, seconds of
+//! processor time (0 where the system does not tell), and the largest anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous. `frames` looks at
 //! each frame of each stack, `names` has it named too, with the symbol store `symbols` beside the file; both also print
 //! how many frames, modules and loads of symbol tables there were. `hunt` has each event judged that can be, without files, and
 //! prints how many of them had stacks and how many judgements were remembered.
@@ -43,9 +43,11 @@ fn main() {
         _ => panic!("{stage} is no stage"),
     };
     let seconds = started.elapsed().as_secs_f64();
+    let processor = processor_seconds();
     let peak = memory.peak();
     println!(
-        "{{\"events\": {events}, \"bytes\": {bytes}, \"seconds\": {seconds:.6}, \"anonymous_kib\": {peak}{details}}}"
+        "{{\"events\": {events}, \"bytes\": {bytes}, \"seconds\": {seconds:.6}, \"processor_seconds\": {processor:.2}, \
+         \"anonymous_kib\": {peak}{details}}}"
     );
 }
 
@@ -192,6 +194,14 @@ impl Memory {
         self.done.store(true, Ordering::Relaxed);
         self.peak.load(Ordering::Relaxed).max(anonymous_kib())
     }
+}
+
+/// Of the process up to now, its kernel part included. Linux counts hundredths.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which stands in parentheses: the 12th and 13th fields are those of user and kernel time.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 fn anonymous_kib() -> u64 {

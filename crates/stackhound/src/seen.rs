@@ -47,6 +47,11 @@ impl<'c> Seen<'c> {
         &self.delivered.event
     }
 
+    /// The event with its stack, as it left the correlator.
+    pub(crate) fn delivered(&self) -> &Delivered<'c> {
+        &self.delivered
+    }
+
     /// What is known about the trace.
     pub fn knowledge(&self) -> &'c Knowledge {
         self.known

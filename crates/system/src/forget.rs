@@ -155,6 +155,7 @@ impl System {
     /// Takes time in proportion to what is remembered, some 10 ms for a million things: it is meant to be called every
     /// few seconds of trace time. Some things stay until there are twice as many.
     pub fn forget_before(&mut self, time: TraceTime) {
+        self.revision += 1;
         let (processes, threads) = self.forget_processes(time);
         self.forgetting.over += processes + threads;
         self.modules.forget_before(time);
@@ -215,6 +216,7 @@ impl System {
     fn enforce_limits(&mut self) {
         let Some(limits) = self.forgetting.limits else { return };
         self.forgetting.taken = 0;
+        self.revision += 1;
         if self.processes.len() > limits.processes || self.threads.len() > limits.threads {
             let (processes, threads) = self.forget_processes(Span::OPEN);
             self.forgetting.early.processes += processes;

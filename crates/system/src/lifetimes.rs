@@ -5,6 +5,7 @@ use stackhound_trace::TraceTime;
 
 use crate::slots::{Id, Slots};
 use crate::span::{Evidence, Phase, Span};
+use crate::steady::Steady;
 
 /// How a sighting relates to the one that holds the number at its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +116,14 @@ impl Lifetimes {
         }
         let place = holders.partition_point(|&holder| self.span(holder).from <= time);
         place.checked_sub(1).map(|before| holders[before])
+    }
+
+    /// The times around a time at which [`newest_until`](Lifetimes::newest_until) gives the same.
+    pub fn steady(&self, number: u32, time: TraceTime) -> Steady {
+        let Some(holders) = self.holders.get(&number) else { return Steady::ALWAYS };
+        let next = holders.partition_point(|&holder| self.span(holder).from <= time);
+        let from = |place: usize| holders.get(place).map(|&holder| self.span(holder).from);
+        Steady::between(next.checked_sub(1).and_then(from), from(next))
     }
 
     /// Takes in what an event says of the holder of a number. The second value tells whether the holder is new.

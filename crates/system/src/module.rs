@@ -8,6 +8,7 @@ use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
 use crate::slots::{Id, Slots};
 use crate::span::{Evidence, Phase, Span};
+use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
 
@@ -179,6 +180,10 @@ impl Modules {
 
     pub fn stretch(&self, owner: Owner, time: TraceTime) -> Stretch {
         self.space(owner).map_or_else(Stretch::default, |space| space.ranges.stretch(time))
+    }
+
+    pub fn steady(&self, owner: Owner, time: TraceTime) -> Steady {
+        self.space(owner).map_or(Steady::ALWAYS, |space| space.ranges.steady(time))
     }
 
     /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.

@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
 use crate::slots::Id;
 use crate::span::{Phase, Span};
+use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
 
@@ -160,6 +161,11 @@ impl Processes {
     #[inline]
     pub fn newest_until(&self, pid: Pid, time: TraceTime) -> Option<ProcessId> {
         self.lifetimes.newest_until(pid.0, time).map(|holder| self.id(holder))
+    }
+
+    /// The times around a time at which the same one is the newest with this id.
+    pub fn steady(&self, pid: Pid, time: TraceTime) -> Steady {
+        self.lifetimes.steady(pid.0, time)
     }
 
     fn id(&self, holder: u32) -> ProcessId {

@@ -10,6 +10,7 @@ use stackhound_trace::TraceTime;
 
 use crate::multiversion::{Change, RangeTree};
 use crate::span::Span;
+use crate::steady::Steady;
 
 /// Newest changes that are kept apart, in the order of their times: a late one finds its place among them.
 const RECENT_MAX: usize = 32;
@@ -208,6 +209,18 @@ impl RangeHistory {
         let at_change = passed > 0 && self.changed[passed - 1] == time;
         let all_passed = self.forgotten + passed as u64;
         Stretch { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
+    }
+
+    /// The times around a time that are in one [stretch](RangeHistory::stretch) with it.
+    pub fn steady(&self, time: TraceTime) -> Steady {
+        let passed = self.changed.partition_point(|&changed| changed <= time);
+        match passed.checked_sub(1).map(|last| self.changed[last]) {
+            Some(last) if last == time => Steady::at(time),
+            last => {
+                let behind = last.map(|last| TraceTime(last.0.saturating_add(1)));
+                Steady::between(behind, self.changed.get(passed).copied())
+            }
+        }
     }
 
     /// Forgets what no answer about this time or a later one rests on; some of it stays until there is enough of it.

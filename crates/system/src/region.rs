@@ -119,6 +119,11 @@ impl Regions {
         (region.reserved.is_some() || region.committed.is_some()).then_some(region)
     }
 
+    pub fn reserved(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Allocation> {
+        let number = self.spaces.get(process.index())?.reserved.at(address.0, time)?;
+        Some(*self.allocations.get(number))
+    }
+
     pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
         let Some(space) = self.spaces.get(process.index()) else { return Stretch::default() };
         space.reserved.stretch(time).and(space.committed.stretch(time))

@@ -12,7 +12,7 @@ use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
 use crate::ranges::Stretch;
-use crate::region::{AllocationFacts, Region, Regions};
+use crate::region::{Allocation, AllocationFacts, Region, Regions};
 use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
 use crate::text::Texts;
@@ -69,6 +69,8 @@ pub struct System {
     volumes: Volumes,
     pointer_size: PointerSize,
     losses: Losses,
+    /// See [`System::revision`].
+    pub(crate) revision: u64,
     pub(crate) stats: SystemStats,
     pub(crate) forgetting: Forgetting,
     /// For the text of the event that is being taken in.
@@ -93,6 +95,7 @@ impl System {
             volumes: Volumes::default(),
             pointer_size,
             losses,
+            revision: 0,
             stats: SystemStats::default(),
             forgetting: Forgetting::default(),
             scratch: String::new(),
@@ -122,6 +125,7 @@ impl System {
 
     /// Takes in that events are missing, beside those that were known to be.
     pub fn add_losses(&mut self, losses: Losses) {
+        self.revision += 1;
         self.losses.events += losses.events;
         self.losses.buffers += losses.buffers;
     }
@@ -143,11 +147,13 @@ impl System {
     /// Takes in what an event says of a process.
     pub fn take_process(&mut self, phase: Phase, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
         self.keep_limits();
+        self.revision += 1;
         self.processes.sight(&mut self.texts, phase, time, facts)
     }
 
     /// Takes in a process that has ended but whose object is still there when the recording ends (`Defunct`).
     pub fn take_defunct_process(&mut self, time: TraceTime, facts: &ProcessFacts<'_>) -> ProcessId {
+        self.revision += 1;
         self.processes.sight_defunct(&mut self.texts, time, facts)
     }
 
@@ -160,6 +166,7 @@ impl System {
         facts: &ThreadFacts<'_>,
     ) -> ThreadId {
         self.keep_limits();
+        self.revision += 1;
         let process = self.process_for(phase, time, pid);
         self.threads.sight(&mut self.texts, phase, time, (process, tid), facts)
     }
@@ -167,6 +174,7 @@ impl System {
     /// Takes in that a thread is given a name.
     pub fn take_thread_name(&mut self, time: TraceTime, (pid, tid): (Pid, Tid), name: &str) {
         self.keep_limits();
+        self.revision += 1;
         let process = self.processes.expect(pid, time);
         let name = self.texts.intern(name);
         self.threads.rename(time, (process, tid), name);
@@ -180,6 +188,7 @@ impl System {
         facts: &ModuleFacts<'_>,
     ) -> Option<ModuleId> {
         self.keep_limits();
+        self.revision += 1;
         let owner = self.owner(phase, time, facts.pid, facts.base);
         let span = owner.and_then(|process| self.processes.span(process));
         let owner_from = span.map_or(Span::BEGINNING, |span| span.from);
@@ -190,6 +199,7 @@ impl System {
     /// Takes in the PDB of the module at `base`, as an event of the same time as the module's own tells it.
     pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<'_>) {
         self.keep_limits();
+        self.revision += 1;
         let owner = self.owner(Phase::RundownAtEnd, time, pid, base);
         self.modules.identify(&mut self.texts, time, owner, base, pdb);
     }
@@ -263,10 +273,13 @@ impl System {
     }
 
     fn process_for(&mut self, phase: Phase, time: TraceTime, pid: Pid) -> ProcessId {
-        match phase {
+        let before = self.processes.len();
+        let process = match phase {
             Phase::End => self.processes.expect_until(pid, time),
             _ => self.processes.expect(pid, time),
-        }
+        };
+        self.revision += u64::from(self.processes.len() != before);
+        process
     }
 
     /// Whose address space an image event means. Drivers are stated with process 0, in rundowns also 4; but some of
@@ -422,6 +435,12 @@ impl System {
     pub fn region_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         self.processes.span(process)?;
         self.regions.at(process, address, time)
+    }
+
+    /// As [`region_in`](System::region_in), the call that reserved it alone.
+    pub fn reserved_in(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Allocation> {
+        self.processes.span(process)?;
+        self.regions.reserved(process, address, time)
     }
 
     /// Around a time, in which stretch modules, compiled methods, views and memory of a process stay as they are; those

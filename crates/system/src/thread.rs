@@ -10,6 +10,7 @@ use crate::lifetimes::{Identity, Lifetimes};
 use crate::process::{ProcessId, ProcessRef};
 use crate::slots::Id;
 use crate::span::{Phase, Span};
+use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
 
@@ -176,6 +177,11 @@ impl Threads {
     #[inline]
     pub fn newest_until(&self, tid: Tid, time: TraceTime) -> Option<ThreadId> {
         self.lifetimes.newest_until(tid.0, time).map(|holder| self.id(holder))
+    }
+
+    /// The times around a time at which the same one is the newest with this id.
+    pub fn steady(&self, tid: Tid, time: TraceTime) -> Steady {
+        self.lifetimes.steady(tid.0, time)
     }
 
     pub fn sight(

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Gap, Input, Inputs, Lists, Operation, Part, Process, Reason, Start,
-    Verdict,
+    Code, DetectionId, Entry, Event, Frame, Gap, Input, Inputs, Lists, Operation, Part, Process, Reason,
+    Start, Verdict,
 };
 
-use crate::notation::{Given, judge, judged, module, opening};
+use crate::notation::{Given, frames, judge, judged, judged_frames, module, opening};
 
 fn words() -> impl Strategy<Value = String> {
     const WORDS: [&str; 14] = [
@@ -49,6 +49,12 @@ fn given() -> impl Strategy<Value = Given<'static>> {
     )
 }
 
+/// Where an image lies, how far into it a frame is, and whether that is an instruction.
+fn place() -> impl Strategy<Value = (Option<u64>, u64, bool)> {
+    let bases = prop::sample::select(vec![None, Some(0x7ffa_1000_0000), Some(0x7ffa_2000_0000)]);
+    (bases, prop::sample::select(vec![0, 0x1000, 0x2010, 0x2_0000_0000]), any::<bool>())
+}
+
 /// What can be missing of a case with all evidence.
 fn gaps(whole: Given<'static>) -> [Given<'static>; 6] {
     [
@@ -84,6 +90,26 @@ proptest! {
                 prop_assert_ne!(outcome.verdict, Verdict::No, "{}", id.name());
             }
         }
+    }
+
+    /// Stacks that differ only in what is not of the essence are judged alike.
+    #[test]
+    fn frames_are_judged_by_their_essence(
+        given in given(),
+        stack in words(),
+        places in prop::collection::vec(place(), 8),
+    ) {
+        let mut judge = judge(Lists::default());
+        let mut placed = frames(&mut judge, &stack);
+        for (frame, (base, offset, is_instruction)) in placed.iter_mut().zip(places) {
+            frame.is_instruction = is_instruction;
+            if let Code::Image(module, _) = frame.code {
+                (frame.address, frame.code) = (base.map(|base| base + offset), Code::Image(module, offset));
+            }
+        }
+        let essences: Vec<Frame> = placed.iter().map(|frame| judge.essence(frame)).collect();
+        let judgement = judged_frames(&mut judge, given, &placed);
+        prop_assert_eq!(judged_frames(&mut judge, given, &essences), judgement);
     }
 
     /// Judging is a matter of the case alone.

@@ -68,6 +68,12 @@ impl Kind {
         Kind { tells, ..self }
     }
 
+    /// Stands for all of it but where it says more: at most 7 bits.
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.entry as u32 | (self.operation as u32) << 2 | u32::from(self.has_causes) << 6
+    }
+
     /// Of an event.
     #[inline]
     pub fn of(event: &Event<'_>) -> Kind {

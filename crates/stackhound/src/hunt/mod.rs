@@ -24,12 +24,15 @@
 //! A [`Hunter`] brings events into the normal form of [`detect`](crate::detect) and remembers judgements. Knows events and
 //! what is known of the trace; must not know what detections ask, or how findings are shown.
 
+mod around;
 mod cache;
 mod kind;
 pub mod memory;
 mod modules;
+mod numbers;
 mod process;
 mod services;
+mod shape;
 mod sighting;
 mod stack;
 mod told;
@@ -38,21 +41,22 @@ use stackhound_detect::{
     Case, Entry, Event, Frame, Judge, Judgement, Mode, Operation, Process, Services as Ran, Stack, Start,
     Target, Totals,
 };
-use stackhound_enrich::{Frames, StackOwner};
-use stackhound_etl::{Address, Clock, Pid, PointerSize};
+use stackhound_enrich::First;
+use stackhound_etl::Clock;
 use stackhound_stacks::StackState;
-use stackhound_symbols::AddressKind;
-use stackhound_system::{Completeness, Gap, ProcessId, Stretch, System, ThreadId};
-use stackhound_trace::TraceTime;
+use stackhound_system::ProcessId;
 
 use crate::seen::Seen;
-use cache::{Cache, Circumstances, Key};
+use around::{Around, Surroundings};
+use cache::{Cache, Key};
 use kind::Kind;
 use memory::{LiveMemory, MemoryStats};
 use modules::ModuleNumbers;
+use numbers::{Numbered, Numbers};
 use process::Processes;
 use services::Services;
-use stack::{LIMIT, Place};
+use shape::FrameNumbers;
+use stack::LIMIT;
 use told::{Causes, Told};
 
 /// What was counted.
@@ -60,14 +64,14 @@ use told::{Causes, Told};
 pub struct HuntStats {
     /// Events with a stack, or a part of one, that were judged.
     pub with_stack: u64,
-    /// Judged events whose judgement was remembered.
+    /// Judged events whose judgement was remembered: that of the same stack, or that of one which means the same.
     pub remembered: u64,
 }
 
 /// Judges the events of one trace.
 ///
 /// Remembers what was judged: a case that was met before costs a few look-ups and allocates nothing. Memory is bounded, by
-/// about 60 MB beside the files that the judge looks into.
+/// about 50 MB beside the files that the judge looks into.
 #[derive(Debug)]
 pub struct Hunter {
     judge: Judge,
@@ -77,8 +81,11 @@ pub struct Hunter {
     processes: Processes,
     services: Services,
     causes: Causes,
-    /// By the system's index of each thread: where it started.
-    starts: Vec<Option<ThreadStart>>,
+    surroundings: Surroundings,
+    frame_numbers: FrameNumbers,
+    /// Whom something was done to: by what is known of the process, whether it is another one, and the rights.
+    targets: Numbered<(u32, bool, Option<u32>)>,
+    numbers: Numbers,
     /// By the system's index of each process: whether a start of one of its threads was met.
     has_threads: Vec<Option<ProcessId>>,
     /// Of live sessions, if it is asked for.
@@ -87,30 +94,26 @@ pub struct Hunter {
     /// The judgement of a case that is not remembered.
     single: Option<Judgement>,
     singles: Totals,
+    /// Of the case that was judged last.
     frames: Vec<Frame>,
+    shape: Vec<u32>,
     stats: HuntStats,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ThreadStart {
-    id: ThreadId,
-    modules: Stretch,
-    /// Of code in no module: in which all memory is as it was.
-    memory: Option<Stretch>,
-    is_complete: bool,
-    code: stackhound_detect::Code,
 }
 
 /// All about an event, but for its frames.
 #[derive(Clone, Copy, Debug)]
 struct Circumscribed {
-    owner: StackOwner,
-    session: PointerSize,
-    key: Key,
-    now: Circumstances,
+    around: Around,
+    state: StackState,
+    kind: Kind,
     told: Told,
-    /// Of the process's facts.
-    is_wow64: bool,
+}
+
+impl Circumscribed {
+    /// Whether events that could have told of the stack or of the process's modules are known to be missing.
+    fn has_losses(&self) -> bool {
+        self.state == StackState::Lost || self.around.is_lossy
+    }
 }
 
 impl Hunter {
@@ -123,13 +126,17 @@ impl Hunter {
             modules: ModuleNumbers::default(),
             processes: Processes::default(),
             services: Services::default(),
-            starts: Vec::new(),
+            surroundings: Surroundings::default(),
+            frame_numbers: FrameNumbers::default(),
+            targets: Numbered::default(),
+            numbers: Numbers::default(),
             has_threads: Vec::new(),
             memory: None,
             cache: Cache::default(),
             single: None,
             singles: Totals::default(),
             frames: Vec::new(),
+            shape: Vec::new(),
             stats: HuntStats::default(),
         }
     }
@@ -170,6 +177,9 @@ impl Hunter {
 
     /// Judges an event.
     pub fn judge(&mut self, seen: &Seen<'_>) -> &Judgement {
+        if self.numbers.are_spent() {
+            self.forget();
+        }
         let all = self.circumscribe(seen);
         self.stats.with_stack += u64::from(seen.stack().is_some());
         if all.told.is_single() {
@@ -177,117 +187,87 @@ impl Hunter {
             self.singles.add(&judgement, 1);
             return self.single.insert(judgement);
         }
-        let memory = || memory(seen.knowledge().system(), all.owner, seen.time());
-        let number = match self.cache.find(&all.key, &all.now, memory) {
+        let key = self.key(seen, &all);
+        let number = match self.cache.find(&key) {
+            Some(known) if known.memory == 0 || known.memory == self.memory_number(seen, &all) => {
+                self.stats.remembered += 1;
+                known.number
+            }
+            _ => self.judge_new(seen, &all, key),
+        };
+        self.cache.count(number)
+    }
+
+    /// Judges a case that is not remembered by its stack. Gives the number of the judgement.
+    fn judge_new(&mut self, seen: &Seen<'_>, all: &Circumscribed, key: Key) -> u32 {
+        // What is read from memory is not the same twice.
+        if self.memory.is_some() {
+            let (judgement, in_images) =
+                self.with_case(seen, all, |judge, case| (judge.judge(case), is_in_images(case)));
+            let memory = if in_images { 0 } else { self.memory_number(seen, all) };
+            let number = self.cache.number(judgement);
+            self.cache.keep(key, memory, number);
+            return number;
+        }
+        let memory = self.find_shape(seen, all, &key);
+        let number = match self.cache.of_shape(&self.shape) {
             Some(number) => {
                 self.stats.remembered += 1;
                 number
             }
             None => {
-                let (judgement, in_images) =
-                    self.with_case(seen, &all, |judge, case| (judge.judge(case), is_in_images(case)));
-                let memory = (!in_images).then(memory);
-                self.cache.keep(all.key, all.now, memory, judgement)
+                let judgement = self.with_case(seen, all, |judge, case| judge.judge(case));
+                let number = self.cache.number(judgement);
+                self.shape_of_judged(all, &key);
+                self.cache.keep_shape(&self.shape, number);
+                number
             }
         };
-        self.cache.count(number)
+        self.cache.keep(key, memory, number);
+        number
     }
 
-    /// Everything that the judgement of an event rests on.
+    /// Forgets all that has a number.
+    fn forget(&mut self) {
+        self.cache.forget();
+        self.processes.forget();
+        self.surroundings.forget();
+        (self.frame_numbers, self.targets) = (FrameNumbers::default(), Numbered::default());
+        self.numbers = Numbers::default();
+    }
+
+    /// Everything that the judgement of an event rests on, but for its frames.
     fn circumscribe(&mut self, seen: &Seen<'_>) -> Circumscribed {
-        let (system, time, event) = (seen.knowledge().system(), seen.time(), seen.event());
-        let session = event.block().session().pointer_size;
-        let owner = seen.stack_owner();
-        let kind = Kind::of(event);
-        let completeness = owner.process.map(|process| system.map_complete_in(process));
-        let is_complete = completeness == Some(Completeness::Complete);
-        let numbers = (&mut self.judge, &mut self.modules);
-        let process = self.processes.number(system, numbers, session, owner.process, time);
-        let facts = self.processes.facts(owner.process);
-        let (is_wow64, is_built) = (facts.is_wow64(), facts.is_built());
-        let now = Circumstances {
-            modules: owner.process.map(|process| system.module_stretch(process, time)).unwrap_or_default(),
-            kernel: system.stretch(None, time),
-            is_complete: is_complete && is_built,
-            has_losses: seen.state() == StackState::Lost
-                || matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
-            all_drivers: system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
-            memory: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
-        };
-        let told = self.told(seen, kind, owner, session);
-        let key = Key {
+        let around = self.around(seen);
+        let kind = Kind::of(seen.event());
+        let told = self.told(seen, kind, &around);
+        Circumscribed { around, state: seen.state(), kind, told }
+    }
+
+    #[inline]
+    fn key(&mut self, seen: &Seen<'_>, all: &Circumscribed) -> Key {
+        let Circumscribed { around, state, kind, told } = all;
+        let target = |target: told::ToldTarget| (target.number, target.is_other, target.access);
+        Key {
             stack: seen.stack(),
-            state: seen.state(),
-            hook: event.hook().unwrap_or_default(),
-            kind,
-            process,
-            thread_start: self.thread_start(seen, owner, now, session),
-            service: told.service,
-            target: told.target.map(|target| (target.number, target.is_other, target.access)),
-        };
-        Circumscribed { owner, session, key, now, told, is_wow64 }
-    }
-
-    /// Where the thread of an event's stack started.
-    fn thread_start(
-        &mut self,
-        seen: &Seen<'_>,
-        owner: StackOwner,
-        now: Circumstances,
-        session: PointerSize,
-    ) -> Option<stackhound_detect::Code> {
-        let (system, time) = (seen.knowledge().system(), seen.time());
-        let process = owner.process?;
-        let thread = system.thread_of_event(owner.tid?, time)?;
-        let index = thread.id().index();
-        if let Some(&Some(ThreadStart { id, modules, memory: known, is_complete, code })) =
-            self.starts.get(index)
-            && (id, modules, is_complete) == (thread.id(), now.modules, now.is_complete)
-            && known.is_none_or(|known| known == memory(system, owner, time))
-        {
-            return Some(code);
+            ground: around.ground,
+            start: around.start,
+            told: match (told.service, told.target) {
+                (None, None) => 0,
+                (Some(service), _) => service.number(),
+                (None, Some(told)) => self.targets.of(target(told), &mut self.numbers),
+            },
+            what: kind.number()
+                | (First::of(seen.event()) as u32) << 7
+                | (*state as u32) << 9
+                | told.tag() << 12,
         }
-        let is_start = |address: &Address| address.0 != 0 && !address.is_kernel(session);
-        let address = thread.win32_start_address().filter(is_start)?;
-        // A thread of another process: what is known of it is old, or wrong.
-        system.process_at(thread.pid(), time).filter(|found| found.id() == process)?;
-        let code = self.code_at(system, owner, time, session, address);
-        if self.starts.len() <= index {
-            self.starts.resize(index + 1, None);
-        }
-        let memory = code.module().is_none().then(|| memory(system, owner, time));
-        let (id, modules, is_complete) = (thread.id(), now.modules, now.is_complete);
-        self.starts[index] = Some(ThreadStart { id, modules, memory, is_complete, code });
-        Some(code)
     }
 
-    /// What is at an address of a process.
-    fn code_at(
-        &mut self,
-        system: &System,
-        owner: StackOwner,
-        time: TraceTime,
-        session: PointerSize,
-        address: Address,
-    ) -> stackhound_detect::Code {
-        let numbers = (&mut self.judge, &mut self.modules);
-        self.processes.number(system, numbers, session, owner.process, time);
-        let is_built = self.processes.facts(owner.process).is_built();
-        let facts = Frames::new(system, owner, time, session).frame(address, AddressKind::Instruction);
-        let place = Place { is_wow64: false, all_modules: is_built, all_drivers: false };
-        stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place).code
-    }
-
-    /// What is at an address of a process that is known by its id.
-    fn code_in(
-        &mut self,
-        system: &System,
-        pid: Pid,
-        (time, session): (TraceTime, PointerSize),
-        address: Address,
-    ) -> stackhound_detect::Code {
-        let process = system.process_of_event(pid, time).map(|process| process.id());
-        self.code_at(system, StackOwner { pid: Some(pid), tid: None, process }, time, session, address)
+    /// Stands for all memory of the stack's process as it is at the event's time.
+    fn memory_number(&mut self, seen: &Seen<'_>, all: &Circumscribed) -> u32 {
+        let (system, process) = (seen.knowledge().system(), all.around.owner.process);
+        self.surroundings.memory(system, process, seen.time(), &mut self.numbers)
     }
 
     /// Hands an event in its normal form to `use_case`.
@@ -297,33 +277,34 @@ impl Hunter {
         all: &Circumscribed,
         use_case: impl FnOnce(&mut Judge, &Case<'_>) -> R,
     ) -> R {
-        let (system, Circumscribed { key, now, told, .. }) = (seen.knowledge().system(), all);
-        let place =
-            Place { is_wow64: all.is_wow64, all_modules: now.is_complete, all_drivers: now.all_drivers };
+        let (system, Circumscribed { around, state, kind, told }) = (seen.knowledge().system(), all);
+        let (owner, has_losses) = (around.owner, all.has_losses());
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         for facts in seen.facts() {
-            frames.push(stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place));
+            frames.push(stack::frame(system, (&mut self.judge, &mut self.modules), &facts, around.place()));
         }
-        if let (Some(memory), Some(process)) = (&mut self.memory, all.owner.process) {
+        if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
             memory.fill(system.process(process).entity(), seen.utc(), &mut frames);
         }
         // The stack may be that of another event of the thread.
-        let is_own = key.state != StackState::Ambiguous;
-        let (service, operation) = self.service_and_operation(key, told, &frames);
+        let is_own = *state != StackState::Ambiguous;
+        let (service, operation) = self.service_and_operation(*kind, told, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
-        let (kernel, user) = stack::parts(key.state, has(Mode::Kernel), has(Mode::User), now.has_losses);
+        let (kernel, user) = stack::parts(*state, has(Mode::Kernel), has(Mode::User), has_losses);
         let start_name = told.start.and_then(|start| services::place_name(&mut self.judge, start.code));
         let image = told.target.and_then(|target| Some(system.process(target.process?).image_name()));
+        // Those of a process are as its modules are at the time that was asked about last.
+        self.facts_number(system, around.session, owner.process, seen.time());
         let Hunter { judge, processes, services, causes, .. } = self;
         let case = Case {
             event: Event {
-                entry: if is_own { key.kind.entry } else { Entry::Unknown },
+                entry: if is_own { kind.entry } else { Entry::Unknown },
                 operation,
                 services: match service {
                     _ if !is_own => Ran::Unknown,
                     Some(service) => Ran::Entered(services.get(service).0),
-                    None if key.kind.has_causes => causes.of(key.kind.operation),
+                    None if kind.has_causes => causes.of(kind.operation),
                     None => Ran::Unknown,
                 },
                 target: told.target.map(|target| Target {
@@ -333,7 +314,7 @@ impl Hunter {
                 }),
                 start: told.start.map(|start| Start {
                     address: start.address.0,
-                    is_kernel: start.address.is_kernel(all.session),
+                    is_kernel: start.address.is_kernel(around.session),
                     code: start.code,
                     function: start_name.as_deref(),
                     is_remote: start.is_remote,
@@ -341,16 +322,16 @@ impl Hunter {
                 load: told.load,
             },
             process: Process {
-                thread_start: key.thread_start,
-                ..processes.facts(all.owner.process).process()
+                thread_start: around.thread_start,
+                ..processes.facts(owner.process).process()
             },
             stack: Stack {
                 frames: &frames,
                 kernel,
                 user,
                 limit: Some(LIMIT),
-                map_is_complete: now.is_complete,
-                has_losses: now.has_losses,
+                map_is_complete: around.is_complete,
+                has_losses,
             },
         };
         let used = use_case(judge, &case);
@@ -361,7 +342,7 @@ impl Hunter {
     /// The service that ran, and what was done: by what the event tells, else by names in the stack.
     fn service_and_operation(
         &mut self,
-        key: &Key,
+        kind: Kind,
         told: &Told,
         frames: &[Frame],
     ) -> (Option<services::Service>, Operation) {
@@ -372,7 +353,7 @@ impl Hunter {
             (None, Some(_)) if stack::is_called_by_kernel(frames) => None,
             (None, entered) => entered,
         };
-        let by_kind = key.kind.operation;
+        let by_kind = kind.operation;
         let operation = match service {
             Some(service) if matches!(by_kind, Operation::Other | Operation::Wait) => {
                 self.services.get(service).1
@@ -388,11 +369,6 @@ impl Hunter {
         };
         (service, operation)
     }
-}
-
-/// The stretch in which all memory of a stack's owner stays as it is.
-fn memory(system: &System, owner: StackOwner, time: TraceTime) -> Stretch {
-    owner.process.map(|process| system.stretch(Some(process), time)).unwrap_or_default()
 }
 
 /// Whether nothing but modules decides where the user frames lie.

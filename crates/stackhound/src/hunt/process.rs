@@ -6,6 +6,7 @@ use stackhound_system::{Completeness, ProcessId, Stretch, System};
 use stackhound_trace::TraceTime;
 
 use super::modules::ModuleNumbers;
+use super::numbers::{Numbered, Numbers};
 
 /// Of processes whose modules change more often than this, nothing that rests on all modules is known: each change would
 /// cost a look at all.
@@ -15,8 +16,11 @@ pub(super) const CHANGES_MAX: usize = 4096;
 const IS_WOW64: u32 = 2;
 
 /// What is known of a process, without its thread.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Facts {
+    /// As the system names it.
+    name: Box<str>,
+    /// Its path, if a module tells.
     image: Box<str>,
     is_wow64: Option<bool>,
     has_runtime: Option<bool>,
@@ -64,8 +68,8 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     known: Vec<Option<Known>>,
-    /// The last number that was given.
-    last: u32,
+    /// Processes of which the same is known have the same number.
+    numbered: Numbered<Facts>,
     nobody: Facts,
 }
 
@@ -75,7 +79,7 @@ impl Processes {
     pub fn number(
         &mut self,
         system: &System,
-        (judge, modules): (&mut Judge, &mut ModuleNumbers),
+        (judge, modules, numbers): (&mut Judge, &mut ModuleNumbers, &mut Numbers),
         session: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
@@ -92,22 +96,19 @@ impl Processes {
             && known.id == id
             && known.stretch == stretch
             && (known.is_complete, known.flags) == (is_complete, flags)
-            // The path ends with the name.
-            && known.facts.image.ends_with(image)
+            && *known.facts.name == *image
         {
             return known.number;
         }
         let facts = look_up(system, (judge, modules), session, (id, time), is_complete);
-        let same = known.as_ref().filter(|known| known.id == id && known.facts == facts);
-        let number = match same {
-            Some(known) => known.number,
-            None => {
-                self.last += 1;
-                self.last
-            }
-        };
+        let number = self.numbered.of(facts.clone(), numbers);
         *known = Some(Known { id, stretch, is_complete, flags, facts, number });
         number
+    }
+
+    /// Forgets all numbers, which begin again.
+    pub fn forget(&mut self) {
+        *self = Processes::default();
     }
 
     /// What is known of a process whose number was asked for just before.
@@ -129,7 +130,8 @@ fn look_up(
     let mut image = name.into();
     let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
     let mut has_ntdll = process.pid().is_kernel_only();
-    let modules = system.modules_in(id, time, CHANGES_MAX);
+    // Its last events come behind its end.
+    let modules = system.modules_in(id, time.min(process.span().to), CHANGES_MAX);
     let all = modules.is_some() && is_complete;
     has_ntdll |= modules.is_none();
     for module in modules.into_iter().flatten() {
@@ -148,5 +150,12 @@ fn look_up(
         Some(flags) => Some(flags & IS_WOW64 != 0),
         None => told(has_layer),
     };
-    Facts { image, is_wow64, has_runtime: told(has_runtime), has_win32u: told(has_win32u), has_ntdll }
+    Facts {
+        name: name.into(),
+        image,
+        is_wow64,
+        has_runtime: told(has_runtime),
+        has_win32u: told(has_win32u),
+        has_ntdll,
+    }
 }

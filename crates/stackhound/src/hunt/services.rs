@@ -13,6 +13,13 @@ use super::modules::ModuleNumbers;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Service(u32);
 
+impl Service {
+    /// Its number, from 0.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// Addresses whose services are remembered, at most: there are some two thousand services.
 const ADDRESSES_MAX: usize = 1 << 14;
 
@@ -42,15 +49,14 @@ impl Services {
         number
     }
 
-    /// The service whose routine begins at an address. `None` if no file names it.
+    /// The service whose routine begins at an address, in this stretch of the kernel's modules. `None` if no file names it.
     pub fn at(
         &mut self,
         system: &System,
         (judge, modules): (&mut Judge, &mut ModuleNumbers),
         address: Address,
-        time: TraceTime,
+        (stretch, time): (Stretch, TraceTime),
     ) -> Option<Service> {
-        let stretch = system.stretch(None, time);
         if let Some((known, service)) = self.addresses.get(&address.0)
             && *known == stretch
         {

@@ -18,6 +18,7 @@ impl Hunter {
         let all = self.circumscribe(seen);
         let facts: Vec<enrich::Frame> = seen.facts().collect();
         let system = seen.knowledge().system();
+        self.facts_number(system, all.around.session, all.around.owner.process, seen.time());
         let process = self.process_report(seen, &all);
         let target_pid = all.told.target.map(|target| target.pid.0);
         let (event, stack, asker) = self.with_case(seen, &all, |judge, case| {
@@ -41,7 +42,7 @@ impl Hunter {
     }
 
     fn process_report(&self, seen: &Seen<'_>, all: &Circumscribed) -> ProcessReport {
-        let owner = all.owner;
+        let owner = all.around.owner;
         let system = seen.knowledge().system();
         let process = owner.process.map(|process| system.process(process));
         let facts = self.processes.facts(owner.process).process();

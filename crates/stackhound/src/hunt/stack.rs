@@ -2,9 +2,10 @@
 
 use stackhound_detect::{Code, Frame, Gap, Judge, Memory, MemoryKind, Mode, Part};
 use stackhound_enrich::{self as enrich, Backing, RegionKind};
+use stackhound_etl::Address;
 use stackhound_stacks::StackState;
 use stackhound_symbols::AddressKind;
-use stackhound_system::{Evidence, Runtime, System};
+use stackhound_system::{Evidence, ModuleId, Runtime, System};
 
 use super::modules::ModuleNumbers;
 
@@ -57,23 +58,46 @@ pub(super) fn frame(
     facts: &enrich::Frame,
     place: Place,
 ) -> Frame {
-    let module = facts.module.map(|(id, rva)| (modules.of(system, judge, id), rva));
-    let is_user = facts.mode == enrich::Mode::User;
-    let is_wide = match module {
-        Some((known, _)) => known.is_wide,
-        None => facts.address.0 > u64::from(u32::MAX),
-    };
-    let code = match module {
-        Some((known, rva)) => Code::Image(known.index, rva),
-        None => code_outside(system, facts, place),
-    };
+    let mode = if facts.mode == enrich::Mode::User { Mode::User } else { Mode::Kernel };
+    if let Some(in_module) = facts.module {
+        return frame_in_module(
+            system,
+            (judge, modules),
+            (facts.address, facts.kind),
+            mode,
+            in_module,
+            place.is_wow64,
+        );
+    }
+    let is_wide = facts.address.0 > u64::from(u32::MAX);
     Frame {
         address: Some(facts.address.0),
-        mode: if is_user { Mode::User } else { Mode::Kernel },
-        is_wow64: is_user && place.is_wow64 && !is_wide,
+        mode,
+        is_wow64: mode == Mode::User && place.is_wow64 && !is_wide,
         is_instruction: facts.kind == AddressKind::Instruction,
-        code,
+        code: code_outside(system, facts, place),
         memory: Memory { kind: memory_kind(facts.region.kind), ..Memory::UNKNOWN },
+        bytes: None,
+    }
+}
+
+/// The same of a frame that lies in a module.
+pub(super) fn frame_in_module(
+    system: &System,
+    (judge, modules): (&mut Judge, &mut ModuleNumbers),
+    (address, kind): (Address, AddressKind),
+    mode: Mode,
+    (module, rva): (ModuleId, u64),
+    is_wow64: bool,
+) -> Frame {
+    let known = modules.of(system, judge, module);
+    Frame {
+        address: Some(address.0),
+        mode,
+        is_wow64: mode == Mode::User && is_wow64 && !known.is_wide,
+        is_instruction: kind == AddressKind::Instruction,
+        code: Code::Image(known.index, rva),
+        memory: Memory { kind: Some(MemoryKind::Image), ..Memory::UNKNOWN },
         bytes: None,
     }
 }

@@ -4,9 +4,10 @@ use stackhound_detect::{Code, Lists, Load, Operation, Role, Services as Ran};
 use stackhound_enrich::StackOwner;
 use stackhound_etl::{Address, Pid, PointerSize};
 use stackhound_schema::kernel::view;
-use stackhound_system::{Evidence, ProcessId};
+use stackhound_system::{Evidence, ProcessId, Stretch};
 
 use super::Hunter;
+use super::around::Around;
 use super::kind::{Kind, Source, Tells};
 use super::process::CHANGES_MAX;
 use super::services::Service;
@@ -41,6 +42,15 @@ pub(super) struct ToldStart {
 }
 
 impl Told {
+    /// What it tells of: nothing, a service or a target. It is never both.
+    pub fn tag(&self) -> u32 {
+        match (self.service, self.target) {
+            (None, None) => 0,
+            (Some(_), _) => 1,
+            (None, Some(_)) => 2,
+        }
+    }
+
     /// Whether hardly another event tells the same, so that its judgement is not worth remembering.
     pub fn is_single(&self) -> bool {
         self.start.is_some() || self.load.is_some()
@@ -74,17 +84,12 @@ impl Causes {
 
 impl Hunter {
     /// What an event tells. Payloads that cannot be read tell nothing.
-    pub(super) fn told(
-        &mut self,
-        seen: &Seen<'_>,
-        kind: Kind,
-        owner: StackOwner,
-        session: PointerSize,
-    ) -> Told {
+    pub(super) fn told(&mut self, seen: &Seen<'_>, kind: Kind, around: &Around) -> Told {
+        let (owner, session) = (around.owner, around.session);
         let mut told = Told::default();
         match kind.tells {
             Tells::Nothing => {}
-            Tells::Service => told.service = self.service(seen),
+            Tells::Service => told.service = self.service(seen, around.kernel),
             Tells::Target => {
                 let access = number(seen, "DesiredAccess").and_then(|access| access.try_into().ok());
                 let pid = number(seen, "TargetProcessId").or_else(|| number(seen, "TargetProcessID"));
@@ -105,12 +110,16 @@ impl Hunter {
         told
     }
 
-    fn service(&mut self, seen: &Seen<'_>) -> Option<Service> {
+    fn service(&mut self, seen: &Seen<'_>, kernel: Stretch) -> Option<Service> {
+        // Only files name routines, and reading the payload costs as much as all the rest.
+        if !self.judge.has_files() {
+            return None;
+        }
         let record = seen.event().record();
         let parsed = view::SysCallEnter::parse(record.payload(), record.version(), record.pointer_size());
         let address = parsed.ok()?.sys_call_address;
-        let system = seen.knowledge().system();
-        self.services.at(system, (&mut self.judge, &mut self.modules), address, seen.time())
+        let (system, numbers) = (seen.knowledge().system(), (&mut self.judge, &mut self.modules));
+        self.services.at(system, numbers, address, (kernel, seen.time()))
     }
 
     fn target(
@@ -123,8 +132,7 @@ impl Hunter {
         let (system, time) = (seen.knowledge().system(), seen.time());
         let session = seen.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
-        let numbers = (&mut self.judge, &mut self.modules);
-        let number = self.processes.number(system, numbers, session, process, time);
+        let number = self.facts_number(system, session, process, time);
         Some(ToldTarget { process, pid, number, is_other: owner.pid != Some(pid), access })
     }
 
