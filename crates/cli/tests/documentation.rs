@@ -17,8 +17,7 @@ fn root() -> PathBuf {
 }
 
 /// Commands that other steps of `.ci/run` run, since they take long or need other tools.
-const RUN_BY_CI: [&str; 13] = [
-    "cargo run --release --locked -p stackhound-calltree --example scale",
+const RUN_BY_CI: [&str; 11] = [
     "cargo test --workspace",
     "scripts/fuzz.sh",
     "scripts/check-writer.py",
@@ -30,7 +29,6 @@ const RUN_BY_CI: [&str; 13] = [
     "scripts/speedscope-check.sh",
     "scripts/check-perfetto.py",
     "scripts/tree-check.sh",
-    "cargo run -p stackhound-calltree --example fixture",
 ];
 
 /// Commands that `scripts/python-check.sh` and the tests of the Python package run, which is a step of `.ci/run` as well.
@@ -50,8 +48,9 @@ fn is_live(arguments: &[String]) -> bool {
 }
 
 /// Commands for people with time; a short form of each is run below.
-const LONG: [&str; 3] = [
+const LONG: [&str; 4] = [
     "scripts/speed.py",
+    "cargo run --release --locked -p stackhound-calltree --example scale",
     "STACKHOUND_LOAD=\"60 1000000\" scripts/with-double cargo test",
     // With settings of one's own, as the step "live" of windows-check.sh writes them.
     "STACKHOUND_DOUBLE=settings.txt scripts/with-double",
