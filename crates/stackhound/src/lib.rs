@@ -39,6 +39,7 @@ mod pipeline;
 pub mod pred;
 mod predicate;
 mod seen;
+mod slots;
 #[cfg(windows)]
 mod system_schemas;
 pub mod testing;

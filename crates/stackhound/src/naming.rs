@@ -7,6 +7,8 @@ use stackhound_symbols::{
 use stackhound_system::{ModuleId, ModuleRef};
 use uuid::Uuid;
 
+use crate::slots;
+
 /// A symbolizer for the modules of one trace.
 #[derive(Debug)]
 pub struct Naming {
@@ -44,11 +46,8 @@ impl Naming {
         {
             return number;
         }
-        if self.modules.len() <= index {
-            self.modules.resize(index + 1, None);
-        }
         let number = self.symbolizer.module(&identity(module));
-        self.modules[index] = Some((id, number));
+        *slots::at(&mut self.modules, index) = Some((id, number));
         number
     }
 

@@ -112,16 +112,18 @@ impl Regions {
 
     pub fn at(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Region> {
         let space = self.spaces.get(process.index())?;
-        let allocation =
-            |history: &RangeHistory| history.at(address.0, time).map(|number| *self.allocations.get(number));
+        let allocation = |history| self.allocation(history, address, time);
         let region =
             Region { reserved: allocation(&space.reserved), committed: allocation(&space.committed) };
         (region.reserved.is_some() || region.committed.is_some()).then_some(region)
     }
 
     pub fn reserved(&self, process: ProcessId, address: Address, time: TraceTime) -> Option<Allocation> {
-        let number = self.spaces.get(process.index())?.reserved.at(address.0, time)?;
-        Some(*self.allocations.get(number))
+        self.allocation(&self.spaces.get(process.index())?.reserved, address, time)
+    }
+
+    fn allocation(&self, history: &RangeHistory, address: Address, time: TraceTime) -> Option<Allocation> {
+        history.at(address.0, time).map(|number| *self.allocations.get(number))
     }
 
     pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {

@@ -13,6 +13,7 @@ use super::memory::LiveMemory;
 use super::numbers::{Numbered, Numbers};
 use super::stack::{self, Place};
 use crate::seen::Seen;
+use crate::slots;
 
 /// All about an event that does not stand in its stack or payload.
 #[derive(Clone, Copy, Debug)]
@@ -124,14 +125,6 @@ impl Default for Surroundings {
     }
 }
 
-/// The element at an index, which is there then.
-fn at<T: Clone + Default>(all: &mut Vec<T>, index: usize) -> &mut T {
-    if all.len() <= index {
-        all.resize(index + 1, T::default());
-    }
-    &mut all[index]
-}
-
 /// 0 for none.
 fn index(process: Option<ProcessId>) -> usize {
     process.map_or(0, |process| process.index() + 1)
@@ -144,7 +137,7 @@ impl Surroundings {
     }
 
     fn ground(&mut self, ground: Ground, session: PointerSize, numbers: &mut Numbers) -> u32 {
-        let place = at(&mut self.grounds, 2 * index(ground.process) + session as usize);
+        let place = slots::at(&mut self.grounds, 2 * index(ground.process) + session as usize);
         match place {
             Some((known, number)) if *known == ground => *number,
             _ => place.insert((ground, numbers.next())).1,
@@ -174,7 +167,7 @@ impl Surroundings {
         numbers: &mut Numbers,
     ) -> u32 {
         let stretch = memory(system, process, time);
-        let place = at(&mut self.memories, index(process));
+        let place = slots::at(&mut self.memories, index(process));
         match place {
             Some((id, known, number)) if (*id, *known) == (process, stretch) => *number,
             _ => place.insert((process, stretch, numbers.next())).2,
@@ -303,7 +296,7 @@ impl Hunter {
         let code = self.code_at(system, owner, time, session, address);
         let memory = code.module().is_none().then(|| memory(system, owner.process, time));
         let start = ThreadStart { id: thread.id(), modules, memory, is_complete, code };
-        *at(&mut self.surroundings.starts, thread.id().index()) = Some(start);
+        *slots::at(&mut self.surroundings.starts, thread.id().index()) = Some(start);
         (Some(code), memory)
     }
 

@@ -5,6 +5,7 @@ use stackhound_symbols::folder::Folder;
 use stackhound_system::{ModuleId, ModuleRef, System};
 
 use crate::naming::identity;
+use crate::slots;
 
 /// What is known of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +36,8 @@ impl ModuleNumbers {
         {
             return number;
         }
-        if self.0.len() <= index {
-            self.0.resize(index + 1, None);
-        }
         let known = look_up(system, judge, system.module(id));
-        self.0[index] = Some((id, known));
+        *slots::at(&mut self.0, index) = Some((id, known));
         known
     }
 }

@@ -7,6 +7,7 @@ use stackhound_trace::TraceTime;
 
 use super::modules::ModuleNumbers;
 use super::numbers::{Numbered, Numbers};
+use crate::slots;
 
 /// Of processes whose modules change more often than this, nothing that rests on all modules is known: each change would
 /// cost a look at all.
@@ -88,10 +89,7 @@ impl Processes {
         let stretch = system.module_stretch(id, time);
         let is_complete = system.map_complete_in(id) == Completeness::Complete;
         let (flags, image) = (system.process(id).flags(), system.process(id).image_name());
-        if self.known.len() <= id.index() {
-            self.known.resize_with(id.index() + 1, || None);
-        }
-        let known = &mut self.known[id.index()];
+        let known = slots::at(&mut self.known, id.index());
         if let Some(known) = known
             && known.id == id
             && known.stretch == stretch

@@ -12,6 +12,7 @@ use super::kind::{Kind, Source, Tells};
 use super::process::CHANGES_MAX;
 use super::services::Service;
 use crate::seen::Seen;
+use crate::slots;
 
 /// What an event tells beside its stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,11 +167,8 @@ impl Hunter {
     fn is_first_thread(&mut self, seen: &Seen<'_>, pid: Pid, owner: StackOwner) -> bool {
         let system = seen.knowledge().system();
         let Some(process) = system.process_of_event(pid, seen.time()) else { return false };
-        let (id, index) = (process.id(), process.id().index());
-        if self.has_threads.len() <= index {
-            self.has_threads.resize(index + 1, None);
-        }
-        let was_met = self.has_threads[index].replace(id) == Some(id);
+        let id = process.id();
+        let was_met = slots::at(&mut self.has_threads, id.index()).replace(id) == Some(id);
         let by_creator = process.creator().is_some_and(|creator| Some(creator.pid) == owner.pid);
         !was_met && process.span().start == Evidence::Observed && by_creator
     }
