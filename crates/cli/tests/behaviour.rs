@@ -3,7 +3,7 @@
 mod program;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use program::{refused, stackhound, text};
@@ -60,6 +60,26 @@ fn damage_is_reported_and_strict_makes_it_an_error() {
     assert_eq!(info["damage"][0]["offset"], 131_072);
     assert_eq!(info["damage"].as_array().unwrap().len(), 1);
     assert_eq!(info["buffers"], 48);
+    let output = stackhound(&["events", "--strict", "-q", text(&path)]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_repeated_buffer_is_damage() {
+    let Some(bytes) = stackhound_corpus::recording("airbus-ShutdownPerfDiagLogger.etl") else { return };
+    let (_folder, whole) = file(&bytes);
+    let repeated = [&bytes[..], &bytes[3 * 65_536..4 * 65_536]].concat();
+    let (_folder, path) = file(&repeated);
+    let info = |path: &Path| -> serde_json::Value {
+        let output = stackhound(&["info", "--full", "--format", "json", text(path)]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (expected, found) = (info(&whole), info(&path));
+    assert_eq!((&found["events"], &found["stacks"]), (&expected["events"], &expected["stacks"]));
+    assert_eq!(found["damage"][0]["offset"], bytes.len());
+    assert_eq!(found["damage"].as_array().unwrap().len(), 1);
+    let reason = found["damage"][0]["reason"].as_str().unwrap();
+    assert_eq!(reason, "a copy of the buffer at 0x30000, which is read instead");
     let output = stackhound(&["events", "--strict", "-q", text(&path)]);
     assert_eq!(output.status.code(), Some(3));
 }

@@ -40,6 +40,18 @@ pub enum DamageReason {
     /// Compressed buffers of so many processors that reading them in order would take more than 1 GiB of memory.
     #[error("too many streams of compressed buffers")]
     TooManyStreams,
+    /// A further copy of a buffer: equal session, processor, sequence number and beginning. It is not read.
+    #[error("a copy of the buffer at {first:#x}, which is read instead")]
+    Repeated {
+        /// Where the buffer starts that is read.
+        first: u64,
+    },
+    /// Another buffer than that at `first`, with its session, processor and sequence number. Both are read.
+    #[error("the buffer has the sequence number of the buffer at {first:#x}; both are read")]
+    SameNumber {
+        /// Where the first buffer with this number starts.
+        first: u64,
+    },
     /// A record that cannot be; the rest of its buffer is given up.
     #[error("{0}; the rest of the buffer is skipped")]
     Record(RecordError),

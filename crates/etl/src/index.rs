@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
 use crate::recording::Recording;
-use crate::resync;
+use crate::{repeat, resync};
 
 /// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct BufferRef {
 /// All buffers of a recording, in file order, and what was stepped over to find them.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// Buffers that have records.
+    /// Buffers that have records; of copies of one buffer, the first.
     pub buffers: Vec<BufferRef>,
     /// Buffers of kinds without records (context-swap streams, markers).
     pub other_buffers: u64,
@@ -72,6 +72,8 @@ impl Index {
             }
         }
         index.damage = walk.damage;
+        index.damage.extend(repeat::remove(recording.bytes(), &mut index.buffers));
+        index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
         index
     }

@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{BufferRef, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_etl::{BufferRef, Damage, DamageReason, Pid, PointerSize, RawTime, Recording, Tid};
 
 /// SplitMix64.
 struct Random(u64);
@@ -189,4 +189,61 @@ fn bits_may_flip_anywhere_in_real_recordings() {
         }
     }
     println!("{done} flips, {refused} of them in the first buffer so that the file could not be opened");
+}
+
+/// What the index of `file` says: numbers of the buffers that are read, and the damage.
+fn numbers_and_damage(file: &[u8]) -> (Vec<(u16, i64)>, Vec<Damage>) {
+    let index = Recording::open(Bytes::copy_from_slice(file)).unwrap().index();
+    let numbers = index.buffers.iter().map(|buffer| (buffer.processor, buffer.sequence));
+    (numbers.collect(), index.damage)
+}
+
+#[test]
+fn a_repeated_buffer_is_read_once() {
+    for compressed in [false, true] {
+        let file = small_recording(compressed);
+        let buffers = Recording::open(file.clone().into()).unwrap().index().buffers;
+        let (numbers, damage) = numbers_and_damage(&file);
+        assert_eq!(damage, []);
+        for first in &buffers[1..] {
+            let (start, size) = (first.offset as usize, first.size as usize);
+            let copy = &file[start..start + size];
+            let mut changed = copy.to_vec();
+            *changed.last_mut().unwrap() ^= 1;
+            let offset = file.len() as u64;
+            let repeated = DamageReason::Repeated { first: first.offset };
+            for (copies, expected) in [
+                (vec![copy], vec![Damage { offset, skipped: 0, reason: repeated }]),
+                (
+                    vec![copy, copy],
+                    vec![
+                        Damage { offset, skipped: 0, reason: repeated },
+                        Damage { offset: offset + size as u64, skipped: 0, reason: repeated },
+                    ],
+                ),
+                // The first one counts, and what the other one has of its own is given up.
+                (vec![&changed], vec![Damage { offset, skipped: size as u64, reason: repeated }]),
+            ] {
+                let found = numbers_and_damage(&[&file, &copies.concat()[..]].concat());
+                assert_eq!(found, (numbers.clone(), expected));
+            }
+        }
+        // The header buffer has no number: a second one begins another session, whose numbers are its own.
+        let (appended, damage) = numbers_and_damage(&[&file[..], &file[..]].concat());
+        assert_eq!((appended.len(), damage), (2 * numbers.len(), vec![]));
+    }
+}
+
+#[test]
+fn different_buffers_with_one_number_are_both_read() {
+    let mut file = small_recording(false);
+    let buffers = Recording::open(file.clone().into()).unwrap().index().buffers;
+    let (first, second) = (buffers[1], buffers[3]);
+    assert_eq!(first.processor, second.processor);
+    let number = second.offset as usize + 0x18;
+    file[number..number + 8].copy_from_slice(&first.sequence.to_le_bytes());
+    let (numbers, damage) = numbers_and_damage(&file);
+    assert_eq!(numbers.len(), buffers.len());
+    let reason = DamageReason::SameNumber { first: first.offset };
+    assert_eq!(damage, [Damage { offset: second.offset, skipped: 0, reason }]);
 }

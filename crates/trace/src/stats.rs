@@ -25,6 +25,8 @@ pub struct Stats {
     pub events_dropped: u64,
     /// Events of live sessions that no record can hold, and places in their buffers that cannot be read.
     pub events_unreadable: u64,
+    /// Whole buffers of live sessions that had come before and were not read again. In files these are damage.
+    pub buffers_repeated: u64,
     /// Damaged places by source, in file order.
     pub damage: Vec<(u16, Damage)>,
 }

@@ -110,11 +110,15 @@ pub fn closing(outcome: &Outcome, ended: &Ended) -> String {
         0 => String::new(),
         number => format!(", {} events unreadable", grouped(number)),
     };
+    let repeated = match trace.buffers_repeated {
+        0 => String::new(),
+        number => format!(", {} repeated buffers", grouped(number)),
+    };
     let forgotten = match outcome.system.forgotten_early.is_any() {
         true => ", more processes, modules or names than are remembered",
         false => "",
     };
-    format!("{}, {losses}{unreadable}{forgotten}", rate(trace.events, ended.time.as_secs_f64()))
+    format!("{}, {losses}{unreadable}{repeated}{forgotten}", rate(trace.events, ended.time.as_secs_f64()))
 }
 
 /// How many events there were, for closing lines.

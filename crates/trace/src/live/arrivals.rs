@@ -298,9 +298,10 @@ impl Arrivals {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         for source in &self.sources {
-            let Dropped { events, unreadable } = source.incoming.dropped();
+            let Dropped { events, unreadable, repeated } = source.incoming.dropped();
             stats.events_dropped += events;
             stats.events_unreadable += unreadable;
+            stats.buffers_repeated += repeated;
         }
         stats
     }
@@ -493,6 +494,29 @@ mod tests {
         drop(capture);
         assert_eq!(read(&mut arrivals), [(10, 2), (20, 1)]);
         assert_eq!(arrivals.stats().out_of_order, 0);
+    }
+
+    #[test]
+    fn a_whole_buffer_that_comes_again_is_read_once() {
+        let settings = Session { processors: 2, buffer_size: 1024, ..Session::default() };
+        let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
+        for n in 1..100u16 {
+            writer.write(n % 2, &record(settings.start.0 + i64::from(n), n)).unwrap();
+        }
+        let file = Recording::open(writer.finish().unwrap().0.into_inner().into()).unwrap();
+        let buffers: Vec<&[u8]> = file.bytes().chunks(1024).skip(1).collect();
+        assert!(buffers.len() > 8);
+        let (mut capture, incoming) = channel(file.session().clone(), Queue::new(Overflow::Block));
+        for (number, buffer) in buffers.iter().enumerate() {
+            let _ = capture.raw_buffer(buffer);
+            let _ = capture.raw_buffer(buffers[number / 2]);
+        }
+        drop(capture);
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let ids: Vec<u16> = read(&mut arrivals).into_iter().map(|(_, id)| id).collect();
+        assert_eq!(ids, (1..100).collect::<Vec<_>>());
+        let stats = arrivals.stats();
+        assert_eq!((stats.buffers, stats.buffers_repeated), (buffers.len() as u64, buffers.len() as u64));
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What happens in the callback: each event is copied once, into the block of its processor.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use stackhound_etl::{Block, BlockBuilder, LogFileMode, LogfileHeader};
+use stackhound_etl::{Block, BlockBuilder, BufferIdentity, LogFileMode, LogfileHeader};
 
 use crate::Flow;
 use crate::live::handed::Handed;
+use crate::live::queue::Refused;
 use crate::live::ring::Sender;
 
 /// A block is handed over when it has this size, if the session does not hand over earlier.
@@ -18,6 +20,9 @@ const FIRST_SIZE: usize = 32 << 10;
 
 /// No machine has more processors.
 const PROCESSORS_MAX: usize = 1 << 12;
+
+/// Whole buffers among which a repeated one is looked for.
+const RECENT_MAX: usize = 64;
 
 /// Takes the events of one session, in the thread that Windows calls. Costs a copy of each event; no locks, and an
 /// allocation a block.
@@ -31,15 +36,13 @@ pub struct Capture {
     /// Processors whose builders are not empty.
     filled: Vec<u16>,
     sender: Sender<Block>,
-    unreadable: Arc<AtomicU64>,
+    refused: Arc<Refused>,
+    /// The latest whole buffers.
+    recent: VecDeque<BufferIdentity>,
 }
 
 impl Capture {
-    pub(crate) fn new(
-        session: Arc<LogfileHeader>,
-        sender: Sender<Block>,
-        unreadable: Arc<AtomicU64>,
-    ) -> Capture {
+    pub(crate) fn new(session: Arc<LogfileHeader>, sender: Sender<Block>, refused: Arc<Refused>) -> Capture {
         let one_stream = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let capacity = (session.buffer_size as usize).clamp(FIRST_SIZE, BLOCK_SIZE);
         Capture {
@@ -49,7 +52,8 @@ impl Capture {
             builders: Vec::new(),
             filled: Vec::new(),
             sender,
-            unreadable,
+            refused,
+            recent: VecDeque::new(),
         }
     }
 
@@ -120,7 +124,7 @@ impl Capture {
     }
 
     fn count_unreadable(&self, events: u64) {
-        self.unreadable.fetch_add(events, Ordering::Relaxed);
+        self.refused.unreadable.fetch_add(events, Ordering::Relaxed);
     }
 
     fn hand_over(&mut self, processor: u16) -> Flow {
@@ -144,7 +148,12 @@ impl Capture {
     }
 
     /// Takes a whole buffer of the session, header included, as Windows 11 hands it over. Costs one copy of its bytes.
+    /// A further copy of a recent buffer is counted and not read.
     pub fn raw_buffer(&mut self, bytes: &[u8]) -> Flow {
+        if self.is_repeated(bytes) {
+            self.refused.repeated.fetch_add(1, Ordering::Relaxed);
+            return Flow::Continue(());
+        }
         match Block::of_buffer(Bytes::copy_from_slice(bytes), self.session.clone(), 0) {
             Some((block, error)) => {
                 // What stands behind the place that cannot be read, nobody can count.
@@ -156,6 +165,18 @@ impl Capture {
                 Flow::Continue(())
             }
         }
+    }
+
+    fn is_repeated(&mut self, bytes: &[u8]) -> bool {
+        let Some(identity) = BufferIdentity::of(bytes) else { return false };
+        if self.recent.contains(&identity) {
+            return true;
+        }
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(identity);
+        false
     }
 }
 

@@ -44,15 +44,24 @@ pub struct Dropped {
     pub events: u64,
     /// Events that could not be written down: larger than a record, or in a buffer whose end cannot be read.
     pub unreadable: u64,
+    /// Whole buffers that had come before.
+    pub repeated: u64,
+}
+
+/// Counters of what the capture does not pass on.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    pub unreadable: AtomicU64,
+    pub repeated: AtomicU64,
 }
 
 /// A queue for the blocks of one session, with a capture at its beginning.
 pub fn channel(session: Arc<LogfileHeader>, queue: Queue) -> (Capture, Incoming) {
     let (sender, receiver) = ring::ring(queue.blocks, queue.overflow);
-    let unreadable = Arc::new(AtomicU64::new(0));
-    let capture = Capture::new(session.clone(), sender, unreadable.clone());
+    let refused = Arc::new(Refused::default());
+    let capture = Capture::new(session.clone(), sender, refused.clone());
     let disorder = queue.for_flush(Duration::from_secs(1)).disorder.unwrap_or_default();
-    (capture, Incoming { session, receiver, unreadable, disorder })
+    (capture, Incoming { session, receiver, refused, disorder })
 }
 
 /// The end of the queue: blocks of one session as they arrive.
@@ -60,7 +69,7 @@ pub fn channel(session: Arc<LogfileHeader>, queue: Queue) -> (Capture, Incoming)
 pub struct Incoming {
     session: Arc<LogfileHeader>,
     receiver: Receiver<Block>,
-    unreadable: Arc<AtomicU64>,
+    refused: Arc<Refused>,
     disorder: Duration,
 }
 
@@ -78,7 +87,12 @@ impl Incoming {
     /// What was dropped up to now.
     pub fn dropped(&self) -> Dropped {
         let events = self.receiver.counts().dropped;
-        Dropped { events, unreadable: self.unreadable.load(Ordering::Relaxed) }
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Dropped {
+            events,
+            unreadable: count(&self.refused.unreadable),
+            repeated: count(&self.refused.repeated),
+        }
     }
 
     /// Events that were captured up to now, dropped ones included.

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
 use stackhound_etl::write::{Form, Session};
-use stackhound_etl::{ClockKind, LogFileMode, RawTime};
+use stackhound_etl::{ClockKind, Damage, DamageReason, LogFileMode, RawTime};
 use stackhound_trace::Stats;
 
 use crate::recordings::{HOOKS, Logged, Making, events, open, selection};
@@ -293,4 +293,22 @@ fn as_many_streams_as_there_are_processors() {
     let (file, logged) = making.finish();
     let (found, _) = events(open(&[file], 1).ordered());
     assert!(found == sorted(logged, |event| event.time));
+}
+
+#[test]
+fn events_of_a_repeated_buffer_come_once() {
+    for compressed in [false, true] {
+        let session = Session { processors: 2, buffer_size: 1024, compressed, ..Session::default() };
+        let plan = Plan { session, steps: vec![vec![3; 60], vec![5; 60]] };
+        let (file, logged) = plan.make(0);
+        let buffers = open(std::slice::from_ref(&file), 1).indexes()[0].buffers.clone();
+        for buffer in &buffers[1..] {
+            let (start, end) = (buffer.offset as usize, buffer.offset as usize + buffer.size as usize);
+            let repeated = [&file[..], &file[start..end]].concat();
+            let (found, stats) = events(open(&[repeated], 1).ordered());
+            assert_eq!(found, sorted(logged.clone(), |event| event.time));
+            let reason = DamageReason::Repeated { first: buffer.offset };
+            assert_eq!(stats.damage, [(0, Damage { offset: file.len() as u64, skipped: 0, reason })]);
+        }
+    }
 }
