@@ -89,7 +89,7 @@ pub struct Origin {
     pub processor: Option<u16>,
     /// Where the buffer starts in its file.
     pub file_offset: u64,
-    /// Whether events or buffers were lost just before it.
+    /// Whether events or buffers were lost just before it, by the session or to damage.
     pub after_loss: bool,
 }
 

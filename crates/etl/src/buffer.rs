@@ -170,6 +170,11 @@ impl BufferHeader {
         if self.is_compressed() { self.saved_offset.get() as usize } else { self.buffer_size.get() as usize }
     }
 
+    /// Whether the buffer may expand to the size that it states, given how many of its bytes there are.
+    pub(crate) fn expands_in_proportion(&self, found: usize) -> bool {
+        u64::from(self.saved_offset.get()) <= INFLATED_ALLOWANCE + found as u64 * INFLATION_MAX
+    }
+
     /// What makes this header impossible, if anything does. `nominal` is the session's buffer size.
     ///
     /// Every rule here holds for all buffers that Windows is known to write; a flipped size breaks one of them in
@@ -200,7 +205,7 @@ impl BufferHeader {
             if !(BUFFER_HEADER_SIZE as u32..=BUFFER_SIZE_MAX).contains(&saved) {
                 return Some("impossible inflated size");
             }
-            if u64::from(saved) > INFLATED_ALLOWANCE + u64::from(size) * INFLATION_MAX {
+            if !self.expands_in_proportion(size as usize) {
                 return Some("inflated size out of proportion");
             }
         } else if nominal.is_some_and(|nominal| nominal != size) {

@@ -186,8 +186,9 @@ impl<'r> Walk<'r> {
                     return Some((start..self.position, header));
                 }
                 Verdict::Truncated => {
-                    // What there is of a compressed chunk cannot be told from damage.
-                    let skipped = if header.is_compressed() { left.len() } else { 0 };
+                    // A header alone must not demand memory.
+                    let may_expand = !header.is_compressed() || header.expands_in_proportion(left.len());
+                    let skipped = if may_expand { 0 } else { left.len() };
                     self.note_truncation(skipped, left.len(), size);
                     self.position = start + left.len();
                     return (skipped == 0).then_some((start..self.position, header));

@@ -14,7 +14,7 @@ use crate::compress::{self, Algorithm, DecompressError};
 use crate::damage::{Damage, DamageReason};
 use crate::index::{self, BufferRef, Index};
 use crate::logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-use crate::record::{Records, is_plausible_start};
+use crate::record::{Records, is_plausible_start, starts_with_event, trusted_end};
 use crate::{Clock, Selection};
 
 /// Why bytes are no recording.
@@ -132,7 +132,7 @@ impl Recording {
         Index::of(self)
     }
 
-    /// Decompresses a buffer, header included.
+    /// Decompresses a buffer, header included. It must expand to exactly the size that its header states.
     ///
     /// The first buffer states the algorithm in a field that has another meaning too, so where that one fails the others
     /// are tried: a chunk that expands to exactly the right length and starts with a record is taken.
@@ -143,8 +143,7 @@ impl Recording {
         head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
         let packed = &buffer[BUFFER_HEADER_SIZE..];
         if let Err(error) = compress::decompress(self.compression, packed, body) {
-            let others = Algorithm::ALL.into_iter().filter(|&other| other != self.compression);
-            let mut fits = others.map(|other| {
+            let mut fits = self.other_algorithms().map(|other| {
                 compress::decompress(other, packed, body).is_ok()
                     && body.first_chunk().is_some_and(|&first| is_plausible_start(u32::from_le_bytes(first)))
             });
@@ -153,6 +152,33 @@ impl Recording {
             }
         }
         Ok(inflated.into())
+    }
+
+    fn other_algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        let stated = self.compression;
+        Algorithm::ALL.into_iter().filter(move |&other| other != stated)
+    }
+
+    /// Decompresses the beginning of a buffer that [`inflate`](Recording::inflate) refuses: up to the end of the last
+    /// record that can be trusted, and why not all of it. `None` if no algorithm gives a beginning with a record.
+    ///
+    /// At most one attempt for each algorithm.
+    #[cold]
+    fn inflate_beginning(&self, header: &BufferHeader, buffer: &[u8]) -> Option<(Bytes, DecompressError)> {
+        let size = header.inflated_size().clamp(BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX as usize);
+        let mut inflated = vec![0; size];
+        let (head, body) = inflated.split_at_mut(BUFFER_HEADER_SIZE);
+        head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
+        let packed = &buffer[BUFFER_HEADER_SIZE..];
+        let error =
+            std::iter::once(self.compression).chain(self.other_algorithms()).find_map(|algorithm| {
+                let error = compress::decompress(algorithm, packed, body).err()?;
+                starts_with_event(&body[..error.written]).then_some(error)
+            })?;
+        inflated.truncate(BUFFER_HEADER_SIZE + error.written);
+        let is_cut_off = (header.buffer_size.get() as usize) > buffer.len();
+        inflated.truncate(trusted_end(&inflated, is_cut_off));
+        (inflated.len() > BUFFER_HEADER_SIZE).then(|| (inflated.into(), error))
     }
 
     /// Reads one buffer of the index: decompresses it if need be and finds its records.
@@ -172,13 +198,21 @@ impl Recording {
             let reason = DamageReason::Header("outside the file");
             return Err(damage(0, reason));
         };
+        let mut partial = None;
         let bytes = if buffer.compressed {
-            self.inflate(header, &self.bytes[whole.clone()])
-                .map_err(|error| damage(whole.len(), DamageReason::Inflate(error)))?
+            let packed = &self.bytes[whole.clone()];
+            self.inflate(header, packed).or_else(|error| {
+                let reason = DamageReason::Inflate(error);
+                let (bytes, error) =
+                    self.inflate_beginning(header, packed).ok_or(damage(whole.len(), reason))?;
+                let skipped = header.inflated_size().saturating_sub(bytes.len());
+                partial = Some(damage(skipped, DamageReason::Inflate(error)));
+                Ok(bytes)
+            })?
         } else {
             self.bytes.slice(whole)
         };
-        let end = header.records_end(bytes.len());
+        let end = if partial.is_some() { bytes.len() } else { header.records_end(bytes.len()) };
         let one_stream = self.session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let origin = Origin {
             recording: self.number,
@@ -189,6 +223,7 @@ impl Recording {
         let (block, error) = Block::scan(bytes.slice(..end), self.session.clone(), origin, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
         let note = match error {
+            _ if partial.is_some() => partial,
             Some((at, error)) => {
                 let mut damage = damage(end - at, DamageReason::Record(error));
                 if !buffer.compressed {

@@ -2,11 +2,15 @@
 //!
 //! `STACKHOUND_FLIPS` sets the number of bit flips over the corpus; the default suits a test run.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use bytes::Bytes;
+use stackhound_etl::compress::xpress;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{BufferRef, Damage, DamageReason, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_etl::{
+    BUFFER_HEADER_SIZE, Block, BufferRef, Damage, DamageReason, Pid, PointerSize, RawTime, Recording, Tid,
+};
 
 /// SplitMix64.
 struct Random(u64);
@@ -246,4 +250,157 @@ fn different_buffers_with_one_number_are_both_read() {
     assert_eq!(numbers.len(), buffers.len());
     let reason = DamageReason::SameNumber { first: first.offset };
     assert_eq!(damage, [Damage { offset: second.offset, skipped: 0, reason }]);
+}
+
+/// The records of a block: where each starts, and its bytes.
+fn records(block: &Block) -> Vec<(usize, Vec<u8>)> {
+    block.entries().iter().map(|entry| (entry.offset(), block.record(entry).bytes().to_vec())).collect()
+}
+
+fn literals_as_lznt1(data: &[u8]) -> Vec<u8> {
+    let mut output = Vec::new();
+    for chunk in data.chunks(4096) {
+        let compressed: Vec<u8> = chunk.chunks(8).flat_map(|eight| [&[0][..], eight].concat()).collect();
+        output.extend((0xb000 | (compressed.len() as u16 - 1)).to_le_bytes());
+        output.extend(compressed);
+    }
+    output
+}
+
+/// All codes have nine bits, so that a code is its symbol.
+fn literals_as_xpress_huffman(data: &[u8]) -> Vec<u8> {
+    assert!(data.len() <= 64 << 10);
+    let bits: Vec<bool> =
+        data.iter().flat_map(|&byte| (0..9).rev().map(move |bit| byte as u32 >> bit & 1 == 1)).collect();
+    let word =
+        |bits: &[bool]| (0..16).fold(0u16, |word, at| word << 1 | u16::from(bits.get(at) == Some(&true)));
+    let words = bits.chunks(16).flat_map(|bits| word(bits).to_le_bytes());
+    [0x99; 256].into_iter().chain(words).chain([0; 4]).collect()
+}
+
+/// The small recording with its data buffers compressed in this way, and the state of the first buffer that names it.
+fn packed(state: u32, compress: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let plain = small_recording(false);
+    let mut file = plain[..1024].to_vec();
+    file[0x2c..0x30].copy_from_slice(&state.to_le_bytes());
+    for buffer in plain[1024..].chunks(1024) {
+        let end = u32::from_le_bytes(buffer[4..8].try_into().unwrap()) as usize;
+        let chunk = compress(&buffer[BUFFER_HEADER_SIZE..end]);
+        let start = file.len();
+        file.extend(&buffer[..BUFFER_HEADER_SIZE]);
+        file[start..start + 4].copy_from_slice(&((BUFFER_HEADER_SIZE + chunk.len()) as u32).to_le_bytes());
+        file[start + 0x34] |= 0x40;
+        file.extend(chunk);
+    }
+    file
+}
+
+/// Each way to compress, under the name that the first buffer gives it.
+fn packings() -> [(&'static str, Vec<u8>); 5] {
+    [
+        ("XPRESS", packed(3, xpress::compress)),
+        ("XPRESS-Huffman", packed(4, literals_as_xpress_huffman)),
+        ("LZNT1", packed(2, literals_as_lznt1)),
+        // The state of the first buffer is ambiguous.
+        ("XPRESS-Huffman as 3", packed(3, literals_as_xpress_huffman)),
+        ("LZNT1 as 3", packed(3, literals_as_lznt1)),
+    ]
+}
+
+#[test]
+fn a_compressed_buffer_that_is_cut_off_is_read_as_far_as_it_goes() {
+    for (name, file) in packings() {
+        let whole = Recording::open(file.clone().into()).unwrap();
+        let index = whole.index();
+        assert_eq!(index.damage, [], "{name}");
+        let last = *index.buffers.iter().max_by_key(|buffer| buffer.offset).unwrap();
+        let (block, damage) = whole.block(&last, None).unwrap();
+        assert_eq!(damage, None);
+        let expected = records(&block);
+        assert!(expected.len() > 5, "{name}");
+        let start = last.offset as usize;
+        let mut delivered = 0;
+        for end in start + BUFFER_HEADER_SIZE + 1..file.len() {
+            let cut = Recording::open(file[..end].to_vec().into()).unwrap();
+            let index = cut.index();
+            let truncated =
+                DamageReason::Truncated { found: (end - start) as u64, expected: last.size.into() };
+            assert_eq!(
+                index.damage,
+                [Damage { offset: last.offset, skipped: 0, reason: truncated }],
+                "{name}"
+            );
+            let found = index.buffers.iter().find(|buffer| buffer.offset == last.offset).unwrap();
+            match cut.block(found, None) {
+                Ok((block, damage)) => {
+                    let found = records(&block);
+                    assert!(found.len() >= delivered, "{name} cut at {end:#x}");
+                    assert_eq!(found, expected[..found.len()], "{name} cut at {end:#x}");
+                    let end_of = |(at, bytes): &(usize, Vec<u8>)| (at + bytes.len()).next_multiple_of(8);
+                    if let Some(damage) = damage {
+                        let lost = end_of(expected.last().unwrap()) - end_of(found.last().unwrap());
+                        // Padding after the last record may be missing.
+                        assert!(damage.skipped.abs_diff(lost as u64) < 8, "{name}: {damage:?}, {lost}");
+                        assert!(matches!(damage.reason, DamageReason::Inflate(_)), "{name}: {damage:?}");
+                    }
+                    delivered = found.len();
+                }
+                Err(damage) => {
+                    assert_eq!((delivered, damage.skipped), (0, found.size.into()), "{name} cut at {end:#x}");
+                }
+            }
+        }
+        assert!(delivered + 2 > expected.len(), "{name}: {delivered} of {}", expected.len());
+    }
+}
+
+#[test]
+fn records_before_the_damage_of_a_compressed_buffer_are_delivered() {
+    let mut random = Random(5);
+    let (mut buffers, mut before, mut delivered, mut wrong) = (0, 0, 0, 0);
+    for name in ["perfview-net452-x64.etl", "dotnetperf-vs-gconly.etl", "msbuild-PerfViewData.etl"] {
+        let Some(bytes) = stackhound_corpus::recording(name) else { return };
+        let recording = Recording::open(bytes.clone().into()).unwrap();
+        let first = &bytes[..recording.index().buffers[0].size as usize];
+        for buffer in recording.index().buffers.iter().filter(|buffer| buffer.compressed) {
+            let expected = records(&recording.block(buffer, None).unwrap().0);
+            let start = buffer.offset as usize;
+            let mut damaged = bytes[start..start + buffer.size as usize].to_vec();
+            let at = BUFFER_HEADER_SIZE + random.below(damaged.len() - BUFFER_HEADER_SIZE);
+            damaged[at] ^= 1 << random.below(8);
+            let alone = Recording::open([first, &damaged].concat().into()).unwrap();
+            let found = alone.index().buffers[1];
+            let (found, skipped) = match alone.block(&found, None) {
+                Ok((block, Some(Damage { skipped, reason: DamageReason::Inflate(_), .. }))) => {
+                    (records(&block), skipped)
+                }
+                Err(Damage { reason: DamageReason::Inflate(_), .. }) => (Vec::new(), 0),
+                // Other damage is not noticed by the decompressor.
+                _ => continue,
+            };
+            // The element that was hit begins at most one group of flags and literals before the flipped byte.
+            let mut output = vec![0; 1 << 16];
+            let valid = xpress::decompress(
+                &damaged[BUFFER_HEADER_SIZE..at.max(BUFFER_HEADER_SIZE + 40) - 40],
+                &mut output,
+            );
+            let valid = BUFFER_HEADER_SIZE + valid.unwrap_err().written;
+            let whole = expected.iter().take_while(|(at, bytes)| at + bytes.len() <= valid).count();
+            // Of these, the last one may have been hit.
+            let whole = whole.saturating_sub(1);
+            assert!(found.len() >= whole && found[..whole] == expected[..whole], "{name} {start:#x}");
+            let saved_offset = u32::from_le_bytes(damaged[4..8].try_into().unwrap());
+            let end = found.last().map_or(0, |(at, bytes)| (at + bytes.len()).next_multiple_of(8) as u64);
+            assert!(found.is_empty() || end + skipped == saved_offset.into(), "{end} {skipped}");
+            (buffers, before, delivered) = (buffers + 1, before + whole, delivered + found.len());
+            let genuine: BTreeSet<&[u8]> = expected.iter().map(|(_, bytes)| &bytes[..]).collect();
+            wrong += found.iter().filter(|(_, bytes)| !genuine.contains(&bytes[..])).count();
+        }
+    }
+    println!(
+        "{buffers} buffers: {before} records before the damage, {delivered} delivered, {wrong} of them are in no undamaged buffer"
+    );
+    assert!(buffers > 100 && before > 10_000);
+    // Records of the damaged place that look like records.
+    assert!(wrong * 200 < delivered);
 }

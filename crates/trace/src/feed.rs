@@ -26,11 +26,13 @@ pub(crate) struct Feed {
     buffers: std::vec::IntoIter<BufferRef>,
     loading: Loading,
     in_work: VecDeque<Receiver<Loaded>>,
+    /// Whether records were lost to damage since the latest block.
+    pub has_lost: bool,
 }
 
 impl Feed {
     pub fn new(recording: Recording, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
-        Feed { recording, buffers: buffers.into_iter(), loading, in_work: VecDeque::new() }
+        Feed { recording, buffers: buffers.into_iter(), loading, in_work: VecDeque::new(), has_lost: false }
     }
 
     /// Which source the stream belongs to.

@@ -65,7 +65,7 @@ impl Stream {
     }
 }
 
-/// The next block of a feed that can be read.
+/// The next block of a feed that can be read. One that follows lost records says so.
 fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
     loop {
         let (block, damage) = match feed.next()? {
@@ -73,12 +73,15 @@ fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
             Err(damage) => (None, Some(damage)),
         };
         stats.buffers += 1;
+        let after_loss = std::mem::take(&mut feed.has_lost);
         if let Some(damage) = damage {
             stats.damage.push((feed.source(), damage));
+            feed.has_lost = damage.skipped > 0;
         }
         if let Some(block) = block {
-            return Some(Arc::new(block));
+            return Some(Arc::new(if after_loss { block.after_loss() } else { block }));
         }
+        feed.has_lost |= after_loss;
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), Decompre
         let header = read(input, at).map(u16::from_le_bytes).filter(|&header| header != 0).ok_or(ended)?;
         let start = at + 2;
         at = start + usize::from(header & 0xfff) + 1;
-        let chunk = input.get(start..at).ok_or(ended)?;
+        let chunk = &input[start..at.min(input.len())];
         let room = CHUNK.min(output.len() - written);
         let target = &mut output[written..written + room];
         if header & 0x8000 == 0 {
@@ -33,6 +33,9 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<(), Decompre
                 written: written + error.written,
                 ..error
             })?;
+        }
+        if at > input.len() {
+            return Err(DecompressError { offset: input.len(), written, problem: Problem::InputEnded });
         }
     }
     Ok(())
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(&output, b"abcde");
         let ended = DecompressError { offset: 9, written: 5, problem: Problem::InputEnded };
         assert_eq!(decompress(b"\x02\x30abc\x01\x30de\0\0", &mut [0; 6]), Err(ended));
-        let cut = DecompressError { offset: 0, written: 0, problem: Problem::InputEnded };
+        let cut = DecompressError { offset: 4, written: 2, problem: Problem::InputEnded };
         assert_eq!(decompress(b"\x02\x30ab", &mut [0; 6]), Err(cut));
     }
 

@@ -9,8 +9,8 @@ mod walk;
 
 pub use extended::{ExtendedItem, ExtendedItems, ExtendedType};
 pub use message::MessageOptions;
-pub(crate) use walk::is_plausible_start;
 pub use walk::{RecordError, Records};
+pub(crate) use walk::{is_plausible_start, starts_with_event, trusted_end};
 
 use crate::{Guid, Pid, PointerSize, RawTime, Tid};
 

@@ -90,7 +90,7 @@ impl Gaps {
         }
         // A buffer that could not be read is not what comes before this one.
         let is_next = self.previous.get(&(source, offset)) == Some(&stream.offset);
-        let is_behind = self.behind.contains(&(source, offset));
+        let is_behind = self.behind.contains(&(source, offset)) || event.block().origin().after_loss;
         let was_told = std::mem::take(&mut stream.is_lost);
         stream.offset = offset;
         stream.last = last_of(&self.before, event);

@@ -312,3 +312,36 @@ fn events_of_a_repeated_buffer_come_once() {
         }
     }
 }
+
+/// The records before the damage are delivered, and the loss is known to what follows.
+#[test]
+fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
+    let form = Form::Merged { header_buffer_size: 512 };
+    let session = Session { buffer_size: 1024, compressed: true, form, ..Session::default() };
+    let (mut file, logged) = Plan { session, steps: vec![vec![3; 200]] }.make(0);
+    let buffers = open(std::slice::from_ref(&file), 1).indexes()[0].buffers.clone();
+    let (damaged, next) = (buffers[2], buffers[3]);
+    // A match that reaches back before the start, in the second half of the buffer: flags of ones, distance 8,192.
+    let middle = (damaged.offset + u64::from(damaged.size) / 2) as usize;
+    file[middle..(damaged.offset + u64::from(damaged.size)) as usize].fill(0xff);
+    let trace = open(&[file], 1);
+    let mut ordered = trace.ordered();
+    let (mut found, mut after_loss) = (Vec::new(), Vec::new());
+    while let Some(event) = ordered.next() {
+        let place = event.block().origin().file_offset;
+        if event.index() == 0 && event.block().origin().after_loss {
+            after_loss.push(place);
+        }
+        found.push((place, event.raw_time().0));
+    }
+    assert_eq!(after_loss, [next.offset]);
+    let of_damaged: Vec<i64> =
+        found.iter().filter(|(place, _)| *place == damaged.offset).map(|(_, time)| *time).collect();
+    let first = logged.iter().position(|event| Some(&event.time) == of_damaged.first()).unwrap();
+    assert!(of_damaged.len() > 2);
+    assert!(of_damaged.iter().eq(logged[first..].iter().take(of_damaged.len()).map(|event| &event.time)));
+    let stats = ordered.into_stats();
+    assert!(
+        matches!(stats.damage[..], [(0, Damage { offset, skipped: 1.., reason: DamageReason::Inflate(_) })] if offset == damaged.offset)
+    );
+}
