@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
-use stackhound::etl::{Block, Damage};
+use stackhound::etl::{Block, Damage, FileTime, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
 use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
@@ -57,6 +57,8 @@ struct Contents {
     buffers_missing: u64,
     other_buffers: u64,
     providers: BTreeMap<String, Provider>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    appended_sessions: Vec<SessionInfo>,
     damage: Vec<DamageInfo>,
     stacks: StackInfo,
     first_event: Option<String>,
@@ -69,6 +71,18 @@ struct Contents {
 struct Provider {
     name: Option<String>,
     events: u64,
+}
+
+/// A later session of an appended recording.
+#[derive(Debug, Serialize)]
+struct SessionInfo {
+    session: String,
+    start_time: String,
+    end_time: Option<String>,
+    clock: &'static str,
+    ticks_per_second: u64,
+    events_lost: u32,
+    buffers_lost: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -162,6 +176,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
         compressed_buffers: index.buffers.iter().filter(|buffer| buffer.compressed).count() as u64,
         buffers_missing: index.missing_buffers(),
         other_buffers: index.other_buffers,
+        appended_sessions: index.sessions.iter().skip(1).map(|session| session_info(session)).collect(),
         ..Contents::default()
     };
     let recording = &trace.sources()[0].recording;
@@ -172,7 +187,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
             counts.add(&Arc::new(block));
         }
     }
-    counts.report(&mut contents, |time| render::utc(trace.clock().to_file_time(time)));
+    counts.report(&mut contents);
 
     let mut progress = Progress::new(common, recording.size());
     let mut pipeline = Pipeline::new(trace, Passes::Two);
@@ -194,6 +209,19 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
     }
     contents.damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
     Ok(contents)
+}
+
+fn session_info(session: &LogfileHeader) -> SessionInfo {
+    let clock = session.clock();
+    SessionInfo {
+        session: session.session_name.clone(),
+        start_time: render::utc(session.start_time),
+        end_time: session.end_time.map(render::utc),
+        clock: render::clock_name(clock.kind()),
+        ticks_per_second: clock.ticks_per_second(),
+        events_lost: session.events_lost,
+        buffers_lost: session.buffers_lost,
+    }
 }
 
 fn damage_info(damage: &Damage) -> DamageInfo {
@@ -229,8 +257,8 @@ struct Counts {
     kinds: [u64; HeaderKind::ALL.len()],
     hooks: Vec<u64>,
     providers: BTreeMap<Guid, u64>,
-    first: i64,
-    last: i64,
+    first: FileTime,
+    last: FileTime,
 }
 
 impl Default for Counts {
@@ -239,19 +267,24 @@ impl Default for Counts {
             kinds: Default::default(),
             hooks: vec![0; 1 << 16],
             providers: BTreeMap::new(),
-            first: i64::MAX,
-            last: i64::MIN,
+            first: FileTime(i64::MAX),
+            last: FileTime(i64::MIN),
         }
     }
 }
 
 impl Counts {
     fn add(&mut self, block: &Arc<Block>) {
+        // Each session of an appended recording has its own clock.
+        let clock = block.session().clock();
+        let times = block.entries().iter().map(|entry| entry.time);
+        if let (Some(first), Some(last)) = (times.clone().min(), times.max()) {
+            self.first = self.first.min(clock.to_file_time(first));
+            self.last = self.last.max(clock.to_file_time(last));
+        }
         for entry in block.entries() {
             let kind = entry.kind();
             self.kinds[kind as usize] += 1;
-            self.first = self.first.min(entry.time.0);
-            self.last = self.last.max(entry.time.0);
             if kind.has_hook() {
                 self.hooks[usize::from(entry.tag)] += 1;
             } else if let Some(guid) = block.record(entry).guid() {
@@ -260,7 +293,7 @@ impl Counts {
         }
     }
 
-    fn report(self, contents: &mut Contents, utc: impl Fn(stackhound::RawTime) -> String) {
+    fn report(self, contents: &mut Contents) {
         let of = |kind: HeaderKind| self.kinds[kind as usize];
         contents.events = self.kinds.iter().sum();
         contents.classic_guid_events =
@@ -277,8 +310,8 @@ impl Counts {
         let provider = |(guid, events): (Guid, u64)| (guid.to_string(), Provider { name: None, events });
         contents.providers = self.providers.into_iter().map(provider).collect();
         if contents.events > 0 {
-            contents.first_event = Some(utc(stackhound::RawTime(self.first)));
-            contents.last_event = Some(utc(stackhound::RawTime(self.last)));
+            contents.first_event = Some(render::utc(self.first));
+            contents.last_event = Some(render::utc(self.last));
         }
     }
 }
@@ -343,6 +376,20 @@ fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
             let name = provider.name.as_deref().unwrap_or("");
             line("", format!("{:>9}  {guid} {name}", grouped(provider.events)))?;
         }
+    }
+    for session in &full.appended_sessions {
+        line(
+            "appended session",
+            format!(
+                "{} from {}, {}, {} ticks/s; lost {} events, {} buffers",
+                session.session,
+                session.start_time,
+                session.clock,
+                grouped(session.ticks_per_second),
+                session.events_lost,
+                session.buffers_lost
+            ),
+        )?;
     }
     for damage in &full.damage {
         line(

@@ -202,8 +202,8 @@ pub struct CreateStats {
     pub other_ends: u64,
 }
 
-/// Which request: of which source, by which kind of events, its address.
-type Request = (u16, Family, u64);
+/// Which request: of which session, by which kind of events, its address.
+type Request = (u32, Family, u64);
 
 /// A create whose event did not leave the correlator yet.
 #[derive(Clone, Copy, Debug)]
@@ -215,10 +215,10 @@ struct Pending {
 }
 
 /// Enough to know an event again among those that wait.
-type EventKey = (u16, Option<u16>, u32, TraceTime);
+type EventKey = (u32, Option<u16>, u32, TraceTime);
 
 fn key(event: &Event<'_>) -> EventKey {
-    (event.source(), event.processor(), event.index(), event.time())
+    (event.session_number(), event.processor(), event.index(), event.time())
 }
 
 /// Ends that came at the very instant of an event to come.
@@ -284,7 +284,7 @@ impl CreateJoin {
             self.stats.other_ends += self.just_ended.len() as u64;
             self.just_ended.clear();
         }
-        let request = |irp: u64| (event.source(), family, irp);
+        let request = |irp: u64| (event.session_number(), family, irp);
         match operation {
             Operation::Create { irp, disposition } => {
                 let request = (irp != 0).then_some(request(irp));

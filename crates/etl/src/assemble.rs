@@ -35,7 +35,8 @@ impl BlockBuilder {
         processor: Option<u16>,
         capacity: usize,
     ) -> BlockBuilder {
-        let origin = Origin { recording, processor, file_offset: 0, after_loss: false };
+        let origin =
+            Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss: false };
         BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity }
     }
 
@@ -147,7 +148,7 @@ impl Block {
         let one_stream = session.mode.has(crate::LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let processor = (!one_stream).then(|| header.processor());
         let after_loss = header.flags().tells_of_loss();
-        let origin = Origin { recording, processor, file_offset: 0, after_loss };
+        let origin = Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss };
         let end = header.records_end(bytes.len());
         let (block, error) = Block::scan(bytes.slice(..end), session, origin, None);
         Some((block, error.map(|(_, error)| error)))
@@ -158,9 +159,9 @@ impl Block {
         self.with_origin(|origin| origin.after_loss = true)
     }
 
-    /// The same block, as one of another recording.
+    /// The same block, as one of another recording with one session.
     pub fn of_recording(self, number: u16) -> Block {
-        self.with_origin(|origin| origin.recording = number)
+        self.with_origin(|origin| (origin.recording, origin.session) = (number, number.into()))
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Block {
 pub struct Origin {
     /// Which of several recordings.
     pub recording: u16,
+    /// Which of all sessions: an appended recording has several.
+    pub session: u32,
     /// The processor whose records these are; `None` where the session did not keep them apart.
     pub processor: Option<u16>,
     /// Where the buffer starts in its file.

@@ -1,5 +1,6 @@
 //! What is wrong with a recording, where, and how much was given up for it.
 
+use crate::LogfileHeaderError;
 use crate::compress::DecompressError;
 use crate::record::RecordError;
 
@@ -40,6 +41,9 @@ pub enum DamageReason {
     /// Compressed buffers of so many processors that reading them in order would take more than 1 GiB of memory.
     #[error("too many streams of compressed buffers")]
     TooManyStreams,
+    /// A further header buffer whose logfile header cannot be read. The session before it stands in for its session.
+    #[error("{0}; the times of this session's records are read by the clock of the session before it")]
+    Session(LogfileHeaderError),
     /// A further copy of a buffer: equal session, processor, sequence number and beginning. It is not read.
     #[error("a copy of the buffer at {first:#x}, which is read instead")]
     Repeated {

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use crate::LogfileHeader;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
-use crate::recording::Recording;
+use crate::recording::{Recording, SessionStart};
 use crate::{repeat, resync};
 
 /// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
@@ -36,6 +38,8 @@ pub struct BufferRef {
 pub struct Index {
     /// Buffers that have records; of copies of one buffer, the first.
     pub buffers: Vec<BufferRef>,
+    /// The session of each epoch: one, or more in an appended recording.
+    pub sessions: Vec<Arc<LogfileHeader>>,
     /// Buffers of kinds without records (context-swap streams, markers).
     pub other_buffers: u64,
     /// What was stepped over.
@@ -43,15 +47,19 @@ pub struct Index {
 }
 
 impl Index {
-    /// Walks from buffer to buffer.
-    pub(crate) fn of(recording: &Recording) -> Index {
-        let mut walk = Walk { recording, nominal: recording.nominal_size(), position: 0, damage: Vec::new() };
+    /// Walks from buffer to buffer. Gives the sessions, too, with all that reading their buffers takes.
+    pub(crate) fn of(recording: &Recording) -> (Index, Vec<SessionStart>) {
+        let session = recording.first_session().clone();
+        let mut walk = Walk { recording, session, position: 0, damage: Vec::new() };
         let mut index = Index::default();
-        let mut epoch = 0;
+        let mut sessions = vec![walk.session.clone()];
         let mut inflated = Inflated::default();
         while let Some((place, header)) = walk.next() {
             let Some(buffer_type) = header.buffer_type() else { break };
-            epoch += u32::from(buffer_type == BufferType::Header && place.start != 0);
+            if buffer_type == BufferType::Header && place.start != 0 {
+                walk.begin_session(&place);
+                sessions.push(walk.session.clone());
+            }
             let compressed = header.is_compressed() && buffer_type != BufferType::Header;
             if compressed && !inflated.fits(header) {
                 let reason = DamageReason::TooManyStreams;
@@ -60,7 +68,7 @@ impl Index {
                 index.buffers.push(BufferRef {
                     offset: place.start as u64,
                     sequence: header.sequence_number.get(),
-                    epoch,
+                    epoch: sessions.len() as u32 - 1,
                     size: place.len() as u32,
                     processor: header.processor(),
                     after_loss: header.flags().tells_of_loss(),
@@ -75,7 +83,8 @@ impl Index {
         index.damage.extend(repeat::remove(recording.bytes(), &mut index.buffers));
         index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
-        index
+        index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
+        (index, sessions)
     }
 
     /// The buffers as streams, one a processor, each in the order in which it was written.
@@ -151,7 +160,8 @@ impl Inflated {
 /// Steps from buffer to buffer.
 struct Walk<'r> {
     recording: &'r Recording,
-    nominal: Option<u32>,
+    /// The session whose buffers follow.
+    session: SessionStart,
     position: usize,
     damage: Vec<Damage>,
 }
@@ -200,7 +210,7 @@ impl<'r> Walk<'r> {
             {
                 return None;
             }
-            let next = resync::find(left, 1, self.nominal).unwrap_or(left.len());
+            let next = resync::find(left, 1, self.session.nominal).unwrap_or(left.len());
             self.position = start + next;
             if start == 0 {
                 // The first record was read already, so the first buffer is one, whatever its size should be.
@@ -211,6 +221,16 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Takes what a further header buffer states about the buffers after it.
+    fn begin_session(&mut self, place: &Range<usize>) {
+        let next = SessionStart::read(&self.recording.bytes()[place.start..], place.len() as u32);
+        self.session = next.unwrap_or_else(|error| {
+            let reason = DamageReason::Session(error);
+            self.damage.push(Damage { offset: place.start as u64, skipped: 0, reason });
+            self.session.unknown_next()
+        });
+    }
+
     fn note_truncation(&mut self, skipped: usize, found: usize, expected: usize) {
         let reason = DamageReason::Truncated { found: found as u64, expected: expected as u64 };
         self.damage.push(Damage { offset: self.position as u64, skipped: skipped as u64, reason });
@@ -218,29 +238,34 @@ impl<'r> Walk<'r> {
 
     /// Whether a header and its size can be believed. `left` starts at the header.
     fn judge(&self, header: &BufferHeader, left: &[u8]) -> Verdict {
-        if let Some(what) = header.implausible(self.nominal) {
+        let mut nominal = self.session.nominal;
+        if let Some(what) = header.implausible(nominal) {
             return Verdict::Wrong(DamageReason::Header(what));
         }
         let size = header.buffer_size.get();
         let wrong = Verdict::Wrong(DamageReason::Size { size });
-        // The size of an uncompressed data buffer was checked against the session's already.
         let is_header = header.buffer_type() == Some(BufferType::Header);
-        let certain = !header.is_compressed() && !is_header && self.nominal.is_some();
+        if is_header {
+            nominal = SessionStart::read(left, size).ok().and_then(|session| session.nominal);
+        }
+        // The size of an uncompressed data buffer was checked against the session's already.
+        let certain = !header.is_compressed() && !is_header && nominal.is_some();
         let Some(next) = left.get(size as usize..) else {
-            let found = !certain && resync::find(left, BUFFER_HEADER_SIZE, self.nominal).is_some();
+            let found = !certain && resync::find(left, BUFFER_HEADER_SIZE, nominal).is_some();
             return if found { wrong } else { Verdict::Truncated };
         };
-        if is_header && self.nominal.is_some_and(|nominal| size > nominal) {
+        if is_header && nominal.is_some_and(|nominal| size > nominal) {
             return wrong;
         }
-        if certain || resync::continues(next, self.nominal) {
+        if certain || resync::continues(next, nominal) {
             return Verdict::Whole;
         }
         // Either this size or the next header is wrong. A buffer inside the claimed extent, or a chunk that does not
         // inflate, speak against the size.
-        let proven = resync::find(left, BUFFER_HEADER_SIZE, self.nominal)
+        let proven = resync::find(left, BUFFER_HEADER_SIZE, nominal)
             .is_none_or(|found| found > size as usize)
-            && (!header.is_compressed() || self.recording.inflate(header, &left[..size as usize]).is_ok());
+            && (!header.is_compressed()
+                || Recording::inflate(self.session.compression, header, &left[..size as usize]).is_ok());
         if proven { Verdict::Whole } else { wrong }
     }
 }

@@ -4,7 +4,7 @@
 //! fails; [`Recording::block`] turns one buffer into a [`Block`]. The rules for stepping over damage are described in
 //! `docs/format/damage.md`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -42,15 +42,45 @@ pub enum OpenError {
     FirstRecord(#[from] LogfileHeaderError),
 }
 
-/// One `.etl` file's bytes and its session.
+/// One `.etl` file's bytes and its sessions.
 #[derive(Clone, Debug)]
 pub struct Recording {
     bytes: Bytes,
-    session: Arc<LogfileHeader>,
-    compression: Algorithm,
-    /// The session's buffer size, if the first buffers bear it out.
-    nominal: Option<u32>,
+    first: SessionStart,
+    /// All sessions, by epoch; found with the index.
+    sessions: Arc<OnceLock<Vec<SessionStart>>>,
     number: u16,
+    first_session: u32,
+}
+
+/// What a header buffer states about the buffers after it.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionStart {
+    pub header: Arc<LogfileHeader>,
+    pub compression: Algorithm,
+    /// The session's buffer size, if the first buffers bear it out.
+    pub nominal: Option<u32>,
+}
+
+impl SessionStart {
+    /// Reads the header buffer of `size` bytes at the start of `bytes`, which go on to the end of the file.
+    pub fn read(bytes: &[u8], size: u32) -> Result<SessionStart, LogfileHeaderError> {
+        let first = &bytes[..bytes.len().min(size as usize)];
+        let header = BufferHeader::read(first).ok_or(LogfileHeaderError::NotALogfileHeader)?;
+        let compression = Algorithm::from_state(header.state.get());
+        let first = &first[..header.records_end(first.len())];
+        let record =
+            Records::new(first, BUFFER_HEADER_SIZE).next().ok_or(LogfileHeaderError::NotALogfileHeader)?;
+        let header = Arc::new(LogfileHeader::parse(&record)?);
+        let nominal = header.nominal_size().filter(|&nominal| index::agrees(bytes, size, nominal));
+        Ok(SessionStart { header, compression, nominal })
+    }
+
+    /// A session whose header buffer cannot be read: as this one, without its losses and its buffer size.
+    pub fn unknown_next(&self) -> SessionStart {
+        let header = LogfileHeader { events_lost: 0, buffers_lost: 0, ..LogfileHeader::clone(&self.header) };
+        SessionStart { header: Arc::new(header), compression: self.compression, nominal: None }
+    }
 }
 
 impl Recording {
@@ -72,16 +102,11 @@ impl Recording {
             return Err(OpenError::NotAnEventTraceLog(reason));
         }
         let size = header.buffer_size.get();
-        let Some(first) = bytes.get(..size as usize) else {
+        if bytes.len() < size as usize {
             return Err(OpenError::FirstBufferCutOff { found: bytes.len() as u64, expected: size.into() });
-        };
-        let compression = Algorithm::from_state(header.state.get());
-        let first = &first[..header.records_end(first.len())];
-        let record =
-            Records::new(first, BUFFER_HEADER_SIZE).next().ok_or(LogfileHeaderError::NotALogfileHeader)?;
-        let session = Arc::new(LogfileHeader::parse(&record)?);
-        let nominal = session.nominal_size().filter(|&nominal| index::agrees(&bytes, size, nominal));
-        Ok(Recording { bytes, session, compression, nominal, number: 0 })
+        }
+        let first = SessionStart::read(&bytes, size)?;
+        Ok(Recording { bytes, first, sessions: Arc::default(), number: 0, first_session: 0 })
     }
 
     /// Gives the recording a number that its blocks carry, to tell several recordings apart.
@@ -95,14 +120,33 @@ impl Recording {
         self.number
     }
 
-    /// What the first record says.
-    pub fn session(&self) -> &Arc<LogfileHeader> {
-        &self.session
+    /// Gives the first session a number that its blocks carry; those of later sessions count up from it.
+    pub fn sessions_from(mut self, number: u32) -> Recording {
+        self.first_session = number;
+        self
     }
 
-    /// The session's clock.
+    /// The first session, as the first record states it. An appended file has more: [`Index::sessions`].
+    pub fn session(&self) -> &Arc<LogfileHeader> {
+        &self.first.header
+    }
+
+    pub(crate) fn first_session(&self) -> &SessionStart {
+        &self.first
+    }
+
+    /// The session of buffers of this epoch.
+    fn session_of(&self, epoch: u32) -> &SessionStart {
+        if epoch == 0 {
+            return &self.first;
+        }
+        let sessions = self.sessions.get_or_init(|| Index::of(self).1);
+        sessions.get(epoch as usize).unwrap_or(&self.first)
+    }
+
+    /// The first session's clock.
     pub fn clock(&self) -> Clock {
-        self.session.clock()
+        self.first.header.clock()
     }
 
     /// The file's bytes.
@@ -110,14 +154,9 @@ impl Recording {
         &self.bytes
     }
 
-    /// The session's buffer size, unless the first buffers contradict what the logfile header says.
-    pub(crate) fn nominal_size(&self) -> Option<u32> {
-        self.nominal
-    }
-
-    /// How compressed buffers are compressed.
+    /// How compressed buffers of the first session are compressed.
     pub fn compression(&self) -> Algorithm {
-        self.compression
+        self.first.compression
     }
 
     /// Bytes of the file.
@@ -129,21 +168,27 @@ impl Recording {
     ///
     /// Costs one header read a buffer; around damage, a search up to the next buffer.
     pub fn index(&self) -> Index {
-        Index::of(self)
+        let (index, sessions) = Index::of(self);
+        self.sessions.get_or_init(|| sessions);
+        index
     }
 
     /// Decompresses a buffer, header included. It must expand to exactly the size that its header states.
     ///
     /// The first buffer states the algorithm in a field that has another meaning too, so where that one fails the others
     /// are tried: a chunk that expands to exactly the right length and starts with a record is taken.
-    pub(crate) fn inflate(&self, header: &BufferHeader, buffer: &[u8]) -> Result<Bytes, DecompressError> {
+    pub(crate) fn inflate(
+        stated: Algorithm,
+        header: &BufferHeader,
+        buffer: &[u8],
+    ) -> Result<Bytes, DecompressError> {
         let size = header.inflated_size().clamp(BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX as usize);
         let mut inflated = vec![0; size];
         let (head, body) = inflated.split_at_mut(BUFFER_HEADER_SIZE);
         head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
         let packed = &buffer[BUFFER_HEADER_SIZE..];
-        if let Err(error) = compress::decompress(self.compression, packed, body) {
-            let mut fits = self.other_algorithms().map(|other| {
+        if let Err(error) = compress::decompress(stated, packed, body) {
+            let mut fits = Self::all_but(stated).map(|other| {
                 compress::decompress(other, packed, body).is_ok()
                     && body.first_chunk().is_some_and(|&first| is_plausible_start(u32::from_le_bytes(first)))
             });
@@ -154,8 +199,7 @@ impl Recording {
         Ok(inflated.into())
     }
 
-    fn other_algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        let stated = self.compression;
+    fn all_but(stated: Algorithm) -> impl Iterator<Item = Algorithm> {
         Algorithm::ALL.into_iter().filter(move |&other| other != stated)
     }
 
@@ -164,17 +208,20 @@ impl Recording {
     ///
     /// At most one attempt for each algorithm.
     #[cold]
-    fn inflate_beginning(&self, header: &BufferHeader, buffer: &[u8]) -> Option<(Bytes, DecompressError)> {
+    fn inflate_beginning(
+        stated: Algorithm,
+        header: &BufferHeader,
+        buffer: &[u8],
+    ) -> Option<(Bytes, DecompressError)> {
         let size = header.inflated_size().clamp(BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX as usize);
         let mut inflated = vec![0; size];
         let (head, body) = inflated.split_at_mut(BUFFER_HEADER_SIZE);
         head.copy_from_slice(&buffer[..BUFFER_HEADER_SIZE]);
         let packed = &buffer[BUFFER_HEADER_SIZE..];
-        let error =
-            std::iter::once(self.compression).chain(self.other_algorithms()).find_map(|algorithm| {
-                let error = compress::decompress(algorithm, packed, body).err()?;
-                starts_with_event(&body[..error.written]).then_some(error)
-            })?;
+        let error = std::iter::once(stated).chain(Self::all_but(stated)).find_map(|algorithm| {
+            let error = compress::decompress(algorithm, packed, body).err()?;
+            starts_with_event(&body[..error.written]).then_some(error)
+        })?;
         inflated.truncate(BUFFER_HEADER_SIZE + error.written);
         let is_cut_off = (header.buffer_size.get() as usize) > buffer.len();
         inflated.truncate(trusted_end(&inflated, is_cut_off));
@@ -198,13 +245,14 @@ impl Recording {
             let reason = DamageReason::Header("outside the file");
             return Err(damage(0, reason));
         };
+        let session = self.session_of(buffer.epoch);
         let mut partial = None;
         let bytes = if buffer.compressed {
             let packed = &self.bytes[whole.clone()];
-            self.inflate(header, packed).or_else(|error| {
+            Self::inflate(session.compression, header, packed).or_else(|error| {
                 let reason = DamageReason::Inflate(error);
-                let (bytes, error) =
-                    self.inflate_beginning(header, packed).ok_or(damage(whole.len(), reason))?;
+                let (bytes, error) = Self::inflate_beginning(session.compression, header, packed)
+                    .ok_or(damage(whole.len(), reason))?;
                 let skipped = header.inflated_size().saturating_sub(bytes.len());
                 partial = Some(damage(skipped, DamageReason::Inflate(error)));
                 Ok(bytes)
@@ -213,14 +261,15 @@ impl Recording {
             self.bytes.slice(whole)
         };
         let end = if partial.is_some() { bytes.len() } else { header.records_end(bytes.len()) };
-        let one_stream = self.session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
+        let one_stream = session.header.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let origin = Origin {
             recording: self.number,
+            session: self.first_session + buffer.epoch,
             processor: (!one_stream).then_some(buffer.processor),
             file_offset: buffer.offset,
             after_loss: buffer.after_loss,
         };
-        let (block, error) = Block::scan(bytes.slice(..end), self.session.clone(), origin, selection);
+        let (block, error) = Block::scan(bytes.slice(..end), session.header.clone(), origin, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
         let note = match error {
             _ if partial.is_some() => partial,

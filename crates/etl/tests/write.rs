@@ -10,8 +10,8 @@ use stackhound_etl::write::{
     Session, Totals, WriteError, stack,
 };
 use stackhound_etl::{
-    Address, BufferFlags, BufferHeader, ClockKind, FileTime, Guid, LogFileMode, Pid, PointerSize, RawTime,
-    Recording, Tid,
+    Address, BufferFlags, BufferHeader, ClockKind, Damage, DamageReason, FileTime, Guid, LogFileMode,
+    LogfileHeaderError, Pid, PointerSize, RawTime, Recording, Tid,
 };
 
 /// Numbers for payloads, items and counters, so that specs can borrow them.
@@ -407,6 +407,66 @@ fn buffers_are_numbered_as_they_are_taken_into_use() {
         [(0, 0, 0x21), (7, 910, 0x21), (7, 911, 0x21), (0, 909, 0x20), (299, 908, 0x21)]
     );
     assert_eq!(events(&open(file)), [(0, 5), (0, 5), (7, 5), (299, 5)]);
+}
+
+#[test]
+fn appended_sessions_keep_their_own_facts() {
+    let first = Session { processors: 2, buffer_size: 1024, ..Session::default() };
+    let second = Session {
+        pointer_size: PointerSize::Four,
+        buffer_size: 2048,
+        clock: ClockKind::SystemTime,
+        start: RawTime(first.start_time.0 + 77),
+        start_time: FileTime(first.start_time.0 + 77),
+        compressed: true,
+        ..first.clone()
+    };
+    let third = Session { mode: LogFileMode::NO_PER_PROCESSOR_BUFFERING, ..first.clone() };
+    let sessions = [first, second, third];
+    let mut file = Cursor::new(Vec::new());
+    let mut ends = Vec::new();
+    for (session, lost) in sessions.iter().zip(1..) {
+        let mut writer = EtlWriter::new(session.clone(), file).unwrap();
+        for time in 0..40 {
+            writer.write((time % 2) as u16, &event(session, time)).unwrap();
+        }
+        writer.lose_events(0, lost).unwrap();
+        file = writer.finish().unwrap().0;
+        ends.push(file.get_ref().len() as u64);
+    }
+    let file = file.into_inner();
+    let recording = open(file.clone()).sessions_from(7);
+    let index = recording.index();
+    assert_eq!(index.damage, []);
+    assert_eq!(index.sessions.len(), 3);
+    for (found, (session, lost)) in index.sessions.iter().zip(sessions.iter().zip(1..)) {
+        assert_eq!((found.clock(), found.pointer_size), (session.clock(), session.pointer_size));
+        assert_eq!((found.buffer_size, found.events_lost), (session.buffer_size, lost));
+    }
+    // One that did not make the index reads the blocks in the same way.
+    let other = open(file.clone()).sessions_from(7);
+    for buffer in &index.buffers {
+        let epoch = ends.iter().filter(|&&end| end <= buffer.offset).count();
+        let (block, damage) = other.block(buffer, None).unwrap();
+        assert_eq!((buffer.epoch as usize, damage), (epoch, None));
+        assert_eq!((block.session(), block.origin().session), (&index.sessions[epoch], 7 + epoch as u32));
+        assert_eq!(block.origin().processor.is_none(), epoch == 2);
+        let start = sessions[epoch].start.0;
+        assert!(block.entries().iter().all(|entry| (start..start + 40).contains(&entry.time.0)));
+    }
+    let records: usize =
+        index.buffers.iter().map(|buffer| other.block(buffer, None).unwrap().0.entries().len()).sum();
+    assert_eq!(records, 3 * 41);
+
+    // Without its logfile header, the session before stands in, and this is damage.
+    let mut damaged = file;
+    damaged[ends[0] as usize + 0x4a] = 0x77;
+    let index = open(damaged).index();
+    let reason = DamageReason::Session(LogfileHeaderError::NotALogfileHeader);
+    assert_eq!(index.damage[0], Damage { offset: ends[0], skipped: 0, reason });
+    assert_eq!(index.sessions[1].clock(), sessions[0].clock());
+    let lost: Vec<u32> = index.sessions.iter().map(|session| session.events_lost).collect();
+    assert_eq!(lost, [1, 0, 3]);
 }
 
 #[test]

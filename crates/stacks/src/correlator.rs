@@ -105,18 +105,18 @@ pub struct Correlator {
     shelf: Shelf,
     partials: Vec<Partial>,
     free: Vec<u32>,
-    waiting_for_user: Map<(u16, Tid), Waiting>,
+    waiting_for_user: Map<(u32, Tid), Waiting>,
     /// The list that is being completed; kept for its memory.
     completed: Waiting,
     waiting_for_key: Map<Key, Waiting>,
-    waiting_for_match: Map<(u16, u64), Waiting>,
+    waiting_for_match: Map<(u32, u64), Waiting>,
     /// Definitions that have exactly the current time.
     just_defined: Vec<(Key, StackId)>,
     newest: TraceTime,
     /// Up to which event number the queue may be out of order.
     disorder_until: u64,
     losses: Losses,
-    orphan_groups: HashSet<(u16, RawTime, u32), RandomState>,
+    orphan_groups: HashSet<(u32, RawTime, u32), RandomState>,
     /// How many parts without an event wait for the definition of a key.
     orphans_awaiting: HashMap<Key, u64, RandomState>,
     handed_out: Option<Slot>,
@@ -197,7 +197,7 @@ impl Correlator {
             self.disorder_until = self.first + self.queue.len() as u64 + 1;
         }
         if event.index() == 0
-            && let Some(base) = self.bases.get(usize::from(event.source()))
+            && let Some(base) = self.bases.get(event.session_number() as usize)
         {
             let oldest = self.queue.front().map_or(time, |held| held.time);
             self.losses.enter_block(event, base, self.window.max_hold, oldest);
@@ -312,7 +312,9 @@ impl Correlator {
         }
         if partial.has_kernel() {
             let tid = partial.ids.map(|ids| Tid(ids.tid)).or_else(|| event.header_tid());
-            if let Some(waiting) = tid.and_then(|tid| self.waiting_for_user.get_mut(&(event.source(), tid))) {
+            if let Some(waiting) =
+                tid.and_then(|tid| self.waiting_for_user.get_mut(&(event.session_number(), tid)))
+            {
                 drop_front(waiting, self.first);
             }
         }
@@ -321,7 +323,7 @@ impl Correlator {
             let by_key = |item: &ExtendedItem<'_>| Some(item.stack_key()?.0);
             let items = event.record().extended_items();
             for match_id in items.filter_map(|item| inline(&item).or_else(|| by_key(&item))) {
-                drop_left(&mut self.waiting_for_match, &(event.source(), match_id), self.first);
+                drop_left(&mut self.waiting_for_match, &(event.session_number(), match_id), self.first);
             }
         }
         let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
@@ -356,7 +358,7 @@ impl Correlator {
             }
             StackRecord::Reference(owner, number, kernel) => {
                 self.stats.keyed += 1;
-                let key = Key { source: event.source(), kernel, number };
+                let key = Key { session: event.session_number(), kernel, number };
                 let fragment = self.resolve(key, event.time());
                 self.attribute(event, owner, fragment, if kernel { Half::Kernel } else { Half::User });
             }
@@ -383,7 +385,7 @@ impl Correlator {
         if self.definitions.is_some() {
             return;
         }
-        let key = Key::defined(event.source(), number, frames, event.block().session().pointer_size);
+        let key = Key::defined(event.session_number(), number, frames, event.block().session().pointer_size);
         let Some(stack) = self.table.extend(None, frames.iter()) else { return };
         if self.frames_max.is_some() && self.just_defined.len() >= JUST_DEFINED_MAX {
             self.just_defined.drain(..JUST_DEFINED_MAX / 2);
@@ -399,7 +401,7 @@ impl Correlator {
 
     /// Finds the event that a part was taken for and gives it the part.
     fn attribute(&mut self, record: &Event<'_>, owner: PartOwner, fragment: Fragment, half: Half) {
-        let source = record.source();
+        let session = record.session_number();
         let found = self.find_owner(record, owner, half);
         let Some((number, first_of_group)) = found else {
             self.stats.orphaned_parts += 1;
@@ -409,13 +411,13 @@ impl Correlator {
                 self.orphan_groups.clear();
             }
             if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
-                && self.orphan_groups.insert((source, owner.time, owner.tid))
+                && self.orphan_groups.insert((session, owner.time, owner.tid))
             {
                 self.stats.groups += 1;
             }
             // The thread is leaving the kernel all the same: events that wait for its user part get it.
             if half == Half::User {
-                self.complete_waiting(source, owner, fragment);
+                self.complete_waiting(session, owner, fragment);
             }
             return;
         };
@@ -427,11 +429,11 @@ impl Correlator {
                 let waits = !self.partial_of(number).is_some_and(|partial| partial.has_user());
                 self.give(number, fragment, half, ids);
                 if waits && !Pid(owner.pid).is_kernel_only() {
-                    self.await_user(source, Tid(owner.tid), number);
+                    self.await_user(session, Tid(owner.tid), number);
                 }
             }
             Half::User => {
-                self.complete_waiting(source, owner, fragment);
+                self.complete_waiting(session, owner, fragment);
                 if !self.partial_of(number).is_some_and(|partial| partial.has_user()) {
                     self.give(number, fragment, half, ids);
                 }
@@ -470,7 +472,7 @@ impl Correlator {
     }
 
     /// Notes that an event waits for the user part of its thread.
-    fn await_user(&mut self, source: u16, tid: Tid, number: u64) {
+    fn await_user(&mut self, session: u32, tid: Tid, number: u64) {
         // Lists that ran empty stay for the thread's next system call, unless there are far more threads than events.
         if self.waiting_for_user.len() > IDLE_LISTS_MAX + self.queue.len() {
             let first = self.first;
@@ -479,15 +481,15 @@ impl Correlator {
                 !waiting.is_empty()
             });
         }
-        self.waiting_for_user.entry((source, tid)).or_default().push_back(number);
+        self.waiting_for_user.entry((session, tid)).or_default().push_back(number);
     }
 
     /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that have none yet.
-    fn complete_waiting(&mut self, source: u16, named: PartOwner, fragment: Fragment) {
+    fn complete_waiting(&mut self, session: u32, named: PartOwner, fragment: Fragment) {
         let tid = Tid(named.tid);
-        let Some(base) = self.bases.get(usize::from(source)) else { return };
+        let Some(base) = self.bases.get(session as usize) else { return };
         let user_of = Some(base.trace_time(named.time));
-        let Some(waiting) = self.waiting_for_user.get_mut(&(source, tid)) else { return };
+        let Some(waiting) = self.waiting_for_user.get_mut(&(session, tid)) else { return };
         let mut completed = std::mem::take(&mut self.completed);
         std::mem::swap(waiting, &mut completed);
         for number in completed.drain(..) {
@@ -529,8 +531,8 @@ impl Correlator {
 
     /// The event that a part names, by its number, and whether the part is the first of its group.
     fn find_owner(&mut self, record: &Event<'_>, owner: PartOwner, half: Half) -> Option<(u64, bool)> {
-        let source = record.source();
-        let time = self.bases.get(usize::from(source))?.trace_time(owner.time);
+        let session = record.session_number();
+        let time = self.bases.get(session as usize)?.trace_time(owner.time);
         let mut best: Option<(Rank, usize)> = None;
         let (mut rivals, mut first_of_group) = (0, true);
         for position in self.positions_at(time) {
@@ -539,7 +541,7 @@ impl Correlator {
                 continue;
             }
             let event = held.event(&self.shelf);
-            if event.source() != source || event.raw_time() != owner.time || !can_own(&event) {
+            if event.session_number() != session || event.raw_time() != owner.time || !can_own(&event) {
                 continue;
             }
             let partial = self.partials.get(held.partial as usize);
@@ -603,10 +605,13 @@ impl Correlator {
             let (pid, tid) = (event.header_pid(), event.header_tid());
             if half == Half::Kernel && !pid.is_some_and(Pid::is_kernel_only) {
                 if match_id != 0 {
-                    self.waiting_for_match.entry((event.source(), match_id)).or_default().push_back(number);
+                    self.waiting_for_match
+                        .entry((event.session_number(), match_id))
+                        .or_default()
+                        .push_back(number);
                 }
                 if let Some(tid) = tid {
-                    self.await_user(event.source(), tid, number);
+                    self.await_user(event.session_number(), tid, number);
                 }
             }
         }
@@ -626,7 +631,7 @@ impl Correlator {
         let (match_id, number) = item.stack_key()?;
         self.stats.extended_keys += 1;
         // Which kind of key it is, only the definition tells: a user key is the more likely one.
-        let key = |kernel| Key { source: event.source(), kernel, number };
+        let key = |kernel| Key { session: event.session_number(), kernel, number };
         let is_user = |all: &mut KeyDefinitions| all.resolve(key(false), event.time()).is_some();
         let half = if self.definitions.as_mut().is_none_or(is_user) { Half::User } else { Half::Kernel };
         let fragment = self.resolve(key(half == Half::Kernel), event.time());
@@ -642,7 +647,8 @@ impl Correlator {
                 pid: event.header_pid().map_or(u32::MAX, |pid| pid.0),
                 tid: event.header_tid().map_or(u32::MAX, |tid| tid.0),
             };
-            let matched = self.waiting_for_match.remove(&(event.source(), match_id)).unwrap_or_default();
+            let matched =
+                self.waiting_for_match.remove(&(event.session_number(), match_id)).unwrap_or_default();
             for number in matched {
                 if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
                     self.give(number, fragment, Half::User, ids);
@@ -650,7 +656,7 @@ impl Correlator {
             }
             if event.header_tid().is_some() {
                 let named = PartOwner { time: event.raw_time(), pid: ids.pid, tid: ids.tid };
-                self.complete_waiting(event.source(), named, fragment);
+                self.complete_waiting(event.session_number(), named, fragment);
             }
         }
     }

@@ -11,18 +11,18 @@ use stackhound_trace::{Event, TraceTime};
 use crate::part::{self, Frames, StackRecord};
 use crate::table::{StackId, StackTable};
 
-/// One key: of which source, its number, and whether it is a kernel key.
+/// One key: of which session, its number, and whether it is a kernel key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
-    pub source: u16,
+    pub session: u32,
     pub kernel: bool,
     pub number: u64,
 }
 
 impl Key {
     /// The key that a definition defines.
-    pub fn defined(source: u16, number: u64, frames: &Frames<'_>, session: PointerSize) -> Key {
-        Key { source, kernel: frames.last().is_some_and(|address| address.is_kernel(session)), number }
+    pub fn defined(session: u32, number: u64, frames: &Frames<'_>, pointer_size: PointerSize) -> Key {
+        Key { session, kernel: frames.last().is_some_and(|address| address.is_kernel(pointer_size)), number }
     }
 }
 
@@ -50,7 +50,7 @@ impl KeyDefinitions {
     pub fn observe(&mut self, event: &Event<'_>) {
         let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) else { return };
         let StackRecord::Definition(number, frames) = StackRecord::parse(event, hook) else { return };
-        let key = Key::defined(event.source(), number, &frames, event.block().session().pointer_size);
+        let key = Key::defined(event.session_number(), number, &frames, event.block().session().pointer_size);
         if let Some(stack) = self.table.extend(None, frames.iter()) {
             self.by_key.entry(key).or_default().all.push((event.time(), stack));
         }

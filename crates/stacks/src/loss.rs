@@ -16,8 +16,8 @@ pub(crate) struct Losses {
     holes: VecDeque<(i64, i64)>,
     /// Whether blocks are the buffers that were in use. In a live session they are what has come at once.
     blocks_are_buffers: bool,
-    /// The time of the last event of each stream's latest block; a stream is a processor of a source.
-    ends: HashMap<(u16, Option<u16>), i64, foldhash::fast::RandomState>,
+    /// The time of the last event of each stream's latest block; a stream is a processor of a session.
+    ends: HashMap<(u32, Option<u16>), i64, foldhash::fast::RandomState>,
 }
 
 /// Spans and holes that are kept; where there are more, neighbours become one, with what is between them.
@@ -49,7 +49,7 @@ impl Losses {
     /// will be asked about times before `oldest`.
     pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, max_hold: i64, oldest: TraceTime) {
         let Some(last) = event.block().entries().last() else { return };
-        let stream = (event.source(), event.processor());
+        let stream = (event.session_number(), event.processor());
         let before = self.ends.insert(stream, base.trace_time(last.time).0);
         if event.block().origin().after_loss {
             self.note(event, max_hold);

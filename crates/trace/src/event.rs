@@ -101,6 +101,13 @@ impl<'b> Event<'b> {
         self.block.origin().recording
     }
 
+    /// Which of the trace's sessions it comes from. Stack keys, raw times and addresses mean something within one session
+    /// only; an appended recording has several.
+    #[inline]
+    pub fn session_number(&self) -> u32 {
+        self.block.origin().session
+    }
+
     /// Process id in the header, if there is one.
     pub fn header_pid(&self) -> Option<Pid> {
         self.record().pid()

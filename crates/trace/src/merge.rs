@@ -12,7 +12,7 @@ use crate::event::{Event, TraceTime};
 use crate::feed::Feed;
 use crate::stats::Stats;
 
-/// How a source's raw time becomes trace time.
+/// How a session's raw time becomes trace time.
 ///
 /// Equal raw times become equal trace times.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub enum TimeBase {
     Same,
     /// Through UTC.
     Convert {
-        /// The source's clock.
+        /// The session's clock.
         from: Clock,
         /// The trace's clock.
         to: Clock,
@@ -33,7 +33,7 @@ impl TimeBase {
         if from.comparable(&to) { TimeBase::Same } else { TimeBase::Convert { from, to } }
     }
 
-    /// The trace time of a raw time of the source.
+    /// The trace time of a raw time of the session.
     #[inline]
     pub fn trace_time(&self, raw: RawTime) -> TraceTime {
         match self {
@@ -48,18 +48,20 @@ impl TimeBase {
 struct Stream {
     block: Arc<Block>,
     position: u32,
+    /// That of the block's session.
     base: TimeBase,
     feed: Feed,
 }
 
 impl Stream {
     /// The trace time of the next event, loading blocks as needed; `None` at the end.
-    fn settle(&mut self, stats: &mut Stats) -> Option<TraceTime> {
+    fn settle(&mut self, bases: &[TimeBase], stats: &mut Stats) -> Option<TraceTime> {
         loop {
             if let Some(entry) = self.block.entries().get(self.position as usize) {
                 return Some(self.base.trace_time(entry.time));
             }
             let block = next_block(&mut self.feed, stats)?;
+            self.base = bases[block.origin().session as usize];
             (self.block, self.position) = (block, 0);
         }
     }
@@ -93,6 +95,8 @@ pub struct Ordered {
     /// `None` for streams that have ended. They stay in the tree, behind all others: to take one out would cost a new
     /// tree.
     streams: Vec<Option<Stream>>,
+    /// By the number of the session.
+    bases: Vec<TimeBase>,
     /// `losers[0]` is the stream with the next event; the others lost the match at their node.
     losers: Vec<u32>,
     /// Of each stream's next event; the latest there is for those that have ended.
@@ -105,19 +109,27 @@ pub struct Ordered {
 
 impl Ordered {
     /// Damage found while indexing the sources comes in through `stats`.
-    pub(crate) fn new(feeds: Vec<(Feed, TimeBase)>, mut stats: Stats) -> Ordered {
+    pub(crate) fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, mut stats: Stats) -> Ordered {
         let mut streams = Vec::new();
         let mut times = Vec::new();
-        for (mut feed, base) in feeds {
+        for mut feed in feeds {
             let Some(block) = next_block(&mut feed, &mut stats) else { continue };
+            let base = bases[block.origin().session as usize];
             let mut stream = Stream { block, position: 0, base, feed };
-            if let Some(time) = stream.settle(&mut stats) {
+            if let Some(time) = stream.settle(&bases, &mut stats) {
                 streams.push(Some(stream));
                 times.push(time);
             }
         }
-        let mut ordered =
-            Ordered { streams, losers: Vec::new(), times, taken: false, last: TraceTime(i64::MIN), stats };
+        let mut ordered = Ordered {
+            streams,
+            bases,
+            losers: Vec::new(),
+            times,
+            taken: false,
+            last: TraceTime(i64::MIN),
+            stats,
+        };
         ordered.build();
         ordered
     }
@@ -155,7 +167,7 @@ impl Ordered {
         stream.position += 1;
         let next = match stream.block.entries().get(stream.position as usize) {
             Some(entry) => Some(stream.base.trace_time(entry.time)),
-            None => stream.settle(&mut self.stats),
+            None => stream.settle(&self.bases, &mut self.stats),
         };
         if next.is_none() {
             self.streams[winner as usize] = None;

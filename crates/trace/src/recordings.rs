@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPoolBuilder;
-use stackhound_etl::{Clock, Index, LogfileHeader, Selection};
+use stackhound_etl::{Clock, Index, LogfileHeader, Recording, Selection};
 
 use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
@@ -95,9 +95,18 @@ impl OpenTrace {
         &self.sources
     }
 
-    /// What each source says of its session.
+    /// What the sources state about their sessions, in the order of the sessions' numbers.
     pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
-        self.sources.iter().map(|source| &**source.recording.session())
+        self.indexes().iter().flat_map(|index| &index.sessions).map(|session| &**session)
+    }
+
+    /// The recordings with their sessions numbered within the trace, and their buffers.
+    fn numbered(&self) -> impl Iterator<Item = (Recording, &Index)> {
+        self.sources.iter().zip(self.indexes()).scan(0, |first, (source, index)| {
+            let recording = source.recording.clone().sessions_from(*first);
+            *first += index.sessions.len() as u32;
+            Some((recording, index))
+        })
     }
 
     /// Each source's buffers. Found at the first call, which visits every buffer header.
@@ -110,20 +119,21 @@ impl OpenTrace {
         self.sources[0].recording.clock()
     }
 
-    /// How each source's raw time becomes trace time.
+    /// How each session's raw time becomes trace time, by the session's number.
     pub fn time_bases(&self) -> Vec<TimeBase> {
         let to = self.clock();
-        self.sources.iter().map(|source| TimeBase::between(source.recording.clock(), to)).collect()
+        self.sessions().map(|session| TimeBase::between(session.clock(), to)).collect()
     }
 
     /// Counters before the first event.
     fn initial_stats(&self) -> Stats {
         let mut stats = Stats::default();
         for (source, index) in self.sources.iter().zip(self.indexes()) {
-            let session = source.recording.session();
             stats.bytes += source.recording.size();
-            stats.events_lost += u64::from(session.events_lost);
-            stats.buffers_lost += u64::from(session.buffers_lost);
+            stats.events_lost +=
+                index.sessions.iter().map(|session| u64::from(session.events_lost)).sum::<u64>();
+            stats.buffers_lost +=
+                index.sessions.iter().map(|session| u64::from(session.buffers_lost)).sum::<u64>();
             stats.buffers_missing = stats.buffers_missing.saturating_add(index.missing_buffers());
         }
         for (number, index) in self.indexes().iter().enumerate() {
@@ -145,12 +155,15 @@ impl OpenTrace {
     fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
-        for ((source, index), base) in self.sources.iter().zip(self.indexes()).zip(self.time_bases()) {
-            for stream in index.streams() {
-                feeds.push((Feed::new(source.recording.clone(), stream, loading.clone()), base));
-            }
+        for (recording, index) in self.numbered() {
+            feeds.extend(
+                index
+                    .streams()
+                    .into_iter()
+                    .map(|stream| Feed::new(recording.clone(), stream, loading.clone())),
+            );
         }
-        Ordered::new(feeds, self.initial_stats())
+        Ordered::new(feeds, self.time_bases(), self.initial_stats())
     }
 
     /// Hands every event to `handle`, in time order, until it breaks.
@@ -167,8 +180,8 @@ impl OpenTrace {
 
     /// Every block as it stands in its file: no order in time, and nothing is kept.
     pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
-        self.sources.iter().zip(self.indexes()).enumerate().flat_map(move |(number, (source, index))| {
-            let mut feed = Feed::new(source.recording.clone(), index.buffers.clone(), self.loading.clone());
+        self.numbered().enumerate().flat_map(move |(number, (recording, index))| {
+            let mut feed = Feed::new(recording, index.buffers.clone(), self.loading.clone());
             std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
         })
     }

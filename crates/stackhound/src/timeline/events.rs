@@ -126,7 +126,7 @@ impl Events {
     }
 
     fn trace_time(&self, seen: &Seen<'_>, raw: RawTime) -> i64 {
-        let base = self.bases.get(usize::from(seen.event().source()));
+        let base = self.bases.get(seen.event().session_number() as usize);
         base.map_or(raw.0, |base| base.trace_time(raw).0)
     }
 

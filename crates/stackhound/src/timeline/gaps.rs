@@ -65,7 +65,8 @@ impl Gaps {
                     let number = |buffer: &BufferRef| (buffer.epoch, buffer.sequence);
                     let next = missing.partition_point(|&missing| missing < number(before));
                     let is_missing = missing.get(next).is_some_and(|&missing| missing < number(after));
-                    if after.after_loss || is_missing {
+                    // Between two sessions of an appended recording nothing was recorded.
+                    if after.after_loss || is_missing || before.epoch != after.epoch {
                         gaps.before.insert((source, before.offset));
                         gaps.behind.insert((source, after.offset));
                     }

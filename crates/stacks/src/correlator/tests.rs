@@ -19,11 +19,12 @@
 //! of a system with narrow pointers, whose recording has `narrow` as its first line.
 
 use std::io::Cursor;
+use std::num::NonZero;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, Recording, Selection};
+use stackhound_etl::{Address, FileTime, Recording, Selection};
 use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
@@ -82,7 +83,17 @@ impl Words<'_> {
     }
 }
 
+///
+/// `append` begins another session in the same file, with the same raw times on another clock.
 fn recording(lines: &str) -> Recording {
+    let mut file = Cursor::new(Vec::new());
+    for (number, lines) in lines.split("append\n").enumerate() {
+        file = write_session(lines, number as u64, file);
+    }
+    Recording::open(file.into_inner().into()).unwrap()
+}
+
+fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Vec<u8>> {
     // Small buffers, so that a lost one takes little with it.
     let narrow = lines.starts_with("narrow\n");
     let pointer_size = if narrow { PointerSize::Four } else { PointerSize::Eight };
@@ -91,9 +102,11 @@ fn recording(lines: &str) -> Recording {
         start: RawTime(START),
         buffer_size: 1024,
         pointer_size,
+        start_time: FileTime(Session::default().start_time.0 + 1_000 * number as i64),
+        perf_frequency: Session::default().perf_frequency.saturating_mul(NonZero::new(number + 1).unwrap()),
         ..Session::default()
     };
-    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    let mut writer = EtlWriter::new(session, output).unwrap();
     for line in lines.lines().skip(narrow.into()).map(str::trim).filter(|line| !line.is_empty()) {
         let mut words = line.split_whitespace();
         let processor: u16 = words.next().unwrap().parse().unwrap();
@@ -167,8 +180,7 @@ fn recording(lines: &str) -> Recording {
         let record = RecordSpec { time, pointer_size, header, payload: Payload::Bytes(&payload) };
         writer.write(processor, &record).unwrap();
     }
-    let (file, _) = writer.finish().unwrap();
-    Recording::open(file.into_inner().into()).unwrap()
+    writer.finish().unwrap().0
 }
 
 /// How a recording is read.
@@ -252,6 +264,23 @@ fn kernel_and_user_part_are_joined() {
          0 @12 stack @10 pid=5 tid=7 k1 k2
          2 @30 stack @10 pid=5 tid=7 u1 u2",
         &["@10 tid=7 complete k1 k2 u1 u2"],
+    );
+}
+
+#[test]
+fn stacks_stay_within_the_session_of_an_appended_file() {
+    // Keys, threads and raw times of the second session are equal to those of the first and mean something else.
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @20 event 010c pid=5 tid=8
+         0 @21 kernel @20 pid=5 tid=8 #1
+         append
+         0 @10 event 010c pid=5 tid=9
+         0 @11 stack @10 pid=5 tid=9 k9 u9
+         0 @12 stack @10 pid=5 tid=7 u7
+         0 @13 define #1 k5",
+        &["@10 tid=7 kernel-only k1", "@20 tid=8 unresolved-key", "@10 tid=9 complete k9 u9"],
     );
 }
 

@@ -3,9 +3,9 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
-use stackhound_etl::write::{Form, Session};
-use stackhound_etl::{ClockKind, Damage, DamageReason, LogFileMode, RawTime};
-use stackhound_trace::Stats;
+use stackhound_etl::write::{EtlWriter, Form, Session};
+use stackhound_etl::{ClockKind, Damage, DamageReason, FileTime, LogFileMode, RawTime};
+use stackhound_trace::{OpenTrace, Stats};
 
 use crate::recordings::{HOOKS, Logged, Making, events, open, selection};
 
@@ -344,4 +344,58 @@ fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
     assert!(
         matches!(stats.damage[..], [(0, Damage { offset, skipped: 1.., reason: DamageReason::Inflate(_) })] if offset == damaged.offset)
     );
+}
+
+/// An appended recording gives what its sessions give as files of their own, but for the number of the source.
+#[test]
+fn sessions_of_an_appended_recording_are_read_by_their_own_clocks() {
+    let first = Session { processors: 2, buffer_size: 1024, ..Session::default() };
+    let second = Session {
+        start: RawTime(5),
+        start_time: FileTime(first.start_time.0 + 10_000),
+        perf_frequency: NonZeroU64::new(3_000_000).unwrap(),
+        ..first.clone()
+    };
+    let third = Session {
+        clock: ClockKind::SystemTime,
+        start: RawTime(first.start_time.0 + 30_000),
+        start_time: FileTime(first.start_time.0 + 30_000),
+        ..first.clone()
+    };
+    let plans =
+        [first, second, third].map(|session| Plan { session, steps: vec![vec![30; 50], vec![70; 30]] });
+    let (files, _) = make_all(&plans);
+    let appended = open(&[files.concat()], 1);
+    let separate = open(&files, 1);
+    let times = |trace: &OpenTrace| {
+        let (mut ordered, mut events) = (trace.ordered(), Vec::new());
+        while let Some(event) = ordered.next() {
+            let raw = (event.session_number(), event.raw_time());
+            events.push((event.time(), event.utc(), raw, event.processor(), event.payload().to_vec()));
+        }
+        (events, ordered.into_stats())
+    };
+    let ((found, stats), (expected, expected_stats)) = (times(&appended), times(&separate));
+    assert!(found.len() == 243 && found == expected);
+    assert_eq!((stats.out_of_order, &stats.damage[..]), (0, &[][..]));
+    assert_eq!((stats.events, stats.buffers), (expected_stats.events, expected_stats.buffers));
+    assert_eq!(appended.sessions().collect::<Vec<_>>(), separate.sessions().collect::<Vec<_>>());
+    for (found, expected) in appended.time_bases().iter().zip(separate.time_bases()) {
+        assert_eq!(found.trace_time(RawTime(12_345)), expected.trace_time(RawTime(12_345)));
+    }
+    assert_eq!(appended.time_bases().len(), 3);
+}
+
+#[test]
+fn losses_of_all_sessions_of_a_recording_count() {
+    let mut file = std::io::Cursor::new(Vec::new());
+    for lost in [3, 4] {
+        let session = Session { buffer_size: 1024, ..Session::default() };
+        let mut writer = EtlWriter::new(session, file).unwrap();
+        writer.lose_events(0, lost).unwrap();
+        writer.lose_buffer(0).unwrap();
+        file = writer.finish().unwrap().0;
+    }
+    let stats = open(&[file.into_inner()], 1).ordered().into_stats();
+    assert_eq!((stats.events_lost, stats.buffers_lost), (7, 2));
 }
