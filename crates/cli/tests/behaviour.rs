@@ -84,6 +84,42 @@ fn a_repeated_buffer_is_damage() {
     assert_eq!(output.status.code(), Some(3));
 }
 
+/// No create of the demo has a result that Windows does not give for its request.
+#[test]
+fn creates_of_the_demo_are_shown_as_windows_ends_them() {
+    for (seed, mix) in [("1", "default"), ("2", "default"), ("3", "default"), ("1", "profile")] {
+        let folder = tempfile::tempdir().unwrap();
+        let made = stackhound(&[
+            "demo",
+            "-q",
+            "--events",
+            "20000",
+            "--seed",
+            seed,
+            "--mix",
+            mix,
+            "--out",
+            text(folder.path()),
+        ]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let recording = folder.path().join("stackhound-demo.etl");
+        let output = stackhound(&["events", "-q", "--format", "ndjson", text(&recording)]);
+        let mut found = std::collections::BTreeMap::new();
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let create = &event["create"];
+            if create.is_object() && create["end"] == "told" {
+                let pair = (create["asked"].to_string(), create["happened"].to_string());
+                *found.entry(pair).or_insert(0) += 1;
+            }
+        }
+        let pairs: Vec<_> = found.keys().map(|(asked, happened)| (&asked[..], &happened[..])).collect();
+        let expected = [("\"create\"", "\"created\""), ("\"open\"", "\"opened\"")];
+        assert!(pairs.iter().all(|pair| expected.contains(pair)), "seed {seed}, {mix}: {found:?}");
+        assert!(mix == "profile" || pairs == expected, "seed {seed}: {found:?}");
+    }
+}
+
 #[test]
 fn a_wrong_expression_is_marked() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };

@@ -83,6 +83,8 @@ pub enum Happened {
     Refused,
     /// The request succeeded, but does not say how.
     Unclear,
+    /// The end states a result that Windows does not give for the request, so it may be the end of another one.
+    Contradictory,
 }
 
 impl Happened {
@@ -108,6 +110,24 @@ impl Happened {
         }
     }
 
+    /// The same, or [`Contradictory`](Happened::Contradictory) if NtCreateFile does not give it for the disposition.
+    fn for_request(self, asked: Disposition) -> Happened {
+        use Happened::{Contradictory, Created, Opened, Overwritten, Superseded};
+        let possible: &[Happened] = match asked {
+            Disposition::Supersede => &[Superseded, Created],
+            Disposition::Open => &[Opened],
+            Disposition::Create => &[Created],
+            Disposition::OpenIf => &[Opened, Created],
+            Disposition::Overwrite => &[Overwritten],
+            Disposition::OverwriteIf => &[Overwritten, Created],
+            Disposition::Other(_) => return self,
+        };
+        match self {
+            Superseded | Opened | Created | Overwritten if !possible.contains(&self) => Contradictory,
+            other => other,
+        }
+    }
+
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
@@ -120,6 +140,7 @@ impl Happened {
             Happened::Redirected => "redirected",
             Happened::Refused => "refused",
             Happened::Unclear => "unclear",
+            Happened::Contradictory => "contradictory",
         }
     }
 }
@@ -187,6 +208,8 @@ impl CreateOutcome {
 pub struct CreateStats {
     /// Creates whose end was recorded.
     pub joined: u64,
+    /// Of these, creates whose end states a result that their request cannot have.
+    pub contradictory: u64,
     /// Creates that did not end within the window.
     pub late: u64,
     /// Creates whose request was used for something else before any end.
@@ -365,7 +388,11 @@ impl CreateJoin {
             self.open.remove(&request);
         }
         let never = if self.ended { CreateEnd::Unfinished } else { CreateEnd::Late };
-        let end = create.end.unwrap_or(never);
+        let mut end = create.end.unwrap_or(never);
+        if let CreateEnd::Told { happened, .. } = &mut end {
+            *happened = happened.for_request(create.asked);
+            self.stats.contradictory += u64::from(*happened == Happened::Contradictory);
+        }
         let counter = match end {
             CreateEnd::Told { .. } => &mut self.stats.joined,
             CreateEnd::Late => &mut self.stats.late,

@@ -217,10 +217,37 @@ pub(crate) struct OpenFile {
     pub open: u64,
 }
 
-pub(crate) fn file_create(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid, path: &str) {
+/// Which file a create is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Create {
+    /// One that exists: FILE_OPEN, which gives FILE_OPENED.
+    Existing,
+    /// One that does not exist: FILE_CREATE, which gives FILE_CREATED.
+    New,
+}
+
+impl Create {
+    /// The create disposition.
+    fn disposition(self) -> u32 {
+        match self {
+            Create::Existing => 1,
+            Create::New => 2,
+        }
+    }
+
+    /// The information that the request ends with.
+    pub fn result(self) -> u32 {
+        match self {
+            Create::Existing => 1,
+            Create::New => 2,
+        }
+    }
+}
+
+pub(crate) fn file_create(out: &mut Payload, irp: u64, file: OpenFile, create: Create, tid: Tid, path: &str) {
     out.u64(object::irp(irp)).u64(object::file_object(file.open)).u32(tid.0);
-    // Open if it exists, without directory; ordinary file; shared for reading.
-    out.u32(0x0100_0060).u32(0x80).u32(1).wide(path);
+    // Synchronous, no directory; ordinary file; shared for reading.
+    out.u32(create.disposition() << 24 | 0x60).u32(0x80).u32(1).wide(path);
 }
 
 pub(crate) fn file_transfer(out: &mut Payload, irp: u64, file: OpenFile, tid: Tid, offset: u64, size: u32) {

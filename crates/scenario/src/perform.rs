@@ -195,8 +195,8 @@ impl<W: Write> Simulation<'_, W> {
         let now = self.out.now();
         let out = &mut self.out.payload;
         let (event, below): (KernelEvent, Option<&[Site]>) = match what {
-            Occurrence::FileCreate(irp, file) => {
-                payload::file_create(out, irp, file, owner.tid, self.resources.path(file.file));
+            Occurrence::FileCreate(irp, file, create) => {
+                payload::file_create(out, irp, file, create, owner.tid, self.resources.path(file.file));
                 (event::FILE_CREATE, Some(below::FILE_OPEN))
             }
             Occurrence::FileRead(irp, file, size) => {

@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::image::Known;
 use crate::machine::{ProcessIndex, Role};
 use crate::output::TICKS_PER_MS;
-use crate::payload::{OpenFile, Transfer};
+use crate::payload::{Create, OpenFile, Transfer};
 use crate::provider::ProviderEvent;
 use crate::random::{Random, hash2};
 use crate::resources::{FILES, OPEN_KEYS, RUN_KEY, Resources};
@@ -170,9 +170,10 @@ impl Script<'_> {
 
     fn open_file(&mut self, number: u32) -> OpenFile {
         let (irp, file) = (self.resources.irp(), self.resources.open(number));
+        let create = Create::Existing;
         let inside =
-            [Occurrence::FileCreate(irp, file), Occurrence::FileOperationEnd(irp, 1)].map(Action::Log);
-        self.call(&site::NT_CREATE_FILE, &inside);
+            [Occurrence::FileCreate(irp, file, create), Occurrence::FileOperationEnd(irp, create.result())];
+        self.call(&site::NT_CREATE_FILE, &inside.map(Action::Log));
         file
     }
 
@@ -192,10 +193,11 @@ impl Script<'_> {
     fn temporary_file(&mut self) {
         let Some(number) = self.resources.new_file() else { return self.read_file() };
         let (irp, file) = (self.resources.irp(), self.resources.open(number));
+        let create = Create::New;
         let inside = [
-            Occurrence::FileCreate(irp, file),
+            Occurrence::FileCreate(irp, file, create),
             Occurrence::FileName(number),
-            Occurrence::FileOperationEnd(irp, 2),
+            Occurrence::FileOperationEnd(irp, create.result()),
         ];
         self.call(&site::NT_CREATE_FILE, &inside.map(Action::Log));
         let irp = self.resources.irp();

@@ -8,7 +8,7 @@ use crate::calls::{Code, Way};
 use crate::frames::Frames;
 use crate::image::{ImageIndex, Known};
 use crate::machine::{Machine, ProcessIndex, Role};
-use crate::payload::{OpenFile, Transfer};
+use crate::payload::{Create, OpenFile, Transfer};
 use crate::provider::ProviderEvent;
 use crate::site::{self, Call, Site};
 use crate::stacks::Pending;
@@ -59,7 +59,7 @@ pub(crate) enum Action {
 /// What the kernel logs on the way through a system call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Occurrence {
-    FileCreate(u64, OpenFile),
+    FileCreate(u64, OpenFile, Create),
     FileRead(u64, OpenFile, u32),
     FileWrite(u64, OpenFile, u32),
     FileCleanup(u64, OpenFile),

@@ -40,6 +40,29 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
     }
 }
 
+/// What NtCreateFile gives for each disposition, by number.
+const PERMITTED: [&[u32]; 6] = [&[0, 2], &[1], &[2], &[1, 2], &[3], &[3, 2]];
+
+#[test]
+fn a_result_that_the_request_cannot_have_is_contradictory() {
+    for (ask, permitted) in (0..).zip(PERMITTED) {
+        for info in 0..4_u32 {
+            let story = format!(
+                r"@10 create by=7/8 irp=1 ask={ask} \a.txt
+                  @20 end irp=1 status=0 info={info}"
+            );
+            let asked = Disposition::of(ask).name();
+            let is_permitted = permitted.contains(&info);
+            let result = if is_permitted { Happened::of(0, info.into()).name() } else { "contradictory" };
+            // Where the result proves nothing, the request decides whether it is an open.
+            let is_open = if is_permitted { info == 1 } else { ask == 1 };
+            let kind = if is_open { "open" } else { "creation" };
+            let stats = check(&story, &[&format!("@10 {kind}: {asked} -> {result} 0x0")]);
+            assert_eq!((stats.joined, stats.contradictory), (1, u64::from(!is_permitted)));
+        }
+    }
+}
+
 #[test]
 fn the_stack_is_on_the_create_and_the_end_is_an_event_of_its_own() {
     let told = read_story(

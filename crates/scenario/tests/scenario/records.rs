@@ -37,6 +37,46 @@ fn records_are_counted_and_sorted() {
     }
 }
 
+/// What NtCreateFile gives for each create disposition: (disposition, information) of requests that succeed.
+const PERMITTED: [(u8, u64); 9] = [(0, 0), (0, 2), (1, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 3), (5, 2)];
+
+#[test]
+fn creates_end_as_windows_ends_them() {
+    for mix in [Mix::Default, Mix::Profile] {
+        let mut pairs: BTreeMap<(u8, u64), u64> = BTreeMap::new();
+        for seed in 1..=5 {
+            let Written { trace, .. } = written(60_000, seed, mix);
+            let mut creates: HashMap<[u8; 8], u8> = HashMap::new();
+            let mut ordered = trace.ordered();
+            while let Some(event) = ordered.next() {
+                let payload = event.payload();
+                match event.hook() {
+                    // FileIo/Create: request, file object, thread, options; the disposition is their high byte.
+                    Some(0x0440) => {
+                        creates.insert(payload[..8].try_into().unwrap(), payload[23]);
+                    }
+                    // FileIo/OperationEnd: request, information, status.
+                    Some(0x044c) => {
+                        let Some(disposition) = creates.remove(&payload[..8]) else { continue };
+                        let information = u64::from_le_bytes(payload[8..16].try_into().unwrap());
+                        assert_eq!(payload[16..20], [0; 4], "all creates succeed");
+                        assert!(
+                            PERMITTED.contains(&(disposition, information)),
+                            "{mix:?}, seed {seed}: disposition {disposition} gives {information}"
+                        );
+                        *pairs.entry((disposition, information)).or_default() += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        println!("{mix:?}: {pairs:?}");
+        if mix == Mix::Default {
+            assert!([(1, 1), (2, 2)].iter().all(|pair| pairs.get(pair) > Some(&50)), "{pairs:?}");
+        }
+    }
+}
+
 fn bytes(events: u64, seed: u64, mix: Mix) -> (Vec<u8>, Truth) {
     let mut file = Cursor::new(Vec::new());
     let truth = Scenario { events, seed, mix }.write(&mut file).unwrap();
