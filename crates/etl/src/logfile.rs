@@ -20,6 +20,8 @@ impl LogFileMode {
     pub const NEW_FILE: LogFileMode = LogFileMode(0x0000_0008);
     /// The file takes its maximum size from the start.
     pub const PREALLOCATE: LogFileMode = LogFileMode(0x0000_0020);
+    /// A private session: a process writes the file by itself.
+    pub const PRIVATE: LogFileMode = LogFileMode(0x0000_0800);
     /// Written by relogging or merging.
     pub const RELOG: LogFileMode = LogFileMode(0x0001_0000);
     /// Data buffers are compressed.

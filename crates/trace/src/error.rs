@@ -26,6 +26,14 @@ pub enum Error {
     /// More files than can be told apart.
     #[error("more than 65,535 recordings at once")]
     TooMany,
+    /// The files come from several machines, boots or captures, and one trace was asked for.
+    #[error("the files are {count} captures, which cannot be read as one trace: {captures}")]
+    SeveralCaptures {
+        /// How many captures.
+        count: usize,
+        /// The files of each, in brackets.
+        captures: String,
+    },
     /// Nothing to read.
     #[error("no recording was given")]
     Nothing,

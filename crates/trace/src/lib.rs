@@ -16,9 +16,11 @@
 //! ```
 //!
 //! A [`Recordings`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
-//! by block as stored. Knows files, clocks and order; does not know stacks or what an event means.
+//! by block as stored. Sources of several machines, boots or captures are one [`Capture`] each. Knows files, clocks, machines
+//! and order; does not know stacks or what an event means, but for the one that names the computer.
 #![deny(unsafe_code)]
 
+mod capture;
 mod error;
 mod event;
 mod feed;
@@ -30,6 +32,7 @@ mod session;
 mod source;
 mod stats;
 
+pub use capture::{Capture, Grouping, Machine};
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};

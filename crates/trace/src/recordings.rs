@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rayon::ThreadPoolBuilder;
 use stackhound_etl::{Clock, Index, LogfileHeader, Recording, Selection};
 
+use crate::capture::{self, Capture, Facts, Grouping};
 use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
 use crate::filter::HeaderFilter;
@@ -23,6 +24,7 @@ pub struct Recordings {
     paths: Vec<PathBuf>,
     threads: usize,
     filter: HeaderFilter,
+    grouping: Grouping,
 }
 
 impl Recordings {
@@ -31,9 +33,16 @@ impl Recordings {
         Recordings::files([path.as_ref().to_owned()])
     }
 
-    /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
+    /// Several recordings: the kernel and the user part of one capture, for example, or those of several machines.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Recordings {
-        Recordings { paths: paths.into_iter().collect(), threads: 1, filter: HeaderFilter::new() }
+        let (filter, grouping) = (HeaderFilter::new(), Grouping::default());
+        Recordings { paths: paths.into_iter().collect(), threads: 1, filter, grouping }
+    }
+
+    /// How the files are put together; by default, by machine, boot and time.
+    pub fn grouping(mut self, grouping: Grouping) -> Recordings {
+        self.grouping = grouping;
+        self
     }
 
     /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
@@ -48,10 +57,29 @@ impl Recordings {
         self
     }
 
-    /// Opens every source: reads its first buffer.
+    /// Opens every source of one capture: of a single source, reads the first buffer; of several, also what grouping
+    /// needs (see [`captures`](Recordings::captures)).
+    ///
+    /// # Errors
+    /// As [`captures`](Recordings::captures), and [`Error::SeveralCaptures`] if there is more than one.
     pub fn open(&self) -> Result<OpenTrace, Error> {
-        let sources = source::open_all(&self.paths)?;
-        Ok(OpenTrace::new(sources, self.threads)?.filter(self.filter.clone()))
+        let mut captures = self.captures()?;
+        match captures.len() {
+            1 => Ok(captures.remove(0).trace),
+            count => Err(Error::SeveralCaptures { count, captures: capture::described(&captures) }),
+        }
+    }
+
+    /// Opens every source and groups them into captures, in the order of their beginning. There is at least one.
+    ///
+    /// Visits every buffer header of several sources, and reads a few buffers at the beginning and at the end of each stream.
+    /// A single source is not read: its end is that of its session, as far as its header states it.
+    ///
+    /// # Errors
+    /// If a file cannot be opened, or there is none.
+    pub fn captures(&self) -> Result<Vec<Capture>, Error> {
+        let trace = OpenTrace::new(source::open_all(&self.paths)?, self.threads)?;
+        Ok(trace.filter(self.filter.clone()).into_captures(self.grouping))
     }
 
     /// Hands every event to `handle`, in time order, until it breaks.
@@ -70,7 +98,7 @@ pub struct OpenTrace {
 }
 
 impl OpenTrace {
-    /// From recordings that are open already.
+    /// From recordings that are open already, and that the caller knows to be of one capture.
     pub fn new(sources: Vec<Source>, threads: usize) -> Result<OpenTrace, Error> {
         if sources.is_empty() {
             return Err(Error::Nothing);
@@ -88,6 +116,41 @@ impl OpenTrace {
     pub fn filter(mut self, filter: HeaderFilter) -> OpenTrace {
         self.filter = filter;
         self
+    }
+
+    /// Splits the sources into captures.
+    fn into_captures(self, grouping: Grouping) -> Vec<Capture> {
+        if self.sources.len() == 1 {
+            let facts = Facts::of_header(self.sources[0].recording.session());
+            return vec![Capture { trace: self, machine: facts.machine, times: facts.times }];
+        }
+        let sources = self.sources.iter().zip(self.indexes());
+        let facts: Vec<_> = sources.map(|(source, index)| Facts::of(&source.recording, index)).collect();
+        let groups = match grouping {
+            Grouping::ByCapture => capture::grouped(&facts),
+            Grouping::Merge => vec![(0..facts.len()).collect()],
+            Grouping::Separate => capture::in_order(&facts, (0..facts.len()).map(|at| vec![at]).collect()),
+        };
+        let capture = |group: Vec<usize>| {
+            let (machine, times) = capture::summary(&facts, &group);
+            Capture { trace: self.part(&group), machine, times }
+        };
+        groups.into_iter().map(capture).collect()
+    }
+
+    /// Some of the sources as a trace of their own.
+    fn part(&self, group: &[usize]) -> OpenTrace {
+        let source = |(number, &at): (usize, &usize)| {
+            let Source { name, recording } = self.sources[at].clone();
+            Source { name, recording: recording.numbered(number as u16) }
+        };
+        let indexes: Vec<Index> = group.iter().map(|&at| self.indexes()[at].clone()).collect();
+        OpenTrace {
+            sources: group.iter().enumerate().map(source).collect(),
+            indexes: OnceLock::from(indexes),
+            loading: self.loading.clone(),
+            filter: self.filter.clone(),
+        }
     }
 
     /// The sources, in the order of their numbers.

@@ -1,5 +1,6 @@
 //! The public face of the crate: which events a trace hands out, in which order, and from which files.
 
+mod captures;
 mod merge;
 mod recordings;
 mod sources;
