@@ -181,16 +181,22 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &S
     row.count += 1;
 }
 
-/// Puts the rows of a kind in order: most frequent first, then by their frames.
+/// Puts the rows of a kind in order: most frequent first, then by process, frames, state and process id.
 fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
-    let mut stacks: Vec<StackRow> = found.rows.into_values().collect();
+    let mut stacks: Vec<(Same, StackRow)> = found.rows.into_iter().collect();
     let addresses = |row: &StackRow| -> Vec<Address> {
         row.frames.iter().map(|&index| frames.rows[index as usize].facts.address).collect()
     };
-    stacks.sort_by(|a, b| {
+    stacks.sort_by(|(same_a, a), (same_b, b)| {
         let by_frames = || addresses(a).cmp(&addresses(b));
-        b.count.cmp(&a.count).then_with(|| a.process.cmp(&b.process)).then_with(by_frames)
+        let rest = |same: &Same| (same.state, same.pid, same.stack);
+        b.count
+            .cmp(&a.count)
+            .then_with(|| a.process.cmp(&b.process))
+            .then_with(by_frames)
+            .then_with(|| rest(same_a).cmp(&rest(same_b)))
     });
+    let stacks: Vec<StackRow> = stacks.into_iter().map(|(_, row)| row).collect();
     Kind { event, events: found.events, with_stack: found.with_stack, distinct: stacks.len(), stacks }
 }
 
