@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stackhound::Pipeline;
 use stackhound::detect::{DetectionId, Severity};
 use stackhound::schema::SchemaStore;
-use stackhound::trace::OpenTrace;
+use stackhound::trace::{self, OpenTrace};
 
 use crate::live::ProviderSpec;
 use crate::time::{Point, TimeFormat};
@@ -16,7 +16,7 @@ use crate::time::{Point, TimeFormat};
 /// Who really called? Windows trace events with the call stacks that caused them.
 ///
 /// Reads event trace logs (.etl) on any system, also packed as .etl.zst or .etl.zip, and directories of them. Several
-/// files are merged by time.
+/// files of one capture are merged by time; those of other machines, boots or times are analysed one after the other.
 #[derive(Debug, Parser)]
 #[command(name = "stackhound", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -155,7 +155,7 @@ pub struct Info {
 pub enum InfoFormat {
     /// For people
     Table,
-    /// One object, or {"files": […]} for several files
+    /// One object, or {"files": […]} for several files; with "captures" if they are several
     Json,
 }
 
@@ -165,6 +165,29 @@ pub struct Inputs {
     /// Recordings, archives or directories
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub grouping: Grouping,
+}
+
+/// How several files are put together.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Grouping {
+    /// Take all files as one capture, even if they come from several machines, boots or times
+    #[arg(long, help_heading = "Reading")]
+    pub merge: bool,
+    /// Take every file as a capture of its own
+    #[arg(long, conflicts_with = "merge", help_heading = "Reading")]
+    pub separate: bool,
+}
+
+impl From<Grouping> for trace::Grouping {
+    fn from(grouping: Grouping) -> trace::Grouping {
+        match grouping {
+            Grouping { merge: true, .. } => trace::Grouping::Merge,
+            Grouping { separate: true, .. } => trace::Grouping::Separate,
+            _ => trace::Grouping::ByCapture,
+        }
+    }
 }
 
 /// Where to write.
@@ -194,9 +217,11 @@ pub struct Sources {
         value_name = "FILE"
     )]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub grouping: Grouping,
     /// What happens now instead of a recording, on Windows; `--provider NAME[:KEYWORDS[:LEVEL]]` then enables
     /// providers
-    #[arg(long, help_heading = "Live")]
+    #[arg(long, conflicts_with_all = ["merge", "separate"], help_heading = "Live")]
     pub live: bool,
     /// Take the events of this session that runs already, and leave it as it is
     #[arg(

@@ -6,28 +6,50 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
-use stackhound::trace::Flow;
+use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 
-use crate::args::{Common, EventFormat, Events};
+use crate::args::{Common, EventFormat, Events, Sources};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
 use crate::output::Sink;
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
-use crate::{Outcome, naming, render};
+use crate::{Outcome, inputs, naming, render};
 
 pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return run_live(arguments, common);
     }
-    let trace = crate::inputs::open(&arguments.sources.files, common)?;
-    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let Sources { files, grouping, .. } = &arguments.sources;
+    let captures = inputs::captures(files, *grouping, common)?;
+    // Whatever is wrong with the filter, nothing is written then.
+    EventFilter::parse(&arguments.filters)?;
+    let mut printer = Printer::open(arguments)?;
+    let mut damaged = false;
+    for (index, capture) in captures.iter().enumerate() {
+        inputs::announce(&captures, index, common);
+        damaged |= run_recorded(arguments, common, &capture.trace, &mut printer)?;
+        if printer.failure.is_some() {
+            break;
+        }
+    }
+    printer.finish()?;
+    Ok(Outcome { damaged, ..Outcome::default() })
+}
+
+/// The events of one capture. Says whether a byte of it is damaged.
+fn run_recorded(
+    arguments: &Events,
+    common: &Common,
+    trace: &OpenTrace,
+    printer: &mut Printer<'_>,
+) -> Result<bool> {
+    let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = enrichment(arguments, &filter, common)?;
-    let mut pipeline = with(arguments.reading.pipeline(&trace)?, enrichment);
-    let start = trace.sources()[0].recording.session().start_time;
-    let mut printer = Printer::open(arguments)?.starting_at(start);
+    let mut pipeline = with(arguments.reading.pipeline(trace)?, enrichment);
+    printer.start = trace.sources()[0].recording.session().start_time;
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let choose = |seen: &Seen<'_>| {
@@ -35,9 +57,8 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
         filter.choose(seen)
     };
     let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
-    printer.finish()?;
     naming::finish(progress, &outcome, &pipeline, common);
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+    Ok(!outcome.trace.damage.is_empty())
 }
 
 /// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.
@@ -57,7 +78,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
     let Live { keeper, arrivals, .. } = live;
     let (clock, start) = (arrivals.clock(), arrivals.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let printer = RefCell::new(Printer::open(arguments)?.starting_at(start));
+    let printer = RefCell::new(Printer { start, ..Printer::open(arguments)? });
     let enrichment = enrichment(arguments, &filter, common)?;
     let mut pipeline = with(Pipeline::live(arrivals, arguments.reading.schemas()?), enrichment);
     if let Some(window) = window {
@@ -104,7 +125,7 @@ fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> 
 struct Printer<'a> {
     arguments: &'a Events,
     sink: Sink,
-    /// When the trace begins.
+    /// When the capture begins.
     start: FileTime,
     failure: Option<anyhow::Error>,
 }
@@ -117,10 +138,6 @@ impl<'a> Printer<'a> {
             csv_row(&mut sink, columns, arguments.stacks.then_some("stack"))?;
         }
         Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
-    }
-
-    fn starting_at(self, start: FileTime) -> Printer<'a> {
-        Printer { start, ..self }
     }
 
     /// Breaks if nothing more can be written.

@@ -9,13 +9,13 @@ use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
 use stackhound::etl::{Block, Damage, FileTime, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
-use stackhound::trace::{OpenTrace, Source};
+use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
 
 use crate::args::{Common, Info, InfoFormat};
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, render};
+use crate::{Outcome, inputs, render};
 
 /// The facts of one recording.
 #[derive(Debug, Serialize)]
@@ -108,11 +108,49 @@ struct StackInfo {
     by_state: BTreeMap<&'static str, u64>,
 }
 
+/// Several files.
+#[derive(Serialize)]
+struct Several<'a> {
+    files: &'a [FileInfo],
+    /// In the order in which they are analysed, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    captures: Option<Vec<CaptureInfo<'a>>>,
+}
+
+/// One of several captures: what is null is not stated.
+#[derive(Serialize)]
+pub struct CaptureInfo<'a> {
+    computer_name: Option<&'a str>,
+    boot_time: Option<String>,
+    build: Option<u32>,
+    processors: Option<u32>,
+    pointer_size: Option<u8>,
+    start_time: String,
+    end_time: String,
+    files: Vec<&'a str>,
+}
+
+impl<'a> CaptureInfo<'a> {
+    pub fn new(capture: &'a Capture) -> CaptureInfo<'a> {
+        let machine = &capture.machine;
+        CaptureInfo {
+            computer_name: machine.computer_name.as_deref(),
+            boot_time: machine.boot_time.map(render::utc),
+            build: machine.build,
+            processors: machine.processors,
+            pointer_size: machine.pointer_size.map(|size| size.bytes() as u8),
+            start_time: render::utc(capture.times.0),
+            end_time: render::utc(capture.times.1),
+            files: capture.trace.sources().iter().map(|source| &*source.name).collect(),
+        }
+    }
+}
+
 pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
+    let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
-    for source in trace.sources() {
+    for source in captures.iter().flat_map(|capture| capture.trace.sources()) {
         let mut info = session_facts(source);
         if arguments.full {
             let single = OpenTrace::new(vec![source.clone()], crate::threads(common))?;
@@ -126,7 +164,10 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
     match arguments.format {
         InfoFormat::Json => match files.as_slice() {
             [one] => sink.json(one)?,
-            many => sink.json(&BTreeMap::from([("files", many)]))?,
+            many => {
+                let captures = (captures.len() > 1).then(|| captures.iter().map(CaptureInfo::new).collect());
+                sink.json(&Several { files: many, captures })?;
+            }
         },
         InfoFormat::Table => {
             for (index, info) in files.iter().enumerate() {
@@ -134,6 +175,12 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
                     writeln!(sink)?;
                 }
                 table(&mut sink, info)?;
+            }
+            if captures.len() > 1 {
+                writeln!(sink)?;
+            }
+            for (index, capture) in captures.iter().enumerate().filter(|_| captures.len() > 1) {
+                writeln!(sink, "{:<18}{capture}", format!("capture {}", index + 1))?;
             }
         }
     }

@@ -10,32 +10,76 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use stackhound::symbols::SymbolStats;
+use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, Profile as Collected};
 
 use crate::args::{Common, Profile, ProfileFormat};
 use crate::filter::EventFilter;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, naming};
+use crate::{Outcome, inputs, naming, render};
 use collect::{Collector, Counted, Limits};
 
 pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     let path = arguments.output.output.as_deref();
     let format = format(arguments.format, path)?;
-    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
-    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
+    EventFilter::parse(&arguments.filters)?;
     let chosen = arguments.samples.as_deref().map(EventFilter::of_kind).transpose()?;
     let limits = if shows_time(format) {
         Limits { markers: arguments.markers, switches: arguments.switches }
     } else {
         Limits { markers: 0, switches: 0 }
     };
-    let mut collector = Collector::new(product(arguments), &trace, chosen, limits);
+    let mut collector = Collector::new(product(arguments), &captures[0].trace, chosen, limits);
+    let sources = captures.iter().flat_map(|capture| capture.trace.sources());
+    let mut progress = Progress::new(common, sources.map(|source| source.recording.size()).sum());
+    let (mut losses, mut damaged, mut symbols) = (render::Losses::default(), false, Vec::new());
+    for (index, capture) in captures.iter().enumerate() {
+        inputs::announce(&captures, index, common);
+        let (outcome, named) = collect(arguments, common, &capture.trace, (&mut collector, &mut progress))?;
+        losses.add(&outcome);
+        damaged |= !outcome.trace.damage.is_empty();
+        symbols.push(named);
+    }
+    let (profile, counted) = collector.finish();
+    #[cfg(feature = "flamegraph")]
+    if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
+        bail!("no event with a stack: there is nothing to draw");
+    }
+    let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
+    let mut sink = Sink::open(path)?;
+    if compressed {
+        // The formats write in small pieces, which compress slowly.
+        let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
+        write(&profile, format, &mut out)?;
+        sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
+    } else {
+        write(&profile, format, &mut sink)?;
+    }
+    sink.finish()?;
+    let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
+    progress.finish(&(losses.to_string() + &named));
+    if !common.quiet {
+        symbols.iter().for_each(|named| naming::tell_missing(named.as_ref()));
+        tell(&profile, &counted, shows_time(format));
+    }
+    Ok(Outcome { damaged, ..Outcome::default() })
+}
+
+/// Takes in one capture.
+fn collect(
+    arguments: &Profile,
+    common: &Common,
+    trace: &OpenTrace,
+    (collector, progress): (&mut Collector, &mut Progress),
+) -> Result<(stackhound::Outcome, Option<SymbolStats>)> {
+    let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
-    let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
-    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
-    let mut progress = Progress::new(common, bytes);
+    let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut failure = None;
+    collector.begin_capture(trace.clock());
     let outcome = pipeline.run(|seen| {
         progress.tick();
         if filter.is_past(seen) {
@@ -54,27 +98,8 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
         return Err(full.into());
     }
     let (known, naming) = pipeline.parts();
-    let (profile, counted) = collector.finish(known, naming);
-    #[cfg(feature = "flamegraph")]
-    if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
-        bail!("no event with a stack: there is nothing to draw");
-    }
-    let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
-    let mut sink = Sink::open(path)?;
-    if compressed {
-        // The formats write in small pieces, which compress slowly.
-        let mut out = BufWriter::new(GzEncoder::new(sink, Compression::default()));
-        write(&profile, format, &mut out)?;
-        sink = out.into_inner().map_err(|error| error.into_error())?.finish()?;
-    } else {
-        write(&profile, format, &mut sink)?;
-    }
-    sink.finish()?;
-    naming::finish(progress, &outcome, &pipeline, common);
-    if !common.quiet {
-        tell(&profile, &counted, shows_time(format));
-    }
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+    collector.end_capture(known, naming);
+    Ok((outcome, pipeline.symbol_stats()))
 }
 
 /// Whether a format shows more than samples.

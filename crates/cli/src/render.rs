@@ -32,26 +32,55 @@ pub fn clock_name(kind: ClockKind) -> &'static str {
 
 /// What was lost of a recording, for the closing line.
 pub fn losses(outcome: &stackhound::Outcome) -> String {
-    let mut text = String::new();
-    let mut say = |number: u64, what: &str| {
-        if number > 0 {
-            text += &format!(", {} {what}", grouped(number));
-        }
-    };
-    say(outcome.trace.events_lost, "events lost");
-    say(outcome.trace.buffers_lost.max(outcome.trace.buffers_missing), "buffers lost");
-    say(outcome.trace.damage.len() as u64, "damaged places");
-    text + &stacks(&outcome.stacks)
+    let mut losses = Losses::default();
+    losses.add(outcome);
+    losses.to_string()
 }
 
 /// What became of stacks, for the closing line.
 pub fn stacks(stats: &StackStats) -> String {
-    let told = [
-        (stats.attributed_parts + stats.extended, "stack parts attributed"),
-        (stats.orphaned_parts, "orphaned"),
-    ];
-    let told = told.iter().filter(|(number, _)| *number > 0);
-    told.map(|(number, what)| format!(", {} {what}", grouped(*number))).collect()
+    let mut losses = Losses::default();
+    losses.add_stacks(stats);
+    losses.to_string()
+}
+
+/// What was lost of one or several captures, and what became of their stacks.
+#[derive(Debug, Default)]
+pub struct Losses {
+    events: u64,
+    buffers: u64,
+    damaged: u64,
+    attributed: u64,
+    orphaned: u64,
+}
+
+impl Losses {
+    pub fn add(&mut self, outcome: &stackhound::Outcome) {
+        let trace = &outcome.trace;
+        self.events += trace.events_lost;
+        self.buffers = self.buffers.saturating_add(trace.buffers_lost.max(trace.buffers_missing));
+        self.damaged += trace.damage.len() as u64;
+        self.add_stacks(&outcome.stacks);
+    }
+
+    fn add_stacks(&mut self, stats: &StackStats) {
+        self.attributed += stats.attributed_parts + stats.extended;
+        self.orphaned += stats.orphaned_parts;
+    }
+}
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.events, "events lost"),
+            (self.buffers, "buffers lost"),
+            (self.damaged, "damaged places"),
+            (self.attributed, "stack parts attributed"),
+            (self.orphaned, "orphaned"),
+        ];
+        let mut counts = counts.iter().filter(|(count, _)| *count > 0);
+        counts.try_for_each(|(count, what)| write!(f, ", {} {what}", grouped(*count)))
+    }
 }
 
 /// The work on symbols, for the closing line.

@@ -1,6 +1,6 @@
 //! `stacks`: the most frequent call stacks, by kind of event.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -9,15 +9,17 @@ use anyhow::Result;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
+use stackhound::trace::{Capture, OpenTrace};
 use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, symbols};
 
-use crate::Outcome;
 use crate::args::{Common, StackFormat, Stacks};
 use crate::filter::EventFilter;
 use crate::frame;
+use crate::info::CaptureInfo;
 use crate::naming;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
+use crate::{Outcome, inputs};
 
 /// One stack of one process, as it is shown. Addresses mean different modules in different processes.
 #[derive(Clone, Debug)]
@@ -114,10 +116,29 @@ impl Shown<'_> {
 }
 
 pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
-    let trace = crate::inputs::open(&arguments.inputs.files, common)?;
-    let filter = EventFilter::new(&arguments.filters, &trace)?;
+    let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
+    let sink = Sink::open(arguments.output.output.as_deref())?;
+    let mut report =
+        Report { format: arguments.format, sink, captures: &captures, written: 0, folded: BTreeMap::new() };
+    let mut damaged = false;
+    for (index, capture) in captures.iter().enumerate() {
+        inputs::announce(&captures, index, common);
+        damaged |= of_capture(arguments, common, &capture.trace, &mut report)?;
+    }
+    report.finish()?;
+    Ok(Outcome { damaged, ..Outcome::default() })
+}
+
+/// Takes in the stacks of one capture. Says whether a byte of it is damaged.
+fn of_capture(
+    arguments: &Stacks,
+    common: &Common,
+    trace: &OpenTrace,
+    report: &mut Report<'_>,
+) -> Result<bool> {
+    let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
-    let mut pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
+    let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut kinds: HashMap<String, Collected> = HashMap::new();
@@ -145,17 +166,63 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
     naming::finish(progress, &outcome, &pipeline, common);
     let (known, naming) = pipeline.parts();
     let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
-    let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    match arguments.format {
-        StackFormat::Table => table(&mut sink, &kinds, &shown)?,
-        StackFormat::Folded => folded(&mut sink, &kinds, &shown)?,
-        StackFormat::Json => {
-            let kinds: Vec<_> = kinds.iter().map(|kind| KindJson { kind, shown: &shown }).collect();
-            sink.json(&HashMap::from([("kinds", kinds)]))?;
+    report.add(&kinds, &shown)?;
+    Ok(!outcome.trace.damage.is_empty())
+}
+
+/// Writes the stacks of one capture after the other.
+struct Report<'a> {
+    format: StackFormat,
+    sink: Sink,
+    captures: &'a [Capture],
+    /// How many captures are written.
+    written: usize,
+    /// Lines of all captures.
+    folded: BTreeMap<String, u64>,
+}
+
+impl Report<'_> {
+    /// Writes the stacks of the next capture.
+    fn add(&mut self, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
+        let capture = (self.captures.len() > 1).then(|| &self.captures[self.written]);
+        self.written += 1;
+        match self.format {
+            StackFormat::Table => {
+                if let Some(capture) = capture {
+                    let gap = if self.written > 1 { "\n" } else { "" };
+                    writeln!(self.sink, "{gap}capture {}: {capture}\n", self.written)?;
+                }
+                table(&mut self.sink, kinds, shown)
+            }
+            StackFormat::Folded => folded(&mut self.folded, kinds, shown),
+            StackFormat::Json => {
+                let kinds: Vec<_> = kinds.iter().map(|kind| KindJson { kind, shown }).collect();
+                let Some(capture) = capture else {
+                    return self.sink.json(&HashMap::from([("kinds", kinds)]));
+                };
+                self.sink.write_all(if self.written > 1 { b"," } else { b"{\"captures\": [\n" })?;
+                self.sink.json(&CaptureJson { capture: CaptureInfo::new(capture), kinds })
+            }
         }
     }
-    sink.finish()?;
-    Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+
+    fn finish(mut self) -> Result<()> {
+        for (line, count) in &self.folded {
+            writeln!(self.sink, "{line} {count}")?;
+        }
+        if self.format == StackFormat::Json && self.captures.len() > 1 {
+            writeln!(self.sink, "]}}")?;
+        }
+        self.sink.finish()
+    }
+}
+
+/// The stacks of one of several captures.
+#[derive(serde::Serialize)]
+struct CaptureJson<'a> {
+    #[serde(flatten)]
+    capture: CaptureInfo<'a>,
+    kinds: Vec<KindJson<'a>>,
 }
 
 fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &Seen<'_>) {
@@ -241,8 +308,7 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
 }
 
 /// One line a stack: process, event and frames from the outermost in, then the count. Equal lines are added up.
-fn folded(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
-    let mut lines = std::collections::BTreeMap::<String, u64>::new();
+fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
     for kind in kinds {
         for row in &kind.stacks {
             let mut line = row.process.as_deref().unwrap_or("-").to_owned();
@@ -254,9 +320,6 @@ fn folded(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()>
             write!(line, ";{}", kind.event)?;
             *lines.entry(line).or_default() += row.count;
         }
-    }
-    for (line, count) in lines {
-        writeln!(out, "{line} {count}")?;
     }
     Ok(())
 }

@@ -150,14 +150,16 @@ impl Alerts {
     pub fn finish(mut self) -> Vec<Alert> {
         let mut alerts = self.closed;
         alerts.extend(self.open.drain().flat_map(|(_, alerts)| alerts));
-        alerts.sort_by(|one, other| {
-            other
-                .score()
-                .cmp(&one.score())
-                .then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
-        });
+        sort(&mut alerts);
         alerts
     }
+}
+
+/// Puts alerts in order, the highest score first.
+pub fn sort(alerts: &mut [Alert]) {
+    alerts.sort_by(|one, other| {
+        other.score().cmp(&one.score()).then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
+    });
 }
 
 /// Host, process and time of the first finding, as a number of 64 bits.

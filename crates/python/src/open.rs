@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
+use stackhound::trace::Grouping;
 use stackhound::{Depth, Enrichment, OpenStacksError, StacksFrom};
 
 use crate::owner::Owner;
@@ -43,13 +44,13 @@ impl Recording {
 ///
 /// Of a journal, the index beside it is used, or made and written there. A recording is read; its functions are named with
 /// what lies along ``symbol_path``, which is that of ``_NT_SYMBOL_PATH`` where none is given. Nothing is downloaded. Warns if a journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read,
-/// is none of these, is damaged, or is an index of another version; ``ValueError`` if the symbol path cannot be read.
+/// is none of these, is damaged, is an index of another version, or a folder of recordings of several machines, boots or times; ``ValueError`` if the symbol path cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, symbol_path=None))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<Recording> {
     let enrichment = enrichment(symbol_path)?;
     let (trace, from) =
-        py.detach(|| stackhound::open_stacks(&path, enrichment)).map_err(|error| raised(&error))?;
+        py.detach(|| stackhound::open_stacks(&path, enrichment, Grouping::default())).map_err(|error| raised(&error))?;
     if let StacksFrom::Journal(replayed, unwritten) = from {
         if !replayed.finished {
             let (path, lost) = (path.display(), replayed.lost_bytes);

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use stackhound_calltree::{self as calltree, Trace, journal};
+use stackhound_trace::{Grouping, Recordings};
 
 use crate::enrichment::Enrichment;
 use crate::timeline::{Stacks, TimelineReport, timeline};
@@ -69,11 +70,16 @@ pub enum StacksFrom {
 /// - An index is mapped and read where it lies.
 /// - Of a journal, the index beside it, called `.index` behind the journal's whole name, is used if it was made from just
 ///   this journal. Otherwise it is made anew, and written unless the journal is unfinished.
-/// - Anything else is taken for a recording and read, named as the enrichment says.
+/// - Anything else is taken for a recording, or a folder or an archive of the recordings of one capture, and read, named as
+///   the enrichment says. `grouping` says what a capture is.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, or is an index of another version of the format.
-pub fn open_stacks(path: &Path, enrichment: Enrichment) -> Result<(Trace, StacksFrom), OpenStacksError> {
+/// The file cannot be read, is damaged, is an index of another version of the format, or holds several captures.
+pub fn open_stacks(
+    path: &Path,
+    enrichment: Enrichment,
+    grouping: Grouping,
+) -> Result<(Trace, StacksFrom), OpenStacksError> {
     let unreadable = |error| OpenStacksError::Io(path.to_owned(), error);
     if fs::metadata(path).map_err(unreadable)?.is_file() {
         let bytes = File::open(path).and_then(stackhound_trace::bytes_of).map_err(unreadable)?;
@@ -90,7 +96,7 @@ pub fn open_stacks(path: &Path, enrichment: Enrichment) -> Result<(Trace, Stacks
             return of_journal(path, &bytes).map_err(|error| OpenStacksError::Trace(path.to_owned(), error));
         }
     }
-    let recording = stackhound_trace::Recordings::file(path).open()?;
+    let recording = Recordings::file(path).grouping(grouping).open()?;
     match timeline(&recording, enrichment, Stacks::Recorded) {
         Ok((trace, report)) => Ok((trace, StacksFrom::Recording(Box::new(report)))),
         Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),

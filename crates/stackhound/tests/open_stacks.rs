@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stackhound::calltree::journal::Writer;
 use stackhound::calltree::{Change, ContextId, Cpu, EndType, StackInfo, StackKind, StartType};
+use stackhound::trace::Grouping;
 use stackhound::{Enrichment, OpenStacksError, StacksFrom, open_stacks};
 
 /// A journal with one call in so many transitions, with or without its end mark.
@@ -42,7 +43,8 @@ fn file(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<(u64, StacksFrom), OpenStacksError> {
-    open_stacks(path, Enrichment::default()).map(|(trace, from)| (trace.transition_count(), from))
+    open_stacks(path, Enrichment::default(), Grouping::default())
+        .map(|(trace, from)| (trace.transition_count(), from))
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Recordings {
         let mut captures = self.captures()?;
         match captures.len() {
             1 => Ok(captures.remove(0).trace),
-            count => Err(Error::SeveralCaptures { count, captures: capture::described(&captures) }),
+            _ => Err(Error::several(&captures)),
         }
     }
 

@@ -17,10 +17,12 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stackhound::FileTime;
-use stackhound::StacksFrom;
 use stackhound::calltree::{Context, Pattern, Trace};
+use stackhound::trace::Error;
+use stackhound::{OpenStacksError, StacksFrom};
 
 use crate::args::{Common, Naming};
+use crate::inputs;
 use crate::naming::{self, Use};
 use crate::render::utc;
 
@@ -39,13 +41,21 @@ struct Source {
     /// A recording, an exact trace (.calls), or an index of stacks
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Take the recordings of a directory or an archive as one capture, even if they come from several machines, boots or
+    /// times
+    #[arg(long, help_heading = "Reading")]
+    merge: bool,
     #[command(flatten)]
     naming: Naming,
 }
 
 fn open(source: &Source, common: &Common) -> Result<Trace> {
     let enrichment = naming::enrichment(&source.naming, common, Use::Summary)?;
-    let (trace, from) = stackhound::open_stacks(&source.file, enrichment)?;
+    let opened = stackhound::open_stacks(&source.file, enrichment, inputs::grouping(source.merge));
+    let (trace, from) = opened.map_err(|error| match error {
+        OpenStacksError::Recording(error @ Error::SeveralCaptures { .. }) => inputs::refusal(&error),
+        error => error.into(),
+    })?;
     if common.quiet {
         return Ok(trace);
     }

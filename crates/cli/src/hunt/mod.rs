@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use stackhound::trace::{self, OpenTrace};
+use stackhound::trace::{self, Capture};
 use stackhound_sysmon::Sysmon;
 
 use crate::args::{ColorChoice, Common, Filters, Hunt, HuntFormat};
@@ -22,13 +22,14 @@ use report::Report;
 
 /// What is read at once.
 enum Input {
-    /// Recordings, merged by time.
+    /// All recordings, which are grouped into captures.
     Recordings(Vec<PathBuf>),
     /// A file of Sysmon's, or a pipe.
     Sysmon(PathBuf),
 }
 
-/// Hunts in all inputs, in the order in which they are given; recordings that stand together are merged by time.
+/// Hunts in all inputs: in the captures of all recordings, in the order of their beginning, where the first recording is
+/// given; in Sysmon's data in the order given.
 pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
@@ -45,7 +46,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let mut report = Report::open(arguments, judge.lists(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
-    let (mut losses, mut unreadable, mut damaged) = (String::new(), 0, false);
+    let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
     // One input that cannot be read is told and is no reason to leave out the others.
     let mut failures = 0;
     let mut failed = |error: anyhow::Error| match inputs.len() {
@@ -59,19 +60,23 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     for input in &inputs {
         match input {
             Input::Recordings(files) => {
-                let trace = match open(files, common) {
-                    Ok(trace) => trace,
+                let captures = match open(files, arguments, common) {
+                    Ok(captures) => captures,
                     Err(error) => {
                         failed(error)?;
                         continue;
                     }
                 };
-                let (same, hunted) =
-                    recorded::hunt(&trace, judge, arguments, common, (&mut report, &mut progress))?;
-                judge = same;
-                report.count(hunted.with_stack, &hunted.totals);
-                losses += &render::losses(&hunted.outcome);
-                damaged |= !hunted.outcome.trace.damage.is_empty();
+                for (index, capture) in captures.iter().enumerate() {
+                    inputs::announce(&captures, index, common);
+                    report.next_capture(judge.lists());
+                    let told = (&mut report, &mut progress);
+                    let (same, hunted) = recorded::hunt(&capture.trace, judge, arguments, common, told)?;
+                    judge = same;
+                    report.count(hunted.with_stack, &hunted.totals);
+                    losses.add(&hunted.outcome);
+                    damaged |= !hunted.outcome.trace.damage.is_empty();
+                }
             }
             Input::Sysmon(path) => {
                 let told = (&mut report, &mut progress);
@@ -86,6 +91,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     }
     let told = report.closing();
     let found = report.finish()?;
+    let mut losses = losses.to_string();
     if unreadable > 0 {
         losses += &format!(", {} records unreadable", grouped(unreadable));
     }
@@ -99,32 +105,29 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
 
 fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
-    let mut recordings = Vec::new();
-    let sysmon = |path: PathBuf, recordings: &mut Vec<PathBuf>, inputs: &mut Vec<Input>| {
-        if !recordings.is_empty() {
-            inputs.push(Input::Recordings(std::mem::take(recordings)));
-        }
-        inputs.push(Input::Sysmon(path));
-    };
+    let (mut recordings, mut place) = (Vec::new(), None);
     for path in paths {
         let found = if path.is_dir() { sysmon::of_directory(path, common)? } else { Vec::new() };
         if found.is_empty() || has_recordings(path) {
             match sysmon::is_pipe(path) || path.is_file() && sysmon::is_one(path) {
-                true => sysmon(path.clone(), &mut recordings, &mut inputs),
-                false => recordings.push(path.clone()),
+                true => inputs.push(Input::Sysmon(path.clone())),
+                false => {
+                    place.get_or_insert(inputs.len());
+                    recordings.push(path.clone());
+                }
             }
         }
-        found.into_iter().for_each(|file| sysmon(file, &mut recordings, &mut inputs));
+        inputs.extend(found.into_iter().map(Input::Sysmon));
     }
-    if !recordings.is_empty() {
-        inputs.push(Input::Recordings(recordings));
+    if let Some(place) = place {
+        inputs.insert(place, Input::Recordings(recordings));
     }
     Ok(inputs)
 }
 
 /// Opens recordings; of what is none, says what else could have been meant.
-fn open(files: &[PathBuf], common: &Common) -> Result<OpenTrace> {
-    inputs::open(files, common).map_err(|error| {
+fn open(files: &[PathBuf], arguments: &Hunt, common: &Common) -> Result<Vec<Capture>> {
+    inputs::captures(files, arguments.sources.grouping, common).map_err(|error| {
         let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotARecording(..)));
         let told = files.iter().filter(|_| is_none).find_map(|path| Some((path, sysmon::what_else(path)?)));
         match told {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use stackhound::detect::alert::Alerts;
+use stackhound::detect::alert::{Alert, Alerts, sort};
 use stackhound::detect::report::{Finding, Sighting};
 use stackhound::detect::{DetectionId, Judgement, Lists, Outcome, Severity, Totals, Verdict};
 use stackhound_export::findings::{FindingsFormat, Writer};
@@ -21,6 +21,8 @@ pub struct Report<'a> {
     writer: Writer,
     sink: Sink,
     alerts: Alerts,
+    /// The alerts of captures that are done with.
+    closed: Vec<Alert>,
     totals: Totals,
     with_stack: u64,
     /// Findings that were written.
@@ -46,6 +48,7 @@ impl<'a> Report<'a> {
             writer: Writer::new(format(arguments.format), is_colored),
             sink: Sink::open(arguments.output.output.as_deref())?,
             alerts: Alerts::new(lists.alert_window()),
+            closed: Vec::new(),
             totals: Totals::default(),
             with_stack: 0,
             written: 0,
@@ -118,6 +121,12 @@ impl<'a> Report<'a> {
         self.with_stack += if has_stack { events } else { 0 };
     }
 
+    /// The next findings are of another capture, so that no alert takes in both.
+    pub fn next_capture(&mut self, lists: &Lists) {
+        let alerts = std::mem::replace(&mut self.alerts, Alerts::new(lists.alert_window()));
+        self.closed.extend(alerts.finish());
+    }
+
     /// What was judged and found, for the closing line.
     pub fn closing(&mut self) -> String {
         let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();
@@ -128,7 +137,9 @@ impl<'a> Report<'a> {
     /// Writes what comes last. Says whether findings were written.
     pub fn finish(mut self) -> Result<bool> {
         self.failed()?;
-        self.writer.finish(&mut self.sink, &self.alerts.finish(), &self.totals)?;
+        self.closed.extend(self.alerts.finish());
+        sort(&mut self.closed);
+        self.writer.finish(&mut self.sink, &self.closed, &self.totals)?;
         self.sink.finish()?;
         Ok(self.written > 0)
     }

@@ -7,7 +7,7 @@ use stackhound::Pipeline;
 use stackhound::kstack::{KernelStackSource, SwitchStacks};
 
 use super::Arguments;
-use crate::args::{Common, LiveSettings, Preset, Sources};
+use crate::args::{Common, Grouping, LiveSettings, Preset, Sources};
 use crate::live::{self, Live};
 use crate::{Outcome, naming, render};
 
@@ -22,7 +22,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         replace: false,
         duration: Some(arguments.duration),
     };
-    let sources = Sources { files: Vec::new(), live: true, attach: arguments.attach.clone(), settings };
+    let grouping = Grouping { merge: false, separate: false };
+    let sources =
+        Sources { files: Vec::new(), grouping, live: true, attach: arguments.attach.clone(), settings };
     let Live { keeper, arrivals, .. } = Live::open(&sources, &[], true, common, false)?;
     let pipeline = Pipeline::live(arrivals, schemas).with(enrichment);
     let mut source = SwitchStacks::live(pipeline).depth(arguments.depth());

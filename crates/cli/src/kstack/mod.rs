@@ -39,6 +39,9 @@ pub struct Arguments {
     /// Of these recordings, archives or directories: with which stack each thread was last switched out or in
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Recordings")]
     pub recording: Vec<PathBuf>,
+    /// Take all files as one capture, even if they come from several machines, boots or times
+    #[arg(long, requires = "recording", help_heading = "Recordings")]
+    pub merge: bool,
     /// At this time: RFC 3339, or +5s since the start; by default at the end
     #[arg(long, value_name = "TIME", requires = "recording", help_heading = "Recordings")]
     pub at: Option<Point>,
@@ -116,7 +119,7 @@ impl Arguments {
 }
 
 fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = inputs::open(&arguments.recording, common)?;
+    let trace = inputs::one(&arguments.recording, arguments.merge, common)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
     let pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let start = trace.sources()[0].recording.session().start_time;

@@ -143,9 +143,21 @@ impl Collector {
         }
     }
 
-    /// The profile, and what is missing in it.
-    pub fn finish(mut self, known: &Knowledge, naming: Option<&mut Naming>) -> (Profile, Counted) {
+    /// Goes on with a capture that begins no earlier than those before it. Its processes, threads and modules are others.
+    pub fn begin_capture(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.processes.clear();
+        self.threads.clear();
+        self.stacks = Stacks::default();
+    }
+
+    /// Names the frames of the capture.
+    pub fn end_capture(&mut self, known: &Knowledge, naming: Option<&mut Naming>) {
         self.stacks.name(known, naming, &mut self.builder);
+    }
+
+    /// The profile, and what is missing in it.
+    pub fn finish(mut self) -> (Profile, Counted) {
         self.counted.stand_ins = matches!(self.samples, Samples::NoneYet);
         (self.builder.finish(), self.counted)
     }

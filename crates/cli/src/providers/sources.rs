@@ -62,12 +62,15 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
         let descriptions = match of_manifest_or_image(path, culture)? {
             Some(descriptions) => descriptions,
             None => {
-                let trace = Recordings::file(path).threads(crate::threads(common)).open()?;
-                let mut pipeline = Pipeline::new(&trace, Passes::Two);
-                let outcome =
-                    pipeline.run_chosen(|_| ControlFlow::Continue(false), |_| ControlFlow::Continue(()));
-                damaged |= !outcome.trace.damage.is_empty();
-                pipeline.knowledge().described_providers()
+                let mut described = Vec::new();
+                for capture in Recordings::file(path).threads(crate::threads(common)).captures()? {
+                    let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
+                    let outcome =
+                        pipeline.run_chosen(|_| ControlFlow::Continue(false), |_| ControlFlow::Continue(()));
+                    damaged |= !outcome.trace.damage.is_empty();
+                    described.extend(pipeline.knowledge().described_providers());
+                }
+                described
             }
         };
         known.extend(

@@ -7,7 +7,6 @@ use anyhow::Result;
 use clap::Args;
 use stackhound::symbols::ModuleIdentity;
 use stackhound::symbols::store::{ModuleFiles, Store};
-use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
 
 use crate::args::{Common, Inputs, ListFormat, Output, SymbolArguments};
@@ -40,22 +39,27 @@ pub struct Module {
 
 /// The modules of recordings, by name and identity, and whether a byte was damaged.
 pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u64)>, bool)> {
-    let trace = Recordings::files(inputs.files.clone()).threads(crate::threads(common)).open()?;
-    let mut pipeline = Pipeline::new(&trace, Passes::Two);
-    // The first pass finds all modules, before the first event is seen.
-    let outcome = pipeline.run(|_| ControlFlow::Break(()));
+    let captures = crate::inputs::captures(&inputs.files, inputs.grouping, common)?;
     let mut modules: BTreeMap<_, (ModuleIdentity, u64)> = BTreeMap::new();
-    for module in pipeline.knowledge().system().modules() {
-        let identity = stackhound::identity(module);
-        // The same file can be written in several ways.
-        let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };
-        let (first, mapped) = modules.entry(same).or_insert_with(|| (identity.clone(), 0));
-        *mapped += 1;
-        if identity.name < first.name {
-            *first = identity;
+    let mut damaged = false;
+    for (index, capture) in captures.iter().enumerate() {
+        crate::inputs::announce(&captures, index, common);
+        let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
+        // The first pass finds all modules, before the first event is seen.
+        let outcome = pipeline.run(|_| ControlFlow::Break(()));
+        damaged |= !outcome.trace.damage.is_empty();
+        for module in pipeline.knowledge().system().modules() {
+            let identity = stackhound::identity(module);
+            // The same file can be written in several ways.
+            let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };
+            let (first, mapped) = modules.entry(same).or_insert_with(|| (identity.clone(), 0));
+            *mapped += 1;
+            if identity.name < first.name {
+                *first = identity;
+            }
         }
     }
-    Ok((modules.into_values().collect(), !outcome.trace.damage.is_empty()))
+    Ok((modules.into_values().collect(), damaged))
 }
 
 /// Looks for the files of modules.

@@ -36,7 +36,7 @@ use std::time::Duration;
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
 use stackhound_trace::live::{Incoming, Overflow, Queue};
-use stackhound_trace::{Recordings, Session};
+use stackhound_trace::{Grouping, Recordings, Session};
 
 use crate::enrichment::Enrichment;
 use crate::pipeline::Passes;
@@ -102,14 +102,25 @@ impl Trace {
         }
     }
 
-    /// A recording, or all recordings of a directory or an archive. On any system.
+    /// A recording, or all recordings of a directory or an archive, which must be of one capture (see
+    /// [`merge`](Trace::merge)). On any system.
     pub fn file(path: impl AsRef<Path>) -> Trace {
         Trace::of(Input::Recordings(Box::new(Recordings::file(path))))
     }
 
-    /// Several recordings, merged by time: the kernel and the user part of one capture, for example.
+    /// Several recordings of one capture, merged by time: the kernel and the user part, for example. If they come from
+    /// several machines, boots or times, the trace cannot begin, unless [`merge`](Trace::merge) says otherwise.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
         Trace::of(Input::Recordings(Box::new(Recordings::files(paths))))
+    }
+
+    /// Merges recordings by time even if they come from several machines, boots or times. Processes, threads and addresses
+    /// of one are then taken for those of another that has the same numbers.
+    pub fn merge(mut self) -> Trace {
+        if let Input::Recordings(recordings) = self.input {
+            self.input = Input::Recordings(Box::new(recordings.grouping(Grouping::Merge)));
+        }
+        self
     }
 
     /// A session of our own. It begins with [`start`](Trace::start) or [`run`](Trace::run), which is an error on other

@@ -1,0 +1,200 @@
+//! Files of several machines, boots and times: what one of them leads to does not depend on the others.
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use program::{refused, stackhound, text};
+use serde_json::Value;
+
+/// Where the boot time is in a file whose logfile header is that of 64-bit Windows.
+const BOOT_TIME: std::ops::Range<usize> = 0x160..0x168;
+const DAY: u64 = 864_000_000_000;
+
+/// A folder with the demo and another system's trace of the same time, which was booted a day before.
+fn two_machines() -> (tempfile::TempDir, [PathBuf; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [("1", "a.etl", 0), ("2", "b.etl", DAY)].map(|(seed, name, earlier)| {
+        let made = tempfile::tempdir().unwrap();
+        let out = text(made.path());
+        let demo = stackhound(&["demo", "-q", "--events", "8000", "--seed", seed, "--out", out]);
+        assert!(demo.status.success(), "{}", errors(&demo));
+        let mut bytes = std::fs::read(made.path().join("stackhound-demo.etl")).unwrap();
+        let booted = u64::from_le_bytes(bytes[BOOT_TIME].try_into().unwrap()) - earlier;
+        bytes[BOOT_TIME].copy_from_slice(&booted.to_le_bytes());
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    });
+    (folder, files)
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn output(arguments: &[&str], paths: &[&Path]) -> String {
+    let paths = paths.iter().map(|path| text(path));
+    let arguments: Vec<&str> = arguments.iter().copied().chain(paths).collect();
+    let output = stackhound(&arguments);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const HUNT: &[&str] = &["hunt", "-q", "--symbol-path", "", "--format", "ndjson"];
+const HUNT_ALL: &[&str] = &["hunt", "-q", "--symbol-path", "", "--format", "ndjson", "--all"];
+
+#[test]
+fn findings_of_a_machine_do_not_depend_on_others_in_the_folder() {
+    let (folder, [a, b]) = two_machines();
+    for verb in [HUNT, HUNT_ALL] {
+        let (of_a, of_b) = (output(verb, &[&a]), output(verb, &[&b]));
+        assert!(of_a.lines().count() > 100);
+        let both = format!("{of_a}{of_b}");
+        assert!(of_a != of_b);
+        assert!(output(verb, &[folder.path()]) == both);
+        // Both begin at once, so the first file given comes first.
+        assert!(output(verb, &[&b, &a]) == format!("{of_b}{of_a}"));
+        assert!(output(&[verb, &["--separate"]].concat(), &[folder.path()]) == both);
+        assert!(output(&[verb, &["--merge"]].concat(), &[folder.path()]) != both);
+    }
+}
+
+#[test]
+fn verbs_analyse_one_capture_after_the_other() {
+    let (folder, [a, b]) = two_machines();
+    let events = ["events", "-q", "--stacks", "--symbols", "modules", "--time", "relative"];
+    assert!(output(&events, &[folder.path()]) == output(&events, &[&a]) + &output(&events, &[&b]));
+
+    let stacks = ["stacks", "-q", "--symbols", "modules", "--format", "json"];
+    let json = |paths: &[&Path]| -> Value { serde_json::from_str(&output(&stacks, paths)).unwrap() };
+    let both = json(&[folder.path()]);
+    for (capture, file) in both["captures"].as_array().unwrap().iter().zip([&a, &b]) {
+        assert_eq!(capture["computer_name"], "DESKTOP-CONTOSO");
+        assert_eq!(capture["files"], serde_json::json!([text(file)]));
+        assert!(capture["kinds"] == json(&[file])["kinds"], "{}", file.display());
+    }
+
+    // Equal lines of both are added up.
+    let folded = ["stacks", "-q", "--symbols", "modules", "--format", "folded"];
+    let counted = |text: &str| -> u64 {
+        text.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let of = |paths: &[&Path]| counted(&output(&folded, paths));
+    assert_eq!(of(&[folder.path()]), of(&[&a]) + of(&[&b]));
+
+    let profile = ["profile", "-q", "--symbols", "modules", "--format", "folded"];
+    let of = |paths: &[&Path]| counted(&output(&profile, paths));
+    assert_eq!(of(&[folder.path()]), of(&[&a]) + of(&[&b]));
+}
+
+#[test]
+fn captures_are_named() {
+    let (folder, [a, b]) = two_machines();
+    let line = |number: u32, booted: &str, file: &Path| {
+        format!(
+            "capture {number} of 2: DESKTOP-CONTOSO, booted {booted}T23:58:20.0000000Z, build 19041, 4 processors, 64-bit; "
+        ) + "2024-01-01T00:00:00.0000000Z to 2024-01-01T00:00:00."
+            + &format!(" {}", file.display())
+    };
+    let without_end = |text: &str| -> Vec<String> {
+        let named = text.lines().filter(|line| line.starts_with("capture"));
+        let shortened = named.map(|line| {
+            let (start, end) = line.split_once(" to 2024-01-01T00:00:00.").unwrap();
+            format!("{start} to 2024-01-01T00:00:00. {}", end.split_once("; ").unwrap().1)
+        });
+        shortened.collect()
+    };
+    let expected = [line(1, "2023-12-31", &a), line(2, "2023-12-30", &b)];
+    for verb in ["events", "hunt", "stacks"] {
+        let told = stackhound(&[verb, text(folder.path()), "--symbol-path", "", "--no-progress"]);
+        assert_eq!(without_end(&errors(&told)), expected, "{verb}");
+        let one = stackhound(&[verb, text(&a), "--symbol-path", "", "--no-progress"]);
+        assert_eq!(without_end(&errors(&one)), [""; 0], "{verb}");
+    }
+    let info = output(&["info"], &[folder.path()]);
+    assert_eq!(info.lines().filter(|line| line.starts_with("capture ")).count(), 2, "{info}");
+    let json: Value = serde_json::from_str(&output(&["info", "--format", "json"], &[folder.path()])).unwrap();
+    assert_eq!(json["captures"][1]["boot_time"], "2023-12-30T23:58:20.0000000Z");
+    let merged = output(&["info", "--format", "json", "--merge"], &[folder.path()]);
+    assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["captures"], Value::Null);
+}
+
+#[test]
+fn one_machine_at_one_time_is_not_made_of_two() {
+    let (folder, [a, b]) = two_machines();
+    let captures = format!("({}) ({})", a.display(), b.display());
+    let sentence = format!(
+        "the files are 2 captures, which cannot be read as one trace: {captures}; give the files of one, or --merge to \
+         take them as one"
+    );
+    let folder = text(folder.path());
+    for verb in [
+        &["tree", folder, "--at", "5"][..],
+        &["stack", folder, "--at", "5"],
+        &["calls", folder, "x"],
+        &["kstack", "--recording", folder],
+    ] {
+        refused(verb, &sentence);
+        let merged = stackhound(&[verb, &["--merge", "-q"]].concat());
+        assert!(!errors(&merged).contains("captures"), "{}", errors(&merged));
+    }
+    let both = stackhound(&["info", folder, "--merge", "--separate"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+/// The names of the corpus's files that make up each capture.
+fn captures_of(folder: &Path) -> Vec<Vec<String>> {
+    let json: Value = serde_json::from_str(&output(&["info", "--format", "json"], &[folder])).unwrap();
+    let files = |capture: &Value| {
+        let files = capture["files"].as_array().unwrap().iter();
+        files.map(|file| file.as_str().unwrap().to_owned()).collect()
+    };
+    json["captures"].as_array().unwrap().iter().map(files).collect()
+}
+
+/// The output for a folder, and that for each of its captures alone, in order.
+fn together_and_alone(verb: &[&str], folder: &Path) -> (String, String) {
+    let of_capture = |files: &Vec<String>| output(verb, &files.iter().map(Path::new).collect::<Vec<_>>());
+    let alone = captures_of(folder).iter().map(of_capture).collect();
+    (output(verb, &[folder]), alone)
+}
+
+#[test]
+fn the_corpus_in_one_folder_is_what_its_captures_are() {
+    let Some(corpus) = stackhound_corpus::folder() else { return };
+    let folder = corpus.join("etl");
+    let captures = captures_of(&folder);
+    let sizes_of = |name: &str| -> Vec<usize> {
+        let with_name = captures.iter().filter(|files| files.iter().any(|file| file.contains(name)));
+        with_name.map(Vec::len).collect()
+    };
+    assert_eq!(captures.iter().map(Vec::len).sum::<usize>(), 36);
+    assert_eq!(sizes_of("diaghub"), [4]);
+    assert_eq!(sizes_of("sawbuck"), [1; 11]);
+    assert_eq!(captures.len(), 33);
+
+    let (together, alone) = together_and_alone(HUNT, &folder);
+    assert!(together == alone, "findings of a folder differ from those of its captures");
+}
+
+/// Small files; `scripts/mixture.sh` does the same with all of them.
+#[cfg(unix)]
+#[test]
+fn what_is_undetermined_of_the_corpus_does_not_depend_on_other_captures() {
+    const SIZE_MAX: u64 = 600_000;
+    let folder = tempfile::tempdir().unwrap();
+    for (_, path) in stackhound_corpus::recordings() {
+        if path.metadata().unwrap().len() <= SIZE_MAX {
+            let path = path.canonicalize().unwrap();
+            std::os::unix::fs::symlink(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    if stackhound_corpus::folder().is_none() {
+        return;
+    }
+    let (together, alone) = together_and_alone(HUNT_ALL, folder.path());
+    assert!(together.lines().count() > 10_000, "{}", together.lines().count());
+    assert!(together == alone, "answers for a folder differ from those for its captures");
+}
