@@ -43,14 +43,17 @@ impl Recording {
 /// Opens a file for its stacks: an index, the journal of an exact trace, or a Windows recording (``.etl``).
 ///
 /// Of a journal, the index beside it is used, or made and written there. A recording is read; its functions are named with
-/// what lies along ``symbol_path``, which is that of ``_NT_SYMBOL_PATH`` where none is given. Nothing is downloaded. Warns if a journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read,
-/// is none of these, is damaged, is an index of another version, or a folder of recordings of several machines, boots or times; ``ValueError`` if the symbol path cannot be read.
+/// what lies along ``symbol_path``, which is that of ``_NT_SYMBOL_PATH`` where none is given. Nothing is downloaded. Warns if a
+/// journal breaks off, or its index cannot be written. Raises ``OSError`` if the file cannot be read, is none of these, is
+/// damaged, is an index of another version, or a folder of recordings of several machines, boots or times; ``ValueError`` if
+/// the symbol path cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, symbol_path=None))]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<Recording> {
     let enrichment = enrichment(symbol_path)?;
-    let (trace, from) =
-        py.detach(|| stackhound::open_stacks(&path, enrichment, Grouping::default())).map_err(|error| raised(&error))?;
+    let (trace, from) = py
+        .detach(|| stackhound::open_stacks(&path, enrichment, Grouping::default()))
+        .map_err(|error| raised(&error))?;
     if let StacksFrom::Journal(replayed, unwritten) = from {
         if !replayed.finished {
             let (path, lost) = (path.display(), replayed.lost_bytes);
