@@ -78,6 +78,18 @@ pub struct Block {
     entries: Vec<Entry>,
     session: Arc<LogfileHeader>,
     origin: Origin,
+    extent: Extent,
+}
+
+/// Which records of its buffer a block stands for, those outside of a selection included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Raw times of the first and the last record; `None` if there are no records.
+    pub times: Option<(RawTime, RawTime)>,
+    /// Whether damage hides records after the last one.
+    pub is_cut: bool,
+    /// Whether the buffer before it in its stream cannot be read at all.
+    pub follows_unreadable: bool,
 }
 
 /// Where a block comes from.
@@ -111,9 +123,12 @@ impl Block {
         let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
+        let (mut first, mut latest) = (RawTime(i64::MAX), RawTime(i64::MIN));
         loop {
             let offset = records.position();
             let Some(record) = records.next() else { break };
+            first = first.min(record.time());
+            latest = latest.max(record.time());
             if selection.is_some_and(|selection| !selection.has(&record)) {
                 continue;
             }
@@ -126,7 +141,12 @@ impl Block {
             entries.sort_by_key(|entry| entry.time);
         }
         let error = records.error().map(|error| (records.position(), error));
-        (Block { bytes, entries, session, origin }, error)
+        let extent = Extent {
+            times: (first <= latest).then_some((first, latest)),
+            is_cut: error.is_some(),
+            follows_unreadable: false,
+        };
+        (Block { bytes, entries, session, origin, extent }, error)
     }
 
     /// All records, in the order in which they stand (by time in a stream that processors share).
@@ -140,6 +160,24 @@ impl Block {
     pub fn record(&self, entry: &Entry) -> Record<'_> {
         let at = entry.offset();
         Record::found(&self.bytes[at..at + usize::from(entry.size)], entry.time, entry.kind())
+    }
+
+    /// Which records of its buffer the block stands for.
+    #[inline]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The same block, whose buffer has further records that cannot be read.
+    pub(crate) fn cut(mut self) -> Block {
+        self.extent.is_cut = true;
+        self
+    }
+
+    /// The same block, before which a buffer of its stream cannot be read.
+    pub fn after_unreadable(mut self) -> Block {
+        self.extent.follows_unreadable = true;
+        self
     }
 
     pub(crate) fn with_origin(mut self, change: impl FnOnce(&mut Origin)) -> Block {

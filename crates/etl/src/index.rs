@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::LogfileHeader;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
+use crate::logfile::LogFileMode;
 use crate::recording::{Recording, SessionStart};
 use crate::{repeat, resync};
 
@@ -29,8 +30,27 @@ pub struct BufferRef {
     pub processor: u16,
     /// Whether events or buffers were lost just before it: a flag says so, or the number before it is missing.
     pub after_loss: bool,
+    /// Whether a flag says that records or buffers of its processor were lost just before it.
+    pub is_marked_lossy: bool,
     /// Whether it is compressed.
     pub compressed: bool,
+}
+
+/// Consecutive sequence numbers of one session that no buffer of the file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingBuffers {
+    /// As [`BufferRef::epoch`].
+    pub epoch: u32,
+    /// The first missing number.
+    pub first: i64,
+    /// The last missing number.
+    pub last: i64,
+}
+
+impl MissingBuffers {
+    fn count(&self) -> u64 {
+        self.last.abs_diff(self.first).saturating_add(1)
+    }
 }
 
 /// All buffers of a recording, in file order, and what was stepped over to find them.
@@ -44,6 +64,9 @@ pub struct Index {
     pub other_buffers: u64,
     /// What was stepped over.
     pub damage: Vec<Damage>,
+    /// Buffers that the session counted as written and that are not in the file, where the sequence numbers show no
+    /// gap: the first or the last ones.
+    unaccounted: u64,
 }
 
 impl Index {
@@ -72,6 +95,7 @@ impl Index {
                     size: place.len() as u32,
                     processor: header.processor(),
                     after_loss: header.flags().tells_of_loss(),
+                    is_marked_lossy: header.flags().tells_of_loss(),
                     // Header buffers never are, whatever a damaged flag says.
                     compressed,
                 });
@@ -83,8 +107,28 @@ impl Index {
         index.damage.extend(repeat::remove(recording.bytes(), &mut index.buffers));
         index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
+        index.unaccounted = index.unaccounted_of(recording.session());
         index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
         (index, sessions)
+    }
+
+    /// How many buffers are missing before the first or after the last sequence number: those that were written and are
+    /// neither in the file nor in a gap that the session's own losses do not explain. Unfinished sessions have not
+    /// stated how many they wrote, appended ones state it for one part of the file.
+    fn unaccounted_of(&self, session: &LogfileHeader) -> u64 {
+        let is_appended = self.buffers.iter().any(|buffer| buffer.epoch > 0);
+        if session.end_time.is_none() || is_appended {
+            return 0;
+        }
+        // The header buffer counts as written.
+        let found = self.buffers.len() as u64 + self.other_buffers;
+        let gone = u64::from(session.buffers_written).saturating_sub(found);
+        let gaps = self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add);
+        let unaccounted = gone.saturating_sub(gaps.saturating_sub(session.buffers_lost.into()));
+        let first = self.by_sequence().first().map_or(1, |&first| self.buffers[first].sequence);
+        // A circular session overwrites its first buffers.
+        let overwritten = if session.mode.has(LogFileMode::CIRCULAR) { first.abs_diff(1) } else { 0 };
+        unaccounted.saturating_sub(overwritten)
     }
 
     /// The buffers as streams, one a processor, each in the order in which it was written.
@@ -110,11 +154,46 @@ impl Index {
         }
     }
 
-    /// How many sequence numbers between the first and the last one are missing: buffers that were lost or overwritten.
-    pub fn missing_buffers(&self) -> u64 {
+    /// Sequence numbers between the first and the last one of a session that no buffer has.
+    fn gaps(&self) -> Vec<MissingBuffers> {
         let order = self.by_sequence();
-        let missing = |pair: &[usize]| missing_between(&self.buffers[pair[0]], &self.buffers[pair[1]]);
-        order.windows(2).map(missing).fold(0, u64::saturating_add)
+        let pairs = order.windows(2).map(|pair| (&self.buffers[pair[0]], &self.buffers[pair[1]]));
+        let gaps = pairs.filter(|(before, after)| missing_between(before, after) > 0);
+        let gap = |(before, after): (&BufferRef, &BufferRef)| {
+            let (epoch, first, last) = (before.epoch, before.sequence + 1, after.sequence - 1);
+            MissingBuffers { epoch, first, last }
+        };
+        gaps.map(gap).collect()
+    }
+
+    /// Buffers that are not in the file, in the order of their numbers: gaps in the sequence numbers, and what the
+    /// session counted as written beyond them. Such buffers come before the first one or after the last one, so both
+    /// places are given unless the sequence begins with 1.
+    pub fn missing(&self) -> Vec<MissingBuffers> {
+        let mut missing = self.gaps();
+        let count = i64::try_from(self.unaccounted).unwrap_or(i64::MAX);
+        let order = self.by_sequence();
+        if count > 0 {
+            let ends = order.first().zip(order.last());
+            let (first, last) =
+                ends.map_or((1, 0), |(&a, &b)| (self.buffers[a].sequence, self.buffers[b].sequence));
+            if first > 1 {
+                let from = first.saturating_sub(count).max(1);
+                missing.insert(0, MissingBuffers { epoch: 0, first: from, last: first - 1 });
+            }
+            if first.abs_diff(1) < self.unaccounted {
+                let from = last.saturating_add(1);
+                missing.push(MissingBuffers { epoch: 0, first: from, last: last.saturating_add(count) });
+            }
+        }
+        missing
+    }
+
+    /// How many buffers are not in the file: those whose numbers are missing between the first and the last one, and
+    /// those that the session counted as written beyond that.
+    pub fn missing_buffers(&self) -> u64 {
+        let gaps = self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add);
+        gaps.saturating_add(self.unaccounted)
     }
 }
 

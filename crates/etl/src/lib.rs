@@ -42,12 +42,12 @@ mod time;
 pub mod write;
 
 pub use assemble::BlockBuilder;
-pub use block::{Block, Entry, Origin};
+pub use block::{Block, Entry, Extent, Origin};
 pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};
 pub use damage::{Damage, DamageReason};
 pub use guid::{Guid, GuidError};
 pub use ids::{Address, Pid, PointerSize, Tid};
-pub use index::{BufferRef, Index};
+pub use index::{BufferRef, Index, MissingBuffers};
 pub use logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
 pub use recording::{OpenError, Recording};
 pub use repeat::BufferIdentity;

@@ -271,6 +271,9 @@ impl Recording {
         };
         let (block, error) = Block::scan(bytes.slice(..end), session.header.clone(), origin, selection);
         let (saved, offset) = (header.saved_offset.get(), header.offset.get());
+        // The file ends before the records do.
+        let is_cut = partial.is_some() || saved.min(offset) as usize > bytes.len();
+        let block = if is_cut { block.cut() } else { block };
         let note = match error {
             _ if partial.is_some() => partial,
             Some((at, error)) => {
