@@ -26,6 +26,7 @@ mod event;
 mod feed;
 mod filter;
 pub mod live;
+mod loss;
 mod merge;
 mod recordings;
 mod session;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use live::{LiveSession, SessionCounters, SessionInfo};
+pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Flow, OpenTrace, Recordings};
 pub use session::{

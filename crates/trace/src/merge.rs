@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Block, Clock, RawTime};
+use stackhound_etl::{Block, Clock, Extent, RawTime};
 
 use crate::event::{Event, TraceTime};
 use crate::feed::Feed;
@@ -43,6 +43,24 @@ impl TimeBase {
     }
 }
 
+/// A block that was read: where it is, and which records its buffer has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockExtent {
+    pub source: u16,
+    pub session: u32,
+    pub processor: Option<u16>,
+    pub offset: u64,
+    pub extent: Extent,
+}
+
+/// What is noted of a merge beside its events.
+#[derive(Debug, Default)]
+struct Notes {
+    stats: Stats,
+    /// Of a survey: all blocks that were read.
+    extents: Option<Vec<BlockExtent>>,
+}
+
 /// One stream with its current block.
 #[derive(Debug)]
 struct Stream {
@@ -55,12 +73,12 @@ struct Stream {
 
 impl Stream {
     /// The trace time of the next event, loading blocks as needed; `None` at the end.
-    fn settle(&mut self, bases: &[TimeBase], stats: &mut Stats) -> Option<TraceTime> {
+    fn settle(&mut self, bases: &[TimeBase], notes: &mut Notes) -> Option<TraceTime> {
         loop {
             if let Some(entry) = self.block.entries().get(self.position as usize) {
                 return Some(self.base.trace_time(entry.time));
             }
-            let block = next_block(&mut self.feed, stats)?;
+            let block = next_block(&mut self.feed, notes)?;
             self.base = bases[block.origin().session as usize];
             (self.block, self.position) = (block, 0);
         }
@@ -68,7 +86,8 @@ impl Stream {
 }
 
 /// The next block of a feed that can be read. One that follows lost records says so.
-fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
+fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
+    let Notes { stats, extents } = notes;
     loop {
         let (block, damage) = match feed.next()? {
             Ok((block, damage)) => (Some(block), damage),
@@ -80,10 +99,22 @@ fn next_block(feed: &mut Feed, stats: &mut Stats) -> Option<Arc<Block>> {
             stats.damage.push((feed.source(), damage));
             feed.has_lost = damage.skipped > 0;
         }
-        if let Some(block) = block {
-            return Some(Arc::new(if after_loss { block.after_loss() } else { block }));
+        let Some(block) = block else {
+            feed.has_lost |= after_loss;
+            continue;
+        };
+        let block = if after_loss { block.after_loss().after_unreadable() } else { block };
+        if let Some(extents) = extents {
+            let origin = block.origin();
+            extents.push(BlockExtent {
+                source: origin.recording,
+                session: origin.session,
+                processor: origin.processor,
+                offset: origin.file_offset,
+                extent: block.extent(),
+            });
         }
-        feed.has_lost |= after_loss;
+        return Some(Arc::new(block));
     }
 }
 
@@ -104,19 +135,20 @@ pub struct Ordered {
     /// Whether the event of `losers[0]` was handed out and must be stepped over.
     taken: bool,
     last: TraceTime,
-    stats: Stats,
+    notes: Notes,
 }
 
 impl Ordered {
-    /// Damage found while indexing the sources comes in through `stats`.
-    pub(crate) fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, mut stats: Stats) -> Ordered {
+    /// Damage found while indexing the sources comes in through `stats`. A survey notes the extents of its blocks.
+    pub(crate) fn new(feeds: Vec<Feed>, bases: Vec<TimeBase>, stats: Stats, is_survey: bool) -> Ordered {
+        let mut notes = Notes { stats, extents: is_survey.then(Vec::new) };
         let mut streams = Vec::new();
         let mut times = Vec::new();
         for mut feed in feeds {
-            let Some(block) = next_block(&mut feed, &mut stats) else { continue };
+            let Some(block) = next_block(&mut feed, &mut notes) else { continue };
             let base = bases[block.origin().session as usize];
             let mut stream = Stream { block, position: 0, base, feed };
-            if let Some(time) = stream.settle(&bases, &mut stats) {
+            if let Some(time) = stream.settle(&bases, &mut notes) {
                 streams.push(Some(stream));
                 times.push(time);
             }
@@ -128,7 +160,7 @@ impl Ordered {
             times,
             taken: false,
             last: TraceTime(i64::MIN),
-            stats,
+            notes,
         };
         ordered.build();
         ordered
@@ -167,7 +199,7 @@ impl Ordered {
         stream.position += 1;
         let next = match stream.block.entries().get(stream.position as usize) {
             Some(entry) => Some(stream.base.trace_time(entry.time)),
-            None => stream.settle(&self.bases, &mut self.stats),
+            None => stream.settle(&self.bases, &mut self.notes),
         };
         if next.is_none() {
             self.streams[winner as usize] = None;
@@ -196,19 +228,24 @@ impl Ordered {
         let stream = self.streams[winner].as_ref()?;
         self.taken = true;
         let time = self.times[winner];
-        self.stats.events += 1;
-        self.stats.out_of_order += u64::from(time < self.last);
+        self.notes.stats.events += 1;
+        self.notes.stats.out_of_order += u64::from(time < self.last);
         self.last = time;
         Some(Event::new(&stream.block, stream.position, time))
     }
 
     /// What was counted up to here; complete behind the last event.
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.notes.stats
     }
 
     /// The counters, when no more events are wanted.
     pub fn into_stats(self) -> Stats {
-        self.stats.sorted()
+        self.notes.stats.sorted()
+    }
+
+    /// The blocks that were read, if this is a survey.
+    pub(crate) fn into_extents(self) -> Vec<BlockExtent> {
+        self.notes.extents.unwrap_or_default()
     }
 }

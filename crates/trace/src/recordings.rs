@@ -216,6 +216,7 @@ impl OpenTrace {
     }
 
     fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
+        let is_survey = selection.is_some();
         let loading = Loading { selection, ..self.loading.clone() };
         let mut feeds = Vec::new();
         for (recording, index) in self.numbered() {
@@ -226,7 +227,7 @@ impl OpenTrace {
                     .map(|stream| Feed::new(recording.clone(), stream, loading.clone())),
             );
         }
-        Ordered::new(feeds, self.time_bases(), self.initial_stats())
+        Ordered::new(feeds, self.time_bases(), self.initial_stats(), is_survey)
     }
 
     /// Hands every event to `handle`, in time order, until it breaks.

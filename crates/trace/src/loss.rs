@@ -1,0 +1,462 @@
+//! Loss intervals: spans of trace time in which records of a source are known to be missing.
+//!
+//! Sequence numbers count buffers in the order in which they are taken into use, over all processors. A missing number
+//! does not name its processor, but the buffers around it bound where it was: a buffer is taken after each one with a
+//! smaller number was taken, and before the first record of each one with a larger number. So only processors whose
+//! previous buffer had ended by then can have filled it, between that end and the beginning of their next buffer.
+//!
+//! The rules are described in `docs/format/damage.md`.
+
+use std::collections::BTreeMap;
+
+use stackhound_etl::{BufferRef, Extent, LogfileHeader, MissingBuffers};
+
+use crate::event::Event;
+use crate::merge::{BlockExtent, Ordered, TimeBase};
+use crate::recordings::OpenTrace;
+
+/// Intervals that are kept of each kind; beyond that the two oldest become one, with the time between them.
+const INTERVALS_MAX: usize = 1 << 14;
+
+/// Closed intervals of trace time, disjoint and in order.
+#[derive(Clone, Debug, Default)]
+struct Intervals(Vec<(i64, i64)>);
+
+impl Intervals {
+    fn insert(&mut self, from: i64, until: i64) {
+        let until = until.max(from);
+        let start = self.0.partition_point(|&(_, end)| end < from);
+        let end = start + self.0[start..].partition_point(|&(begin, _)| begin <= until);
+        let met = &self.0[start..end];
+        let from = met.first().map_or(from, |&(begin, _)| begin.min(from));
+        let until = met.last().map_or(until, |&(_, last)| last.max(until));
+        self.0.splice(start..end, [(from, until)]);
+        if self.0.len() > INTERVALS_MAX {
+            let (begin, _) = self.0.remove(0);
+            self.0[0].0 = begin;
+        }
+    }
+
+    /// Whether an interval has a time in common with this one.
+    fn meet(&self, from: i64, until: i64) -> bool {
+        let first = self.0.partition_point(|&(_, end)| end < from);
+        self.0.get(first).is_some_and(|&(begin, _)| begin <= until)
+    }
+
+    fn forget_before(&mut self, time: i64) {
+        let over = self.0.partition_point(|&(_, end)| end < time);
+        self.0.drain(..over);
+    }
+}
+
+/// The latest buffer of a processor.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    /// Epoch and sequence number, where buffers have them.
+    number: (u32, i64),
+    /// Trace time of the last record.
+    last: i64,
+    is_cut: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Processor {
+    latest: Option<Latest>,
+    lost: Intervals,
+}
+
+/// Missing sequence numbers, with the bounds of the time at which the first of them was taken into use.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    missing: MissingBuffers,
+    /// Not before this time: the end of the buffer whose successor has a smaller number.
+    not_before: i64,
+    /// Not after this time: the first record of a buffer with a larger number.
+    not_after: i64,
+}
+
+/// What is missing from one source.
+#[derive(Clone, Debug, Default)]
+struct Source {
+    /// In file order.
+    buffers: Vec<BufferRef>,
+    /// In the order of their numbers.
+    gaps: Vec<Gap>,
+    /// In ascending order.
+    processors: BTreeMap<Option<u16>, Processor>,
+    /// How many processors the machine has.
+    processor_count: u32,
+    /// All intervals, whatever their processor.
+    lost: Intervals,
+    /// Whether the session counted losses that no buffer shows: records can be missing anywhere.
+    is_unplaced: bool,
+    /// The largest number that was entered.
+    reached: (u32, i64),
+}
+
+impl Source {
+    fn of(trace: &OpenTrace, number: usize) -> Source {
+        let index = &trace.indexes()[number];
+        let gaps = index.missing().into_iter();
+        let gaps = gaps.map(|missing| Gap { missing, not_before: i64::MIN, not_after: i64::MAX });
+        let gaps: Vec<Gap> = gaps.collect();
+        let is_marked = index.buffers.iter().any(|buffer| buffer.is_marked_lossy);
+        let sum = |lost: fn(&LogfileHeader) -> u32| {
+            index.sessions.iter().map(|session| u64::from(lost(session))).sum()
+        };
+        let (events_lost, buffers_lost): (u64, u64) =
+            (sum(|session| session.events_lost), sum(|session| session.buffers_lost));
+        let is_unplaced = !is_marked && (events_lost > 0 || buffers_lost > index.missing_buffers());
+        let mut source = Source {
+            buffers: index.buffers.clone(),
+            gaps,
+            processor_count: index.sessions.iter().map(|session| session.processors).max().unwrap_or(0),
+            is_unplaced,
+            ..Source::default()
+        };
+        if is_unplaced {
+            source.lost.insert(i64::MIN, i64::MAX);
+        }
+        source
+    }
+
+    /// The buffer at an offset of the file.
+    fn buffer_at(&self, offset: u64) -> Option<&BufferRef> {
+        let index = self.buffers.binary_search_by_key(&offset, |buffer| buffer.offset).ok()?;
+        Some(&self.buffers[index])
+    }
+
+    /// The gaps with numbers between two, given by their ends.
+    fn gaps_between(&self, after: (u32, i64), before: (u32, i64)) -> &[Gap] {
+        let start = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.last) < after);
+        let end = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.first) < before);
+        self.gaps.get(start..end).unwrap_or_default()
+    }
+
+    /// When a missing buffer of a processor can have begun whose previous buffer ended at `last`.
+    fn candidate(&self, after: (u32, i64), before: (u32, i64), last: i64) -> Option<i64> {
+        let gaps = self.gaps_between(after, before).iter();
+        let mut possible = gaps.filter(|gap| last <= gap.not_after);
+        possible.next().map(|gap| last.max(gap.not_before))
+    }
+
+    /// Enters the buffer at an offset of the file, or one of a live session. Buffers come in the order of their first
+    /// records.
+    fn enter_at(&mut self, offset: u64, processor: Option<u16>, times: (i64, i64), entered: Entered) {
+        match self.buffer_at(offset).copied() {
+            None => self.enter(processor, (0, 0), times, entered),
+            // Header buffers are not part of a processor's sequence.
+            Some(buffer) if buffer.sequence <= 0 => {}
+            Some(buffer) => {
+                let entered = Entered { is_marked: entered.is_marked || buffer.is_marked_lossy, ..entered };
+                self.enter(processor, (buffer.epoch, buffer.sequence), times, entered);
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        processor: Option<u16>,
+        number: (u32, i64),
+        (first, last): (i64, i64),
+        entered: Entered,
+    ) {
+        let latest = self.processors.get(&processor).and_then(|of| of.latest);
+        let previous_last = latest.map_or(i64::MIN, |latest| latest.last);
+        self.bound_gaps(number, first, previous_last);
+        let after = latest.map_or((number.0, 0), |latest| latest.number);
+        let is_lost = entered.is_marked || latest.is_some_and(|latest| latest.is_cut);
+        let from = match is_lost {
+            true => Some(previous_last),
+            false => self.candidate(after, number, previous_last),
+        };
+        let of = self.processors.entry(processor).or_default();
+        of.latest = Some(Latest { number, last, is_cut: entered.is_cut });
+        self.reached = self.reached.max(number);
+        if let Some(from) = from {
+            of.lost.insert(from, first);
+            self.lost.insert(from, first);
+        }
+    }
+
+    /// A buffer with this number begins at `first`; its processor's previous one ended at `previous_last`.
+    fn bound_gaps(&mut self, number: (u32, i64), first: i64, previous_last: i64) {
+        let above = self.gaps.partition_point(|gap| (gap.missing.epoch, gap.missing.last) < number);
+        if let Some(gap) = self.gaps.get_mut(above) {
+            gap.not_before = gap.not_before.max(previous_last);
+        }
+        if let Some(below) = above.checked_sub(1).and_then(|below| self.gaps.get_mut(below)) {
+            below.not_after = below.not_after.min(first);
+        }
+    }
+
+    /// Where the loss of a processor that goes on after its latest buffer began, if there can be one.
+    fn open_since(&self, latest: &Latest, reached: (u32, i64)) -> Option<i64> {
+        if latest.is_cut {
+            return Some(latest.last);
+        }
+        // Buffers up to one after the largest number that was met are in use by now.
+        let before = (reached.0, reached.1.saturating_add(2));
+        self.candidate(latest.number, before, latest.last)
+    }
+
+    /// Ends all processors: no more buffers follow.
+    fn end(&mut self, is_unfinished: bool) {
+        let after_all = (u32::MAX, i64::MAX);
+        let ends: Vec<_> = self
+            .processors
+            .iter()
+            .filter_map(|(&processor, of)| {
+                let latest = of.latest.as_ref()?;
+                let from = self.open_since(latest, after_all).or(is_unfinished.then_some(latest.last))?;
+                Some((processor, from))
+            })
+            .collect();
+        for (processor, from) in ends {
+            self.lost.insert(from, i64::MAX);
+            self.processors.entry(processor).or_default().lost.insert(from, i64::MAX);
+        }
+        if let Some(from) = self.unseen_since() {
+            self.lost.insert(from, i64::MAX);
+        }
+    }
+
+    /// Since when a missing buffer can be that of a processor of which the file has none.
+    fn unseen_since(&self) -> Option<i64> {
+        let seen = self.processors.keys().flatten().count();
+        let has_unseen = seen > 0 && (seen as u64) < u64::from(self.processor_count);
+        let gap = self.gaps.first().filter(|gap| has_unseen && self.is_reached(gap))?;
+        Some(gap.not_before)
+    }
+
+    fn is_reached(&self, gap: &Gap) -> bool {
+        (gap.missing.epoch, gap.missing.first.saturating_sub(1)) <= self.reached
+    }
+}
+
+/// What a buffer says about losses.
+#[derive(Clone, Copy, Debug)]
+struct Entered {
+    /// Records before it were lost.
+    is_marked: bool,
+    /// Records at its end cannot be read.
+    is_cut: bool,
+}
+
+/// The loss intervals of a trace.
+///
+/// For a trace that was read once, all intervals are known ([`LossMap::surveyed`]). Otherwise they become known as its
+/// blocks come ([`LossMap::enter_block`]), each at the latest when its processor's next block begins.
+#[derive(Debug, Default)]
+pub struct LossMap {
+    sources: Vec<Source>,
+    /// Whether no more blocks have to be entered.
+    is_complete: bool,
+    /// Whether there can be no loss.
+    is_lossless: bool,
+    damaged_buffers: u64,
+}
+
+impl LossMap {
+    /// Of live sessions: blocks mark the losses before them.
+    pub fn live() -> LossMap {
+        LossMap::default()
+    }
+
+    /// Of a trace that is read in one pass. Finds the missing sequence numbers.
+    pub fn of(trace: &OpenTrace) -> LossMap {
+        let sources: Vec<Source> =
+            (0..trace.sources().len()).map(|number| Source::of(trace, number)).collect();
+        LossMap { sources, ..LossMap::default() }
+    }
+
+    /// Of a trace that was surveyed: a selection of it was read to its end.
+    pub fn surveyed(trace: &OpenTrace, survey: Ordered) -> LossMap {
+        let mut map = LossMap::of(trace);
+        let bases = trace.time_bases();
+        let mut blocks = survey.into_extents();
+        blocks.sort_unstable_by_key(|block| (block.source, block.offset));
+        for (number, source) in map.sources.iter_mut().enumerate() {
+            let is_unread = |buffer: &&BufferRef| {
+                let place = (number as u16, buffer.offset);
+                blocks.binary_search_by_key(&place, |block| (block.source, block.offset)).is_err()
+            };
+            let gaps = source.gaps.len();
+            source.add_unread(trace.indexes()[number].buffers.iter().filter(is_unread));
+            map.damaged_buffers += (source.gaps.len() - gaps) as u64;
+        }
+        map.damaged_buffers += blocks.iter().filter(|block| block.extent.is_cut).count() as u64;
+        let timed = |block: &BlockExtent| {
+            let (base, (first, last)) = (bases.get(block.session as usize)?, block.extent.times?);
+            Some((base.trace_time(first).0, base.trace_time(last).0, *block))
+        };
+        let mut timed: Vec<_> = blocks.iter().filter_map(timed).collect();
+        timed.sort_unstable_by_key(|&(first, _, block)| (first, block.source, block.offset));
+        for (first, last, block) in timed {
+            let Extent { is_cut, follows_unreadable, .. } = block.extent;
+            let entered = Entered { is_marked: follows_unreadable, is_cut };
+            map.sources[usize::from(block.source)].enter_at(
+                block.offset,
+                block.processor,
+                (first, last),
+                entered,
+            );
+        }
+        for (source, index) in map.sources.iter_mut().zip(trace.indexes()) {
+            source.end(index.sessions.last().is_some_and(|session| session.end_time.is_none()));
+        }
+        map.is_complete = true;
+        map.is_lossless = map.sources.iter().all(|source| source.lost.0.is_empty());
+        map
+    }
+
+    /// Buffers of a surveyed trace that cannot be read, or not to their end.
+    pub fn damaged_buffers(&self) -> u64 {
+        self.damaged_buffers
+    }
+
+    /// Whether nothing is missing from the trace.
+    #[inline]
+    pub fn is_lossless(&self) -> bool {
+        self.is_lossless
+    }
+
+    /// Enters the block whose first event this is. Nothing will be asked about times before `oldest`.
+    pub fn enter_block(&mut self, event: &Event<'_>, base: &TimeBase, oldest: i64) {
+        if self.is_complete {
+            return;
+        }
+        let block = event.block();
+        let Extent { times: Some((first, last)), is_cut, follows_unreadable } = block.extent() else {
+            return;
+        };
+        let (origin, times) = (block.origin(), (base.trace_time(first).0, base.trace_time(last).0));
+        let number = usize::from(event.source());
+        if self.sources.len() <= number {
+            self.sources.resize_with(number + 1, Source::default);
+        }
+        let source = &mut self.sources[number];
+        // Marks of files are in their index; their blocks are also marked where another processor's buffer is missing.
+        let is_marked = follows_unreadable || (source.buffers.is_empty() && origin.after_loss);
+        let entered = Entered { is_marked, is_cut };
+        source.enter_at(origin.file_offset, event.processor(), times, entered);
+        source.lost.forget_before(oldest);
+        source.processors.values_mut().for_each(|of| of.lost.forget_before(oldest));
+    }
+
+    /// Whether records of a source between these two times, both included, could be missing.
+    pub fn between(&self, source: u16, from: i64, until: i64) -> bool {
+        let Some(source) = self.sources.get(usize::from(source)).filter(|_| !self.is_lossless) else {
+            return false;
+        };
+        source.lost.meet(from, until) || (!self.is_complete && source.is_open(None, until))
+    }
+
+    /// Whether records of one processor between these two times, both included, could be missing.
+    pub fn on_processor(&self, source: u16, processor: Option<u16>, from: i64, until: i64) -> bool {
+        let Some(source) = self.sources.get(usize::from(source)).filter(|_| !self.is_lossless) else {
+            return false;
+        };
+        let lost = source.processors.get(&processor).is_some_and(|of| of.lost.meet(from, until));
+        lost || source.is_unplaced || (!self.is_complete && source.is_open(Some(processor), until))
+    }
+}
+
+impl Source {
+    /// Counts buffers of the file that cannot be read as missing.
+    fn add_unread<'b>(&mut self, buffers: impl Iterator<Item = &'b BufferRef>) {
+        for buffer in buffers {
+            let missing =
+                MissingBuffers { epoch: buffer.epoch, first: buffer.sequence, last: buffer.sequence };
+            self.gaps.push(Gap { missing, not_before: i64::MIN, not_after: i64::MAX });
+        }
+        self.gaps.sort_by_key(|gap| (gap.missing.epoch, gap.missing.first));
+    }
+
+    /// Whether a loss goes on, as far as is known by now, that began not after a time: of one processor, or of any.
+    fn is_open(&self, processor: Option<Option<u16>>, until: i64) -> bool {
+        let of = self.processors.iter().filter(|(of, _)| processor.is_none_or(|processor| **of == processor));
+        let mut open = of.filter_map(|(_, of)| self.open_since(of.latest.as_ref()?, self.reached));
+        open.any(|from| from <= until)
+            || (processor.is_none() && self.unseen_since().is_some_and(|from| from <= until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn intervals_are_the_set_of_their_times(
+            inserted in prop::collection::vec((0..60_i64, 0..12_i64), 0..20),
+            (from, length) in (0..70_i64, 0..10_i64),
+        ) {
+            let mut intervals = Intervals::default();
+            let mut times = [false; 80];
+            for (from, length) in inserted {
+                intervals.insert(from, from + length);
+                times[from as usize..=(from + length) as usize].fill(true);
+            }
+            let until = from + length;
+            prop_assert_eq!(intervals.meet(from, until), times[from as usize..=until as usize].contains(&true));
+            prop_assert!(intervals.0.windows(2).all(|pair| pair[0].1 < pair[1].0));
+            intervals.forget_before(from);
+            prop_assert_eq!(intervals.meet(from, until), times[from as usize..=until as usize].contains(&true));
+        }
+    }
+
+    #[test]
+    fn there_is_a_limit_to_the_intervals_that_are_kept() {
+        let mut intervals = Intervals::default();
+        for n in 0..2 * INTERVALS_MAX as i64 {
+            intervals.insert(10 * n, 10 * n + 5);
+        }
+        assert_eq!(intervals.0.len(), INTERVALS_MAX);
+        // What is lost stays lost; the oldest intervals take in the time between them.
+        assert_eq!(intervals.0[0].0, 0);
+        assert!(intervals.meet(7, 7));
+        assert!(!intervals.meet(20 * INTERVALS_MAX as i64 - 13, 20 * INTERVALS_MAX as i64 - 12));
+    }
+
+    /// A buffer of a processor: its number, and the times of its first and last record.
+    type Buffer = (u16, i64, i64, i64);
+
+    /// What is lost on each processor where numbers are missing.
+    fn lost(processors: u32, missing: &[i64], buffers: &[Buffer]) -> Vec<Vec<(i64, i64)>> {
+        let gap = |&number: &i64| Gap {
+            missing: MissingBuffers { epoch: 0, first: number, last: number },
+            not_before: i64::MIN,
+            not_after: i64::MAX,
+        };
+        let gaps = missing.iter().map(gap).collect();
+        let mut source = Source { gaps, processor_count: processors, ..Source::default() };
+        let mut buffers = buffers.to_vec();
+        buffers.sort_by_key(|buffer| buffer.2);
+        for (processor, number, first, last) in buffers {
+            let entered = Entered { is_marked: false, is_cut: false };
+            source.enter(Some(processor), (0, number), (first, last), entered);
+        }
+        source.end(false);
+        source.processors.values().map(|of| of.lost.0.clone()).collect()
+    }
+
+    #[test]
+    fn a_missing_buffer_is_where_a_processor_can_have_filled_it() {
+        // Number 4 is missing. Processor 1 was still filling number 2 when number 5 had begun.
+        let buffers = [(0, 1, 0, 10), (1, 2, 5, 60), (0, 3, 11, 20), (0, 5, 31, 40), (1, 6, 61, 70)];
+        assert_eq!(lost(2, &[4], &buffers), [vec![(20, 31)], vec![]]);
+        // Both can have: an idle processor ended its buffer before.
+        let idle = [(0, 1, 0, 10), (1, 2, 5, 15), (0, 3, 11, 20), (0, 5, 31, 40), (1, 6, 61, 70)];
+        assert_eq!(lost(2, &[4], &idle), [vec![(20, 31)], vec![(15, 61)]]);
+        // The buffer was taken after number 3, that is after the end of number 1.
+        let late = [(0, 1, 0, 30), (1, 2, 5, 15), (0, 3, 31, 40), (1, 5, 41, 50)];
+        assert_eq!(lost(2, &[4], &late), [vec![(40, i64::MAX)], vec![(30, 41)]]);
+        // The last buffer of all.
+        let last = [(0, 1, 0, 10), (1, 2, 5, 15), (0, 3, 11, 20)];
+        assert_eq!(lost(2, &[4], &last), [vec![(20, i64::MAX)], vec![(15, i64::MAX)]]);
+        assert_eq!(lost(2, &[], &last), [vec![], vec![]]);
+    }
+}
