@@ -23,7 +23,7 @@ use self::processes::Population;
 use crate::event::{self, EventKind, KernelEvent};
 use crate::frames::Frames;
 use crate::image::Known;
-use crate::machine::{Machine, ProcessIndex};
+use crate::machine::{Machine, ProcessIndex, Role};
 use crate::output::{Logged, Output, PROCESSORS};
 use crate::payload::{self, Switch, Transfer};
 use crate::random::{Random, hash};
@@ -215,20 +215,32 @@ impl<'e, W: Write> Profile<'e, W> {
     /// A stack of a thread's: one of those its process has by now.
     fn user_frames(&mut self, actor: &Actor, is_running: bool) -> Frames {
         let way = self.population.any_way(&mut self.random, &self.machine, actor.process);
+        let role = self.machine.processes[actor.process].role;
         let mut frames = Frames::EMPTY;
         if is_running {
             way.push_running(&mut frames, way.route % 3);
         } else {
             let call = self.any_call();
-            for &site in [call.stub_return()].iter().chain(call.wrappers) {
-                frames.push(self.machine.address(site));
+            self.push_sites(&mut frames, &[call.stub_return()]);
+            if role == Role::Sync {
+                self.push_sites(&mut frames, &site::WOW64_CALL);
+                self.push_sites(&mut frames, &site::WOW64_ROOT);
+                self.push_sites(&mut frames, &site::WOW64_STUB);
+            } else {
+                let loaded = role.libraries();
+                for wrapper in call.wrappers.iter().filter(|wrapper| loaded.contains(&wrapper.0)) {
+                    self.push_sites(&mut frames, &[*wrapper]);
+                }
             }
             way.push_calls(&mut frames, 0);
         }
-        for site in site::THREAD_ROOT {
-            frames.push(self.machine.address(site));
-        }
+        let root: &[Site] = if role == Role::Sync { &site::WOW64_THREAD_ROOT } else { &site::THREAD_ROOT };
+        self.push_sites(&mut frames, root);
         frames
+    }
+
+    fn push_sites(&self, frames: &mut Frames, sites: &[Site]) {
+        sites.iter().for_each(|&site| frames.push(self.machine.address(site)));
     }
 
     /// Logs the kernel part of an event, whose user part will come later.

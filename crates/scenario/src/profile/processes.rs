@@ -126,7 +126,9 @@ impl<W: Write> Profile<'_, W> {
     fn new_process(&mut self, parent: Pid) -> ProcessIndex {
         let number = self.machine.processes.len() as u64;
         let role = if number % NARROW_IN == 1 { Role::Sync } else { Role::Task };
-        let program = if self.random.one_in(OWN_PROGRAM_IN) {
+        let program = if role == Role::Sync {
+            Known::Sync32.index()
+        } else if self.random.one_in(OWN_PROGRAM_IN) {
             let path = format!(r"\Device\HarddiskVolume3\Program Files\Contoso\Tools\tool{number:05}.exe");
             self.machine.new_image(path, true, 16 + hash(number) as u32 % 512)
         } else {
@@ -147,14 +149,16 @@ impl<W: Write> Profile<'_, W> {
         actor
     }
 
-    /// The images of a process: those of its role, and one that no process had before.
+    /// The images of a process: those of its role, and for 64-bit ones a library that no process had before.
     fn images_of(&mut self, process: ProcessIndex) -> Vec<ImageIndex> {
         let program = self.machine.processes[process].facts.images[0] as ImageIndex;
         let role = self.machine.processes[process].role;
-        let path = format!(r"\Device\HarddiskVolume3\Program Files\Contoso\Tools\part{process:05}.dll");
-        let own = self.machine.new_image(path, false, 32 + hash(process as u64) as u32 % 1024);
+        let own = (role != Role::Sync).then(|| {
+            let path = format!(r"\Device\HarddiskVolume3\Program Files\Contoso\Tools\part{process:05}.dll");
+            self.machine.new_image(path, false, 32 + hash(process as u64) as u32 % 1024)
+        });
         let libraries = role.libraries().iter().map(|library| library.index());
-        std::iter::once(program).chain(libraries).chain([own]).collect()
+        std::iter::once(program).chain(libraries).chain(own).collect()
     }
 
     /// Starts a process; if there are enough, the oldest one ends.
