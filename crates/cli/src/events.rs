@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
+use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 
@@ -211,9 +212,10 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
     writeln!(out)?;
     if with_stack
         && seen.level() != Level::None
-        && (seen.stack().is_some() || seen.state() != stackhound::stacks::StackState::None)
+        && (seen.stack().is_some() || seen.state() != StackState::None)
     {
-        writeln!(out, "    [{}]", seen.state().name())?;
+        let states: Vec<&str> = seen.stack_states().iter().map(StackState::name).collect();
+        writeln!(out, "    [{}]", states.join(", "))?;
         for frame in seen.frames() {
             let names = seen.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };

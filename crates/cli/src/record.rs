@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
+use stackhound::stacks::StackState;
 use stackhound::{Depth, Label, Mode, Seen, final_user_module};
 
 use crate::frame;
@@ -188,6 +189,8 @@ impl Serialize for Stack<'_, '_> {
         }
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", seen.state().name())?;
+        let also: Vec<&str> = seen.stack_states().others().map(StackState::name).collect();
+        map.serialize_entry("also", &also)?;
         map.serialize_entry("frames", &Frames(seen))?;
         if seen.stack().is_some() && seen.depth(Mode::User) > Depth::Address {
             let mut summary = Summary::default();

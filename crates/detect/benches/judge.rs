@@ -64,6 +64,7 @@ fn judge(criterion: &mut Criterion) {
                     limit: Some(192),
                     map_is_complete: true,
                     has_losses: false,
+                    is_certain: true,
                 };
                 black_box(judge.judge(&Case { event, process: Process::UNKNOWN, stack }));
             }

@@ -1,4 +1,4 @@
-//! The judge: asks all detections about one case, and sees to it that nothing is denied for want of evidence.
+//! The judge: asks all detections about one case, and limits their answers to what the evidence supports.
 
 use stackhound_symbols::AddressKind;
 
@@ -79,7 +79,8 @@ impl Judge {
         let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
         for (index, detection) in DETECTIONS.iter().enumerate() {
             let outcome = (detection.check)(&mut evidence);
-            evidence.outcomes[index] = honest(case, detection.needs.has(Input::Stack), outcome);
+            let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
+            evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
         }
         Judgement { outcomes: evidence.outcomes }
     }
@@ -94,25 +95,31 @@ const UNASKED: Outcome = Outcome {
     frame: None,
 };
 
-/// Nobody may say "no" where the stack, modules or events are missing that could tell otherwise.
-fn honest(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
-    let Stack { user, map_is_complete, has_losses, .. } = case.stack;
-    let has_stack = !needs_stack || user == Part::Whole;
+/// Turns a "no" into "undetermined" where the stack, modules or events are missing that could show otherwise, and a "yes"
+/// where the frames that it rests on are uncertain.
+fn limited_to_evidence(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
+    let Stack { user, map_is_complete, has_losses, is_certain, .. } = case.stack;
+    if needs_stack && !is_certain && outcome.verdict == Verdict::Yes {
+        let outcome = Outcome { verdict: Verdict::Undetermined, ..outcome.because(Reason::StackUncertain) };
+        return Outcome { missing: outcome.missing.with(Input::Stack), ..outcome };
+    }
+    let has_stack = !needs_stack || (user == Part::Whole && is_certain);
     if outcome.verdict != Verdict::No || (has_stack && map_is_complete && !has_losses) {
         return outcome;
     }
-    let mut honest = Outcome { verdict: Verdict::Undetermined, ..outcome };
+    let mut limited = Outcome { verdict: Verdict::Undetermined, ..outcome };
     if !has_stack {
-        honest = honest.because(Reason::StackMissing);
-        honest.missing = honest.missing.with(Input::Stack);
+        let reason = if is_certain { Reason::StackMissing } else { Reason::StackUncertain };
+        limited = limited.because(reason);
+        limited.missing = limited.missing.with(Input::Stack);
     }
     if !map_is_complete {
-        honest = honest.because(Reason::ModulesIncomplete);
-        honest.missing = honest.missing.with(Input::Modules);
+        limited = limited.because(Reason::ModulesIncomplete);
+        limited.missing = limited.missing.with(Input::Modules);
     }
     if has_losses {
-        honest = honest.because(Reason::EventsLost);
-        honest.missing = honest.missing.with(Input::Stack).with(Input::Modules);
+        limited = limited.because(Reason::EventsLost);
+        limited.missing = limited.missing.with(Input::Stack).with(Input::Modules);
     }
-    honest
+    limited
 }

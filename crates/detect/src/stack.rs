@@ -144,6 +144,8 @@ pub struct Stack<'a> {
     pub map_is_complete: bool,
     /// Whether events that could have told of this one, its stack or its modules are known to be missing.
     pub has_losses: bool,
+    /// Whether the frames are certain: no loss, damage or ambiguity that is known could have changed them.
+    pub is_certain: bool,
 }
 
 impl Stack<'_> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
 use stackhound_stacks::{Correlator, KeyDefinitions, Window};
 use stackhound_system::System;
-use stackhound_trace::Recordings;
+use stackhound_trace::{LossMap, Recordings};
 
 fn main() {
     let path = std::env::args().nth(1).expect("usage: frames FILE");
@@ -18,7 +18,9 @@ fn main() {
         system.observe(&event);
         definitions.observe(&event);
     }
-    let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), definitions);
+    let losses = LossMap::surveyed(&trace, events);
+    let mut stacks =
+        Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), losses, definitions);
     let mut cache = FrameCache::default();
     let mut summary = Summary::default();
     let mut frames: Vec<Frame> = Vec::new();
@@ -44,7 +46,7 @@ fn main() {
             frames.extend_from_slice(&of.all_in(&delivered, &mut cache));
             took[1] += started.elapsed();
             let started = Instant::now();
-            summary.of(&system, delivered.state, frames.iter().copied());
+            summary.of(&system, delivered.states, frames.iter().copied());
             took[2] += started.elapsed();
             n += frames.len();
         }

@@ -1,7 +1,7 @@
 //! What a whole stack comes down to.
 
 use stackhound_etl::Address;
-use stackhound_stacks::StackState;
+use stackhound_stacks::{StackState, StackStates};
 use stackhound_system::{MethodId, ModuleId, System};
 
 use crate::frame::{Backing, Frame, Mode};
@@ -67,8 +67,8 @@ const UNKNOWN: &str = "unknown";
 const SEPARATOR: char = '|';
 
 impl Summary {
-    /// Summarizes a stack of this state. Frames come innermost first.
-    pub fn of(&mut self, system: &System, state: StackState, frames: impl IntoIterator<Item = Frame>) {
+    /// Summarizes a stack with these states. Frames come innermost first.
+    pub fn of(&mut self, system: &System, states: StackStates, frames: impl IntoIterator<Item = Frame>) {
         self.user.clear();
         self.kernel.clear();
         self.final_kernel = None;
@@ -102,11 +102,11 @@ impl Summary {
             }
             is_first = false;
         }
-        let is_whole = matches!(state, StackState::Complete | StackState::UserOnly);
+        let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
         self.contains_unbacked = Some(match (unbacked, unknown || !is_whole) {
-            (true, _) => Answer::Yes,
-            (false, true) => Answer::Undetermined,
+            (true, _) if states.is_certain() => Answer::Yes,
             (false, false) => Answer::No,
+            _ => Answer::Undetermined,
         });
         self.final_user = Some(asked.unwrap_or(match outermost {
             FinalUser::Module(module) => FinalUser::Native(module),

@@ -123,17 +123,20 @@ impl Block {
         let mut entries = Vec::with_capacity(if selection.is_some() { 0 } else { bytes.len() / 96 });
         let mut sorted = true;
         let mut last = RawTime(i64::MIN);
-        let (mut first, mut latest) = (RawTime(i64::MAX), RawTime(i64::MIN));
+        let mut times: Option<(RawTime, RawTime)> = None;
         loop {
             let offset = records.position();
             let Some(record) = records.next() else { break };
-            first = first.min(record.time());
-            latest = latest.max(record.time());
+            let time = record.time();
+            let (first, latest) = times.get_or_insert((time, time));
+            if time < last {
+                sorted = false;
+                (*first, *latest) = (time.min(*first), last.max(*latest));
+            }
+            last = time;
             if selection.is_some_and(|selection| !selection.has(&record)) {
                 continue;
             }
-            sorted &= last <= record.time();
-            last = record.time();
             entries.push(Entry::new(&record, offset));
         }
         // Writers on several processors that share one stream overtake each other by a little.
@@ -142,7 +145,7 @@ impl Block {
         }
         let error = records.error().map(|error| (records.position(), error));
         let extent = Extent {
-            times: (first <= latest).then_some((first, latest)),
+            times: times.map(|(first, latest)| (first, latest.max(last))),
             is_cut: error.is_some(),
             follows_unreadable: false,
         };

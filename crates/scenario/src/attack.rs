@@ -78,6 +78,7 @@ impl<W: Write> Simulation<'_, W> {
         let own = self.machine.processes[process].allocate(CODE_SIZE);
         let injected = self.machine.processes[victim].allocate(CODE_SIZE);
         let target = self.machine.processes[victim].pid();
+        self.stacks.uncached = Some(self.machine.processes[process].pid());
         let peace = [Action::CallAs(Caller::Stub), Action::Compute(2000)];
         let script = &mut self.threads[thread].script;
         script.extend([

@@ -67,6 +67,9 @@ pub(crate) struct Stacks<'e> {
     pub records: StackRecords,
     pub states: States,
     pub attacks: Vec<Attack>,
+    /// The process whose stacks are not cached. Keys are confirmed only if they are defined before the loss of a buffer;
+    /// what the attacker does is to be certain all the same.
+    pub uncached: Option<Pid>,
     keys: u64,
 }
 
@@ -81,6 +84,7 @@ impl<'e> Stacks<'e> {
             records: StackRecords::default(),
             states: States::default(),
             attacks: Vec::new(),
+            uncached: None,
             keys: 0,
         }
     }
@@ -103,7 +107,9 @@ impl<'e> Stacks<'e> {
         let trigger = Trigger { time: event.time, pid: owner.pid, tid: owner.tid };
         let addresses = frames.as_slice();
         let size = PointerSize::Eight;
-        let is_inline = addresses.len() < CACHED_FRAMES_MIN || self.random.one_in(UNCACHED_IN);
+        let is_inline = addresses.len() < CACHED_FRAMES_MIN
+            || self.random.one_in(UNCACHED_IN)
+            || self.uncached == Some(owner.pid);
         let logged = if is_inline {
             out.stack(on, INLINE, |time| stack::frames(time, size, trigger, addresses))?
         } else {

@@ -70,12 +70,21 @@ impl Knowledge {
         System::selection()
     }
 
-    /// Takes in an event as it comes, and that buffers are missing before it.
+    /// Takes in an event as it comes, and that buffers before it are missing or damaged.
     pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
-        if event.index() == 0 && event.block().origin().after_loss {
-            self.system.add_losses(Losses { events: 0, buffers: 1 });
+        if event.index() == 0 {
+            let block = event.block();
+            let buffers = u64::from(block.origin().after_loss) + u64::from(block.extent().is_cut);
+            self.add_lost_buffers(buffers);
         }
         self.observe(event);
+    }
+
+    /// Takes in that buffers are missing, or cannot be read to their end.
+    pub(crate) fn add_lost_buffers(&mut self, buffers: u64) {
+        if buffers > 0 {
+            self.system.add_losses(Losses { events: 0, buffers });
+        }
     }
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {

@@ -11,7 +11,7 @@ use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
 use stackhound_symbols::SymbolStats;
 use stackhound_system::SystemStats;
 use stackhound_trace::live::{Arrivals, Step};
-use stackhound_trace::{Flow, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
+use stackhound_trace::{Flow, LossMap, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
 
 use crate::enrichment::{Enricher, Enrichment};
 use crate::knowledge::Knowledge;
@@ -95,6 +95,7 @@ pub struct Pipeline<'t> {
     bases: Vec<TimeBase>,
     window: Window,
     known: Knowledge,
+    losses: LossMap,
     definitions: Option<KeyDefinitions>,
     enricher: Enricher,
 }
@@ -153,15 +154,19 @@ impl<'t> Pipeline<'t> {
     /// Of recordings, with descriptions of events beside those that they carry.
     pub fn with_schemas(trace: &'t OpenTrace, passes: Passes, schemas: SchemaStore) -> Pipeline<'t> {
         let mut known = Knowledge::of(trace, passes, schemas);
-        let definitions = (passes == Passes::Two).then(|| {
+        let surveyed = (passes == Passes::Two).then(|| {
             let wanted = Knowledge::selection()
                 .hooks(KeyDefinitions::HOOKS)
                 .classic()
                 .described(Described::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
+        let (definitions, losses) = match surveyed {
+            Some((definitions, losses)) => (Some(definitions), losses),
+            None => (None, LossMap::default()),
+        };
         let (clock, bases) = (trace.clock(), trace.time_bases());
-        Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions)
+        Pipeline { losses, ..Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions) }
     }
 
     /// Of live sessions, with descriptions of events beside those that they carry. What happens is known as far as it
@@ -182,7 +187,7 @@ impl<'t> Pipeline<'t> {
         definitions: Option<KeyDefinitions>,
     ) -> Pipeline<'i> {
         let (window, enricher) = (Window::of(&clock), Enricher::new(Enrichment::default()));
-        Pipeline { input, clock, bases, window, known, definitions, enricher }
+        Pipeline { input, clock, bases, window, known, losses: LossMap::live(), definitions, enricher }
     }
 
     /// How long events are held back for their stacks; two seconds otherwise.
@@ -256,9 +261,12 @@ impl<'t> Pipeline<'t> {
     ) -> Outcome {
         let (window, bases) = (self.window, self.bases.clone());
         let (mut correlator, learning) = match self.definitions.take() {
-            Some(definitions) => (Correlator::two_pass(window, bases, definitions), false),
+            Some(definitions) => {
+                let losses = std::mem::take(&mut self.losses);
+                (Correlator::two_pass(window, bases, losses, definitions), false)
+            }
             None => match self.input {
-                Input::Recorded(_) => (Correlator::one_pass(window, bases), true),
+                Input::Recorded(trace) => (Correlator::one_pass(window, bases, LossMap::of(trace)), true),
                 Input::Live(_) => (Correlator::live(window, bases, Correlator::FRAMES_MAX), true),
             },
         };
@@ -363,12 +371,14 @@ fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &
 }
 
 /// The first pass: looks only at records that something is learned from.
-fn survey(trace: &OpenTrace, wanted: Selection, known: &mut Knowledge) -> KeyDefinitions {
+fn survey(trace: &OpenTrace, wanted: Selection, known: &mut Knowledge) -> (KeyDefinitions, LossMap) {
     let mut definitions = KeyDefinitions::default();
     let mut events = trace.selected(wanted);
     while let Some(event) = events.next() {
         definitions.observe(&event);
         known.observe(&event);
     }
-    definitions
+    let losses = LossMap::surveyed(trace, events);
+    known.add_lost_buffers(losses.damaged_buffers());
+    (definitions, losses)
 }

@@ -10,7 +10,7 @@ use stackhound_enrich::{
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
 use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
-use stackhound_stacks::{Delivered, StackId, StackState};
+use stackhound_stacks::{Delivered, StackId, StackState, StackStates};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
 
@@ -206,9 +206,14 @@ impl<'c> Seen<'c> {
         Some((decoded.field, decoded.item))
     }
 
-    /// How much of the stack there is.
+    /// How much of the stack there is, and how certain it is: the first state that applies.
     pub fn state(&self) -> StackState {
-        self.delivered.state
+        self.delivered.state()
+    }
+
+    /// All states of the stack that apply.
+    pub fn stack_states(&self) -> StackStates {
+        self.delivered.states
     }
 
     /// The stack's number in the trace's table: equal stacks have equal numbers.
@@ -247,7 +252,7 @@ impl<'c> Seen<'c> {
     /// Fills in the summary of the stack.
     pub fn summarize(&self, summary: &mut Summary) {
         let system = self.known.system();
-        summary.of(system, self.state(), self.facts());
+        summary.of(system, self.stack_states(), self.facts());
     }
 
     /// What to call the module that asked for what the event tells of: see [`final_user_module`]. Nothing without user

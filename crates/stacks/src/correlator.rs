@@ -13,17 +13,16 @@ use std::collections::hash_map::RandomState;
 use hashbrown::{HashMap, HashSet};
 use stackhound_etl::record::ExtendedItem;
 use stackhound_etl::{Entry, Guid, Pid, PointerSize, RawTime, Tid};
-use stackhound_trace::{Event, TimeBase, TraceTime};
+use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
 
 use self::live::{JUST_DEFINED_MAX, OWNER_KINDS_MAX, PARTS_MAX};
 use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions};
-use crate::loss::Losses;
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
 use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
 use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
 use crate::shelf::{Shelf, Slot};
-use crate::state::{StackState, StackStats};
+use crate::state::{StackState, StackStates, StackStats};
 use crate::table::{StackId, StackTable};
 
 /// How long events are held back.
@@ -67,6 +66,10 @@ impl Held {
 }
 
 const NOTHING: u32 = u32::MAX;
+
+/// Kernel parts follow their event at once, on its processor: within 0.2 ms in all traces that are known. This part of
+/// the usual window, 10 ms, is more than that.
+const KERNEL_REACH: i64 = 200;
 
 /// How far back a part's event is looked for one by one, where time does not run forward.
 const DISORDERED_SEARCH_MAX: usize = 1 << 14;
@@ -115,7 +118,7 @@ pub struct Correlator {
     newest: TraceTime,
     /// Up to which event number the queue may be out of order.
     disorder_until: u64,
-    losses: Losses,
+    losses: LossMap,
     orphan_groups: HashSet<(u32, RawTime, u32), RandomState>,
     /// How many parts without an event wait for the definition of a key.
     orphans_awaiting: HashMap<Key, u64, RandomState>,
@@ -130,25 +133,31 @@ pub struct Correlator {
 
 impl Correlator {
     /// Reads a trace in one go: key definitions are taken as they come.
-    pub fn one_pass(window: Window, bases: Vec<TimeBase>) -> Correlator {
-        Correlator::new(window, bases, None, StackTable::default())
+    pub fn one_pass(window: Window, bases: Vec<TimeBase>, losses: LossMap) -> Correlator {
+        Correlator::new(window, bases, losses, None, StackTable::default())
     }
 
     /// Reads a trace whose key definitions were collected before.
-    pub fn two_pass(window: Window, bases: Vec<TimeBase>, mut definitions: KeyDefinitions) -> Correlator {
+    pub fn two_pass(
+        window: Window,
+        bases: Vec<TimeBase>,
+        losses: LossMap,
+        mut definitions: KeyDefinitions,
+    ) -> Correlator {
         definitions.seal();
         let table = std::mem::take(&mut definitions.table);
-        Correlator::new(window, bases, Some(definitions), table)
+        Correlator::new(window, bases, losses, Some(definitions), table)
     }
 
     fn new(
         window: Window,
         bases: Vec<TimeBase>,
+        losses: LossMap,
         definitions: Option<KeyDefinitions>,
         table: StackTable,
     ) -> Correlator {
         Correlator {
-            losses: Losses::new(definitions.is_some()),
+            losses,
             window,
             bases,
             definitions,
@@ -200,7 +209,7 @@ impl Correlator {
             && let Some(base) = self.bases.get(event.session_number() as usize)
         {
             let oldest = self.queue.front().map_or(time, |held| held.time);
-            self.losses.enter_block(event, base, self.window.max_hold, oldest);
+            self.losses.enter_block(event, base, oldest.0);
         }
         if self.table.generation_len() >= self.next_generation {
             self.begin_generation();
@@ -258,55 +267,76 @@ impl Correlator {
         self.queue.pop_front();
         self.first += 1;
         self.handed_out = Some(held.slot);
-        let (stack, state, stated) =
-            if held.partial == NOTHING { self.without_parts(&held) } else { self.settle(&held) };
-        self.stats.by_state[state as usize] += 1;
+        let (stack, states, stated) = if held.partial == NOTHING {
+            (None, self.without_parts(&held), None)
+        } else {
+            self.settle(&held)
+        };
+        self.stats.by_state[states.first() as usize] += 1;
         let event = held.event(&self.shelf);
-        Some(Delivered { event, stack, state, stated, table: &self.table })
+        Some(Delivered { event, stack, states, stated, table: &self.table })
     }
 
-    /// What to say of an event for which no part came.
+    /// The state of an event for which no part came.
     #[inline]
-    fn without_parts(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
-        if !self.losses.cover(held.time.0) {
-            return (None, StackState::None, None);
-        }
-        // Where a stack could have been lost, it counts only for kinds of events that have stacks at all.
+    fn without_parts(&self, held: &Held) -> StackStates {
+        let is_lost = !self.losses.is_lossless() && self.can_have_lost_all(held);
+        StackStates::of(if is_lost { StackState::Lost } else { StackState::None })
+    }
+
+    /// Whether all parts of an event's stack could have been in lost buffers.
+    #[cold]
+    fn can_have_lost_all(&self, held: &Held) -> bool {
         let event = held.event(&self.shelf);
-        let lost = self.stats.by_owner.contains_key(&OwnerKind::of(&event));
-        (None, if lost { StackState::Lost } else { StackState::None }, None)
+        // Stacks in extended data are not lost without their event.
+        if event.kind().has_descriptor() || !can_own(&event) {
+            return false;
+        }
+        // Parts are logged after their event.
+        let time = held.time.0.saturating_add(1);
+        let kernel_part = || {
+            let until = time.saturating_add(self.window.max_hold / KERNEL_REACH);
+            self.losses.on_processor(event.source(), event.processor(), time, until)
+        };
+        // In user mode, the user part is all there is.
+        let user_part = || {
+            let until = time.saturating_add(self.window.max_hold);
+            is_in_user_mode(&event) && self.losses.between(event.source(), time, until)
+        };
+        // The session may have recorded no stacks of such events.
+        (kernel_part() || user_part()) && self.stats.has_records()
     }
 
     /// Puts the parts of a leaving event together.
     #[cold]
-    fn settle(&mut self, held: &Held) -> (Option<StackId>, StackState, Option<StatedIds>) {
+    fn settle(&mut self, held: &Held) -> (Option<StackId>, StackStates, Option<StatedIds>) {
         let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
         let event = held.event(&self.shelf);
         let unresolved = partial.unresolved();
         let keys_awaited: Vec<Key> = partial.awaited_keys().collect();
         self.stats.unresolved_keys += keys_awaited.len() as u64;
         let pid = event.header_pid().or_else(|| Pid::known(partial.ids?.pid));
-        let in_user_mode = event.kind().has_descriptor()
-            || sampled_address(&event).is_some_and(|a| !a.is_kernel(event.block().session().pointer_size));
         let no_user_mode = pid.is_some_and(Pid::is_kernel_only)
             || partial.ids.is_some_and(|ids| Pid(ids.pid).is_kernel_only());
-        let state = match (partial.has_kernel(), partial.has_user()) {
-            _ if unresolved > 0 => StackState::UnresolvedKey,
-            _ if partial.ambiguous => StackState::Ambiguous,
-            // The thread's own user part may be missing, and this be that of a later system call.
-            _ if partial.user_of.is_some_and(|named| self.losses.between(held.time.0, named.0)) => {
-                StackState::Ambiguous
-            }
+        let extent = match (partial.has_kernel(), partial.has_user()) {
             (true, true) => StackState::Complete,
             (true, false) if no_user_mode => StackState::Complete,
             (true, false) => StackState::KernelOnly,
-            (false, true) if in_user_mode => StackState::Complete,
+            (false, true) if is_in_user_mode(&event) => StackState::Complete,
             (false, true) => StackState::UserOnly,
             (false, false) => StackState::None,
         };
-        if !self.ended && matches!(state, StackState::KernelOnly | StackState::UnresolvedKey) {
+        if !self.ended && (extent == StackState::KernelOnly || unresolved > 0) {
             self.stats.left_incomplete += 1;
         }
+        let states = StackStates::of(extent)
+            .with_if(unresolved > 0, StackState::UnresolvedKey)
+            .with_if(partial.ambiguous, StackState::Ambiguous);
+        let states = if self.losses.is_lossless() {
+            states
+        } else {
+            self.doubted(states, extent, held, &event, &partial)
+        };
         for key in keys_awaited {
             drop_left(&mut self.waiting_for_key, &key, self.first);
         }
@@ -327,10 +357,44 @@ impl Correlator {
             }
         }
         let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
+        let is_damaged = stack.is_some_and(|stack| self.table.is_damaged(stack));
+        let states = states.with_if(is_damaged, StackState::Damaged);
         partial.reset();
         self.partials[held.partial as usize] = partial;
         self.free.push(held.partial);
-        (stack, state, ids)
+        (stack, states, ids)
+    }
+
+    /// The states of a stack whose parts came, with what losses make doubtful.
+    #[cold]
+    fn doubted(
+        &self,
+        states: StackStates,
+        extent: StackState,
+        held: &Held,
+        event: &Event<'_>,
+        partial: &Partial,
+    ) -> StackStates {
+        // Parts are logged after their event.
+        let (losses, source, time) = (&self.losses, event.source(), held.time.0.saturating_add(1));
+        let is_part_lost = match extent {
+            StackState::KernelOnly => losses.between(source, time, time.saturating_add(self.window.max_hold)),
+            StackState::UserOnly => {
+                let until = time.saturating_add(self.window.max_hold / KERNEL_REACH);
+                losses.on_processor(source, event.processor(), time, until)
+            }
+            _ => false,
+        };
+        // The thread's own user part may be missing, and this be that of a later system call.
+        let is_later =
+            partial.user_of.is_some_and(|named| named > held.time && losses.between(source, time, named.0));
+        let mut resolved = partial.resolved.iter();
+        let is_unconfirmed =
+            resolved.any(|(referred, defined)| losses.between(source, referred.0, defined.0));
+        states
+            .with_if(is_part_lost, StackState::Lost)
+            .with_if(is_later, StackState::Ambiguous)
+            .with_if(is_unconfirmed, StackState::Unconfirmed)
     }
 
     fn new_partial(&mut self) -> u32 {
@@ -375,10 +439,14 @@ impl Correlator {
         if let Some(definitions) = &mut self.definitions {
             let found = definitions.resolve(key, time);
             self.stats.unresolved_keys += u64::from(found.is_none());
-            return found.map_or(Fragment::Unresolved, Fragment::Frames);
+            return match found {
+                Some((stack, _)) if self.losses.is_lossless() => Fragment::Frames(stack),
+                Some((stack, defined)) => Fragment::Resolved(stack, time, defined),
+                None => Fragment::Unresolved,
+            };
         }
         let known = self.just_defined.iter().find(|(defined, _)| *defined == key);
-        known.map_or(Fragment::Awaiting(key), |&(_, stack)| Fragment::Frames(stack))
+        known.map_or(Fragment::Awaiting(key, time), |&(_, stack)| Fragment::Resolved(stack, time, time))
     }
 
     fn define(&mut self, event: &Event<'_>, number: u64, frames: &Frames<'_>) {
@@ -394,7 +462,7 @@ impl Correlator {
         self.orphans_awaiting.remove(&key);
         for number in self.waiting_for_key.remove(&key).unwrap_or_default() {
             if let Some(partial) = self.partial_of(number) {
-                partial.define(key, stack);
+                partial.define(key, stack, event.time());
             }
         }
     }
@@ -444,7 +512,7 @@ impl Correlator {
 
     /// An orphan's key has no use for frames, but whether it has a definition counts.
     fn await_orphan_key(&mut self, fragment: Fragment) {
-        let Fragment::Awaiting(key) = fragment else { return };
+        let Fragment::Awaiting(key, _) = fragment else { return };
         if self.frames_max.is_some() && self.orphans_awaiting.len() >= ORPHAN_KEYS_MAX {
             // Most of these have waited for hours.
             self.stats.unresolved_keys += self.orphans_awaiting.drain().map(|(_, parts)| parts).sum::<u64>();
@@ -462,7 +530,7 @@ impl Correlator {
             self.stats.excess_parts += 1;
             return;
         }
-        if let Fragment::Awaiting(key) = fragment {
+        if let Fragment::Awaiting(key, _) = fragment {
             self.waiting_for_key.entry(key).or_default().push_back(number);
         }
         if let Some(partial) = self.partial_of(number) {
@@ -599,7 +667,7 @@ impl Correlator {
             }
             self.partials[partial as usize].add(fragment, half);
             let number = self.first + self.queue.len() as u64;
-            if let Fragment::Awaiting(key) = fragment {
+            if let Fragment::Awaiting(key, _) = fragment {
                 self.waiting_for_key.entry(key).or_default().push_back(number);
             }
             let (pid, tid) = (event.header_pid(), event.header_tid());
@@ -634,7 +702,13 @@ impl Correlator {
         let key = |kernel| Key { session: event.session_number(), kernel, number };
         let is_user = |all: &mut KeyDefinitions| all.resolve(key(false), event.time()).is_some();
         let half = if self.definitions.as_mut().is_none_or(is_user) { Half::User } else { Half::Kernel };
-        let fragment = self.resolve(key(half == Half::Kernel), event.time());
+        let fragment = match (half, self.resolve(key(half == Half::Kernel), event.time())) {
+            // The definition of a user key could have been lost at any later time.
+            (Half::Kernel, Fragment::Resolved(stack, referred, _)) => {
+                Fragment::Resolved(stack, referred, TraceTime(i64::MAX))
+            }
+            (_, fragment) => fragment,
+        };
         Some((match_id, fragment, half))
     }
 
@@ -676,6 +750,12 @@ fn drop_front(waiting: &mut Waiting, first: u64) {
     while waiting.front().is_some_and(|&number| number < first) {
         waiting.pop_front();
     }
+}
+
+/// Whether an event happened in user mode, so that its stack has no kernel part.
+fn is_in_user_mode(event: &Event<'_>) -> bool {
+    event.kind().has_descriptor()
+        || sampled_address(event).is_some_and(|at| !at.is_kernel(event.block().session().pointer_size))
 }
 
 /// Which half a part is, by its innermost and outermost frames. `None` if it has no frames.

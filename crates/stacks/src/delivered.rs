@@ -7,7 +7,7 @@ use stackhound_trace::{Event, TraceTime};
 
 use crate::owner::thread_of;
 use crate::partial::StatedIds;
-use crate::state::StackState;
+use crate::state::{StackState, StackStates};
 use crate::table::{Hold, StackId, StackTable};
 
 /// An event that leaves the correlator.
@@ -17,13 +17,19 @@ pub struct Delivered<'c> {
     pub event: Event<'c>,
     /// Its stack, if at least one part of it is known.
     pub stack: Option<StackId>,
-    /// How much of the stack there is.
-    pub state: StackState,
+    /// How much of the stack there is, and how certain it is.
+    pub states: StackStates,
     pub(crate) stated: Option<StatedIds>,
     pub(crate) table: &'c StackTable,
 }
 
 impl<'c> Delivered<'c> {
+    /// The first of the states that apply.
+    #[inline]
+    pub fn state(&self) -> StackState {
+        self.states.first()
+    }
+
     /// The frames of the stack, innermost first; none if there is no stack.
     pub fn frames(&self) -> impl Iterator<Item = Address> + use<'c> {
         let table = self.table;
@@ -66,7 +72,7 @@ impl Delivered<'_> {
     pub fn keep(&self) -> Kept {
         let (block, index, time) = (Arc::clone(self.event.block()), self.event.index(), self.event.time());
         let _hold = self.stack.and_then(|stack| self.table.hold(stack));
-        Kept { block, index, time, stack: self.stack, state: self.state, stated: self.stated, _hold }
+        Kept { block, index, time, stack: self.stack, states: self.states, stated: self.stated, _hold }
     }
 }
 
@@ -77,7 +83,7 @@ pub struct Kept {
     index: u32,
     time: TraceTime,
     stack: Option<StackId>,
-    state: StackState,
+    states: StackStates,
     stated: Option<StatedIds>,
     /// Keeps the stack in the table.
     _hold: Option<Hold>,
@@ -92,6 +98,6 @@ impl Kept {
     /// The event as it left; `table` is that of its correlator.
     pub fn delivered<'k>(&'k self, table: &'k StackTable) -> Delivered<'k> {
         let event = Event::new(&self.block, self.index, self.time);
-        Delivered { event, stack: self.stack, state: self.state, stated: self.stated, table }
+        Delivered { event, stack: self.stack, states: self.states, stated: self.stated, table }
     }
 }

@@ -1,12 +1,13 @@
 //! Stack keys: cache slots that stand for frames.
 //!
 //! A key is used for other frames again and again, and its definition always stands behind its uses; so a reference
-//! means the first definition that is not earlier. Kernel and user keys are different even if their numbers are equal;
-//! a definition's outermost frame tells which it is.
+//! means the first definition that is not earlier. If a buffer between the two is missing, an earlier definition can have
+//! been in it, and the frames are unconfirmed. Kernel and user keys are different even if their numbers are equal; a
+//! definition's outermost frame decides which it is.
 
 use hashbrown::HashMap;
-use stackhound_etl::PointerSize;
-use stackhound_trace::{Event, TraceTime};
+use stackhound_etl::{PointerSize, Selection};
+use stackhound_trace::{Event, LossMap, OpenTrace, TraceTime};
 
 use crate::part::{self, Frames, StackRecord};
 use crate::table::{StackId, StackTable};
@@ -46,6 +47,16 @@ impl KeyDefinitions {
     /// Hooks of the records to collect from.
     pub const HOOKS: [u16; 3] = [part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN];
 
+    /// Reads a trace for its definitions alone, which also finds what is missing from it.
+    pub fn survey(trace: &OpenTrace) -> (KeyDefinitions, LossMap) {
+        let mut definitions = KeyDefinitions::default();
+        let mut events = trace.selected(Selection::none().hooks(Self::HOOKS));
+        while let Some(event) = events.next() {
+            definitions.observe(&event);
+        }
+        (definitions, LossMap::surveyed(trace, events))
+    }
+
     /// Takes in one event; others than definitions are ignored.
     pub fn observe(&mut self, event: &Event<'_>) {
         let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) else { return };
@@ -65,8 +76,8 @@ impl KeyDefinitions {
         }
     }
 
-    /// What a reference made at `time` means.
-    pub(crate) fn resolve(&mut self, key: Key, time: TraceTime) -> Option<StackId> {
+    /// What a reference made at `time` means, and the time of the definition.
+    pub(crate) fn resolve(&mut self, key: Key, time: TraceTime) -> Option<(StackId, TraceTime)> {
         let Definitions { all, cursor } = self.by_key.get_mut(&key)?;
         let is_first = |at: usize| {
             all.get(at).is_none_or(|&(defined, _)| defined >= time)
@@ -78,6 +89,6 @@ impl KeyDefinitions {
                 *cursor = all.partition_point(|&(defined, _)| defined < time);
             }
         }
-        all.get(*cursor).map(|&(_, stack)| stack)
+        all.get(*cursor).map(|&(defined, stack)| (stack, defined))
     }
 }

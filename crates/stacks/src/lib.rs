@@ -6,12 +6,13 @@
 //!
 //! ```
 //! use stackhound_stacks::{Correlator, Window};
-//! use stackhound_trace::Recordings;
+//! use stackhound_trace::{LossMap, Recordings};
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
 //! let trace = Recordings::file("trace.etl").open()?;
-//! let mut stacks = Correlator::one_pass(Window::of(&trace.clock()), trace.time_bases());
+//! let (window, losses) = (Window::of(&trace.clock()), LossMap::of(&trace));
+//! let mut stacks = Correlator::one_pass(window, trace.time_bases(), losses);
 //! let mut events = trace.ordered();
 //! loop {
 //!     let more = events.next().map(|event| stacks.push(&event)).is_some();
@@ -19,7 +20,7 @@
 //!         stacks.end();
 //!     }
 //!     while let Some(delivered) = stacks.pop() {
-//!         println!("{:?} {}", delivered.tid(), delivered.state.name());
+//!         println!("{:?} {}", delivered.tid(), delivered.state().name());
 //!     }
 //!     if !more {
 //!         break;
@@ -35,7 +36,6 @@
 mod correlator;
 mod delivered;
 mod keys;
-mod loss;
 mod owner;
 mod part;
 mod partial;
@@ -48,5 +48,5 @@ pub use delivered::{Delivered, Kept};
 pub use keys::KeyDefinitions;
 pub use owner::OwnerKind;
 pub use part::{Frames, PartOwner, StackRecord};
-pub use state::{StackState, StackStats};
+pub use state::{StackState, StackStates, StackStats};
 pub use table::{StackId, StackTable};

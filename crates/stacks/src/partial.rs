@@ -10,8 +10,10 @@ use crate::table::{StackId, StackTable};
 pub(crate) enum Fragment {
     /// Its frames.
     Frames(StackId),
-    /// A key whose definition may still come.
-    Awaiting(Key),
+    /// A key that was referred to at a time, and whose definition may still come.
+    Awaiting(Key, TraceTime),
+    /// The frames of a key, with the times of the reference and of the definition.
+    Resolved(StackId, TraceTime, TraceTime),
     /// A key without definition.
     Unresolved,
 }
@@ -45,18 +47,29 @@ pub(crate) struct Partial {
     pub ambiguous: bool,
     /// The time of the event that the user part names, if it came for the thread and not for this event.
     pub user_of: Option<TraceTime>,
+    /// Of parts by key: the times of the reference and of the definition that it was resolved to.
+    pub resolved: Vec<(TraceTime, TraceTime)>,
 }
 
 impl Partial {
     /// Makes a used one empty, keeping its memory.
     pub fn reset(&mut self) {
         let (mut kernel, mut user) = (std::mem::take(&mut self.kernel), std::mem::take(&mut self.user));
+        let mut resolved = std::mem::take(&mut self.resolved);
         kernel.clear();
         user.clear();
-        *self = Partial { kernel, user, ..Partial::default() };
+        resolved.clear();
+        *self = Partial { kernel, user, resolved, ..Partial::default() };
     }
 
     pub fn add(&mut self, fragment: Fragment, half: Half) {
+        let fragment = match fragment {
+            Fragment::Resolved(stack, referred, defined) => {
+                self.resolved.push((referred, defined));
+                Fragment::Frames(stack)
+            }
+            other => other,
+        };
         match half {
             Half::Kernel => self.kernel.push(fragment),
             Half::User => self.user.push(fragment),
@@ -84,11 +97,14 @@ impl Partial {
         }
     }
 
-    /// Gives the parts that wait for `key` their frames.
-    pub fn define(&mut self, key: Key, frames: StackId) {
+    /// Gives the parts that wait for `key` their frames, which were defined at `time`.
+    pub fn define(&mut self, key: Key, frames: StackId, time: TraceTime) {
         for fragment in self.kernel.iter_mut().chain(&mut self.user) {
-            if *fragment == Fragment::Awaiting(key) {
+            if let Fragment::Awaiting(awaited, referred) = *fragment
+                && awaited == key
+            {
                 *fragment = Fragment::Frames(frames);
+                self.resolved.push((referred, time));
             }
         }
     }
@@ -110,7 +126,7 @@ impl Partial {
     /// Keys that parts wait for.
     pub fn awaited_keys(&self) -> impl Iterator<Item = Key> + '_ {
         self.kernel.iter().chain(&self.user).filter_map(|fragment| match fragment {
-            Fragment::Awaiting(key) => Some(*key),
+            Fragment::Awaiting(key, _) => Some(*key),
             _ => None,
         })
     }

@@ -4,51 +4,125 @@ use std::collections::BTreeMap;
 
 use crate::owner::OwnerKind;
 
-/// How much of an event's stack there is.
+/// How much of an event's stack there is, and how certain it is. Where several states apply, the first one of
+/// [`StackState::ALL`] is the event's state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[repr(u8)]
 pub enum StackState {
-    /// All of it: kernel and user part, a kernel part of a thread without user mode, or a user part of an event that
-    /// happened in user mode.
-    Complete,
+    /// A frame cannot be one: the walk went wrong.
+    Damaged,
+    /// A part of the stack could have been in a lost buffer.
+    Lost,
+    /// More than one event could have owned a part; this one was the most likely. Or the user part is that of a later
+    /// event of the thread, and the event's own could have been in a buffer that is missing.
+    Ambiguous,
+    /// A part is a key, and an earlier definition of the key could have been in a lost buffer. The frames are likely.
+    Unconfirmed,
+    /// A part is a key whose definition is not in the trace, or came too late.
+    UnresolvedKey,
+    /// The walk did not reach the outermost function of the thread.
+    Truncated,
     /// The kernel part; the user part never came.
     KernelOnly,
     /// The user part of an event that happened in the kernel; the kernel part never came.
     UserOnly,
-    /// A part is a key whose definition is not in the recording, or came too late.
-    UnresolvedKey,
-    /// More than one event could have owned a part; this one was the most likely. Or the user part is that of a later
-    /// event of the thread, and the event's own could have been in a buffer that is missing.
-    Ambiguous,
-    /// None, and buffers were lost where it could have been.
-    Lost,
-    /// None.
+    /// No part.
     #[default]
     None,
+    /// All of it: kernel and user part, a kernel part of a thread without user mode, or a user part of an event that
+    /// happened in user mode.
+    Complete,
 }
 
 impl StackState {
-    /// All states.
-    pub const ALL: [StackState; 7] = [
-        StackState::Complete,
+    /// All states, in order of precedence.
+    pub const ALL: [StackState; 10] = [
+        StackState::Damaged,
+        StackState::Lost,
+        StackState::Ambiguous,
+        StackState::Unconfirmed,
+        StackState::UnresolvedKey,
+        StackState::Truncated,
         StackState::KernelOnly,
         StackState::UserOnly,
-        StackState::UnresolvedKey,
-        StackState::Ambiguous,
-        StackState::Lost,
         StackState::None,
+        StackState::Complete,
     ];
 
-    /// The spelling in reports.
+    /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
-            StackState::Complete => "complete",
+            StackState::Damaged => "damaged",
+            StackState::Lost => "lost",
+            StackState::Ambiguous => "ambiguous",
+            StackState::Unconfirmed => "unconfirmed",
+            StackState::UnresolvedKey => "unresolved-key",
+            StackState::Truncated => "truncated",
             StackState::KernelOnly => "kernel-only",
             StackState::UserOnly => "user-only",
-            StackState::UnresolvedKey => "unresolved-key",
-            StackState::Ambiguous => "ambiguous",
-            StackState::Lost => "lost",
             StackState::None => "none",
+            StackState::Complete => "complete",
         }
+    }
+}
+
+/// The states that apply to an event's stack; never empty.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StackStates(u16);
+
+impl StackStates {
+    /// States that say that the frames may be others, or that frames may be missing, than those that were recorded.
+    const UNCERTAIN: u16 = 1 << StackState::Damaged as u16
+        | 1 << StackState::Lost as u16
+        | 1 << StackState::Ambiguous as u16
+        | 1 << StackState::Unconfirmed as u16
+        | 1 << StackState::UnresolvedKey as u16;
+
+    /// One state.
+    pub const fn of(state: StackState) -> StackStates {
+        StackStates(1 << state as u16)
+    }
+
+    /// With another one.
+    #[must_use]
+    pub const fn with(self, state: StackState) -> StackStates {
+        StackStates(self.0 | 1 << state as u16)
+    }
+
+    /// With another one if a condition holds.
+    #[must_use]
+    pub const fn with_if(self, condition: bool, state: StackState) -> StackStates {
+        if condition { self.with(state) } else { self }
+    }
+
+    /// Whether a state applies.
+    pub const fn has(self, state: StackState) -> bool {
+        self.0 & 1 << state as u16 != 0
+    }
+
+    /// The first state that applies.
+    pub fn first(self) -> StackState {
+        StackState::ALL[self.0.trailing_zeros() as usize]
+    }
+
+    /// All states that apply, in order of precedence.
+    pub fn iter(self) -> impl Iterator<Item = StackState> {
+        StackState::ALL.into_iter().filter(move |state| self.has(*state))
+    }
+
+    /// The states that apply beside the first one.
+    pub fn others(self) -> impl Iterator<Item = StackState> {
+        self.iter().skip(1)
+    }
+
+    /// The set as a number below 1,024.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether no loss, damage or ambiguity that is known could have changed the stack and its state.
+    pub const fn is_certain(self) -> bool {
+        self.0 & StackStates::UNCERTAIN == 0
     }
 }
 
@@ -90,4 +164,11 @@ pub struct StackStats {
     pub by_owner: BTreeMap<OwnerKind, u64>,
     /// Delivered events by state of their stack, in the order of [`StackState::ALL`].
     pub by_state: [u64; StackState::ALL.len()],
+}
+
+impl StackStats {
+    /// Whether stack records, which come after their events, occurred in the trace up to here.
+    pub(crate) fn has_records(&self) -> bool {
+        self.full + self.keyed > 0
+    }
 }

@@ -38,6 +38,28 @@ struct Frame {
     address: u64,
     /// A place in the same generation; `NO_CALLER` for the outermost frame.
     caller: u32,
+    /// Whether this frame, or one further out, cannot be one.
+    is_damaged: bool,
+}
+
+/// Addresses below this are never mapped. Walks end where they find such a value.
+const LOWEST_ADDRESS: u64 = 0x1_0000;
+
+/// Bits of 64-bit virtual addresses, sign bit included, with five levels of page tables; the others repeat the sign.
+const ADDRESS_BITS: u32 = 57;
+
+/// Whether no frame can have this address: nothing is mapped there, or it is not an address of a 64-bit processor.
+fn is_impossible(address: u64) -> bool {
+    const UNUSED: u32 = u64::BITS - ADDRESS_BITS;
+    address < LOWEST_ADDRESS || ((address as i64) << UNUSED >> UNUSED) as u64 != address
+}
+
+/// Whether the frame further out is a single one of user mode between two of a 64-bit kernel. Where the kernel calls user
+/// mode, the way back takes several frames.
+fn is_stray(frames: &[Frame], inner: u64, frame: Frame) -> bool {
+    let is_kernel = |address: u64| address >> 63 == 1;
+    let outer = || frames.get(frame.caller as usize).is_some_and(|outer| is_kernel(outer.address));
+    is_kernel(inner) && !is_kernel(frame.address) && outer()
 }
 
 const NO_CALLER: u32 = u32::MAX;
@@ -107,6 +129,13 @@ impl StackTable {
         self.extend_own(caller, frames).map(|place| self.id(place))
     }
 
+    /// Whether a frame of a stack cannot be one: the walk went wrong.
+    #[inline]
+    pub fn is_damaged(&self, stack: StackId) -> bool {
+        let (frames, place) = self.place(stack);
+        frames.get(place).is_some_and(|frame| frame.is_damaged)
+    }
+
     fn id(&self, place: u32) -> StackId {
         StackId::numbered(self.base + u64::from(place))
     }
@@ -131,12 +160,15 @@ impl StackTable {
             let frame = frames[place as usize];
             frame.caller == caller && frame.address == address
         };
-        let hash = hash_of(Frame { address, caller });
+        let outer = frames.get(caller as usize);
+        let is_damaged = is_impossible(address)
+            || outer.is_some_and(|outer| outer.is_damaged || is_stray(frames, address, *outer));
+        let hash = hash_of(Frame { address, caller, is_damaged });
         if let Some(&place) = by_content.find(hash, same) {
             return Some(place);
         }
         let place = u32::try_from(frames.len()).ok().filter(|&place| place != NO_CALLER)?;
-        frames.push(Frame { address, caller });
+        frames.push(Frame { address, caller, is_damaged });
         by_content.insert_unique(hash, place, |&place| hash_of(frames[place as usize]));
         Some(place)
     }

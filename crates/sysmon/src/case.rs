@@ -189,6 +189,7 @@ const NO_STACK: Stack<'static> = Stack {
     limit: None,
     map_is_complete: true,
     has_losses: false,
+    is_certain: true,
 };
 
 fn services(causes: &[Box<str>]) -> Services<'_> {

@@ -29,6 +29,7 @@ enum Subject {
     Thread(Phase),
     ThreadName,
     Module(Phase),
+    HypercallPage,
     Allocation(AllocationEvent),
     View(Phase),
     FileName(fn(FileKey) -> FileNameEvent),
@@ -54,6 +55,7 @@ fn subject(hook: u16) -> Option<Subject> {
         0x1402 => Subject::Module(Phase::End),
         0x1403 => Subject::Module(Phase::RundownAtStart),
         0x1404 => Subject::Module(Phase::RundownAtEnd),
+        0x1422 => Subject::HypercallPage,
         0x0262 => Subject::Allocation(AllocationEvent::Allocate),
         0x0263 => Subject::Allocation(AllocationEvent::Free),
         0x0280 | 0x0281 => Subject::Allocation(AllocationEvent::Rundown),
@@ -200,6 +202,10 @@ impl System {
             Subject::FileName(event) => self.observe_file_name(time, event, record, &mut text),
             Subject::FileOpen => self.observe_file_open(time, record, &mut text),
             Subject::FileClose => self.observe_file_close(time, record),
+            // Payloads are alike: the base of an image or page of the kernel.
+            Subject::HypercallPage => {
+                parse(record, view::KernelBase::parse).map(|page| self.take_hypercall_page(page.image_base))
+            }
             Subject::KeyName(event) => self.observe_key_name(time, event, record, &mut text),
         };
         self.scratch = text;

@@ -31,6 +31,12 @@ pub enum AllocationEvent {
     Rundown,
 }
 
+/// A machine has one; a trace of several boots could report more.
+const HYPERCALL_PAGES_MAX: usize = 64;
+const PAGE_SIZE: u64 = 0x1000;
+/// The page begins with `vmcall` or `vmmcall`, which take three bytes (Hypervisor Top Level Functional Specification).
+const AFTER_HYPERCALL: u64 = 3;
+
 /// Counters of a [`System`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -67,6 +73,8 @@ pub struct System {
     pub(crate) files: FileNames,
     pub(crate) registry: KeyNames,
     volumes: Volumes,
+    /// Bases of the pages through which the kernel calls the hypervisor, as far as the trace reports them.
+    hypercall_pages: Vec<Address>,
     pointer_size: PointerSize,
     losses: Losses,
     /// See [`System::revision`].
@@ -93,6 +101,7 @@ impl System {
             files: FileNames::default(),
             registry: KeyNames::default(),
             volumes: Volumes::default(),
+            hypercall_pages: Vec::new(),
             pointer_size,
             losses,
             revision: 0,
@@ -270,6 +279,24 @@ impl System {
     /// What is known of the machine's volumes, to add to.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
+    }
+
+    /// Takes in where a page is through which the kernel calls the hypervisor.
+    pub fn take_hypercall_page(&mut self, base: Address) {
+        if !self.hypercall_pages.contains(&base) && self.hypercall_pages.len() < HYPERCALL_PAGES_MAX {
+            self.revision += 1;
+            self.hypercall_pages.push(base);
+        }
+    }
+
+    /// Whether the kernel can have been interrupted at an address on its page for calls of the hypervisor, which belongs
+    /// to no driver. Where the trace does not report the page, any address can be meant that is as far into its page as
+    /// the instruction after the call.
+    pub fn may_be_hypercall(&self, address: Address) -> bool {
+        match self.hypercall_pages.is_empty() {
+            true => address.0 % PAGE_SIZE == AFTER_HYPERCALL,
+            false => self.hypercall_pages.iter().any(|page| address.0 / PAGE_SIZE == page.0 / PAGE_SIZE),
+        }
     }
 
     fn process_for(&mut self, phase: Phase, time: TraceTime, pid: Pid) -> ProcessId {

@@ -252,8 +252,8 @@ pub struct LossMap {
     sources: Vec<Source>,
     /// Whether no more blocks have to be entered.
     is_complete: bool,
-    /// Whether there can be no loss.
-    is_lossless: bool,
+    /// Whether a loss is known, or a missing buffer that is yet to be placed.
+    is_lossy: bool,
     damaged_buffers: u64,
 }
 
@@ -267,7 +267,8 @@ impl LossMap {
     pub fn of(trace: &OpenTrace) -> LossMap {
         let sources: Vec<Source> =
             (0..trace.sources().len()).map(|number| Source::of(trace, number)).collect();
-        LossMap { sources, ..LossMap::default() }
+        let is_lossy = sources.iter().any(|source| !source.gaps.is_empty() || source.is_unplaced);
+        LossMap { sources, is_lossy, ..LossMap::default() }
     }
 
     /// Of a trace that was surveyed: a selection of it was read to its end.
@@ -306,7 +307,7 @@ impl LossMap {
             source.end(index.sessions.last().is_some_and(|session| session.end_time.is_none()));
         }
         map.is_complete = true;
-        map.is_lossless = map.sources.iter().all(|source| source.lost.0.is_empty());
+        map.is_lossy = map.sources.iter().any(|source| !source.lost.0.is_empty());
         map
     }
 
@@ -315,10 +316,10 @@ impl LossMap {
         self.damaged_buffers
     }
 
-    /// Whether nothing is missing from the trace.
+    /// Whether nothing is known to be missing from the trace up to here.
     #[inline]
     pub fn is_lossless(&self) -> bool {
-        self.is_lossless
+        !self.is_lossy
     }
 
     /// Enters the block whose first event this is. Nothing will be asked about times before `oldest`.
@@ -340,13 +341,14 @@ impl LossMap {
         let is_marked = follows_unreadable || (source.buffers.is_empty() && origin.after_loss);
         let entered = Entered { is_marked, is_cut };
         source.enter_at(origin.file_offset, event.processor(), times, entered);
+        self.is_lossy |= is_marked || is_cut || !source.lost.0.is_empty();
         source.lost.forget_before(oldest);
         source.processors.values_mut().for_each(|of| of.lost.forget_before(oldest));
     }
 
     /// Whether records of a source between these two times, both included, could be missing.
     pub fn between(&self, source: u16, from: i64, until: i64) -> bool {
-        let Some(source) = self.sources.get(usize::from(source)).filter(|_| !self.is_lossless) else {
+        let Some(source) = self.sources.get(usize::from(source)).filter(|_| self.is_lossy) else {
             return false;
         };
         source.lost.meet(from, until) || (!self.is_complete && source.is_open(None, until))
@@ -354,7 +356,7 @@ impl LossMap {
 
     /// Whether records of one processor between these two times, both included, could be missing.
     pub fn on_processor(&self, source: u16, processor: Option<u16>, from: i64, until: i64) -> bool {
-        let Some(source) = self.sources.get(usize::from(source)).filter(|_| !self.is_lossless) else {
+        let Some(source) = self.sources.get(usize::from(source)).filter(|_| self.is_lossy) else {
             return false;
         };
         let lost = source.processors.get(&processor).is_some_and(|of| of.lost.meet(from, until));

@@ -201,8 +201,6 @@ fn missing(state: StackState) -> &'static str {
     match state {
         StackState::Complete | StackState::None => "no stack",
         StackState::Lost => "stack lost",
-        StackState::KernelOnly | StackState::UserOnly | StackState::UnresolvedKey | StackState::Ambiguous => {
-            state.name()
-        }
+        other => other.name(),
     }
 }

@@ -8,6 +8,10 @@ pub enum Reason {
     NoUserFrames,
     /// The stack, or the part of it that counts, is not there.
     StackMissing,
+    /// {frame} and further kernel frames lie in no driver, as in walks that went wrong.
+    WalkImplausible,
+    /// The frames are uncertain: a loss, damage or a second possible owner could have changed them.
+    StackUncertain,
     /// Not all modules of the process are known.
     ModulesIncomplete,
     /// Events are missing that could tell otherwise.
@@ -257,6 +261,8 @@ pub enum Reason {
 const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::NoUserFrames, "no-user-frames", "No user code is in the stack."),
     (Reason::StackMissing, "stack-missing", "The stack, or the part of it that counts, is not there."),
+    (Reason::WalkImplausible, "walk-implausible", "{frame} and further kernel frames lie in no driver, as in walks that went wrong."),
+    (Reason::StackUncertain, "stack-uncertain", "The frames are uncertain: a loss, damage or a second possible owner could have changed them."),
     (Reason::ModulesIncomplete, "modules-incomplete", "Not all modules of the process are known."),
     (Reason::EventsLost, "events-lost", "Events are missing that could tell otherwise."),
     (Reason::AtLimit, "at-limit", "The stack is as long as the capture allows, so outer frames may be missing."),

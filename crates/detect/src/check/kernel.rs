@@ -1,7 +1,7 @@
 //! Kernel code that belongs to no driver (CS23).
 
 use crate::judge::Evidence;
-use crate::stack::{Code, Mode, Part};
+use crate::stack::{Code, Frame, Mode, Part};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 
 const USED: Inputs = Inputs::of(&[Input::KernelStack, Input::Modules]);
@@ -10,17 +10,17 @@ const USED: Inputs = Inputs::of(&[Input::KernelStack, Input::Modules]);
 pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
-    let mut unknown = None;
     let kernel = view.frames().iter().enumerate().filter(|(_, frame)| frame.mode == Mode::Kernel);
-    let mut count = 0;
-    for (index, frame) in kernel {
-        count += 1;
-        match frame.code {
-            Code::Unbacked => return Outcome::yes(Severity::High, Some(index), Reason::KernelUnbacked, USED),
-            Code::Unknown => drop(unknown.get_or_insert(index)),
-            Code::Image(..) | Code::Compiled(_) => {}
+    let count = kernel.clone().count();
+    let mut outside = kernel.filter(|(_, frame)| frame.code.module().is_none());
+    let unknown = match (outside.next(), outside.next()) {
+        (Some((index, Frame { code: Code::Unbacked, .. })), None) => {
+            return Outcome::yes(Severity::High, Some(index), Reason::KernelUnbacked, USED);
         }
-    }
+        // A walk that went wrong takes whatever the stack holds for return addresses.
+        (Some((index, _)), Some(_)) => return unsure(Reason::WalkImplausible, Input::KernelStack).at(index),
+        (found, _) => found.map(|(index, _)| index),
+    };
     match (view.case.stack.kernel, unknown) {
         (Part::Missing(_), _) => unsure(Reason::StackMissing, Input::KernelStack),
         (_, Some(index)) => unsure(Reason::FrameUnknown, Input::Modules).at(index),

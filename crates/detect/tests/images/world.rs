@@ -241,6 +241,7 @@ impl World {
             limit: None,
             map_is_complete: true,
             has_losses: false,
+            is_certain: true,
         };
         let event = Event { entry, services, ..Event::OTHER };
         self.judge.judge(&Case { event, process: Process::UNKNOWN, stack })

@@ -63,6 +63,7 @@ pub struct Given<'a> {
     pub user: Part,
     pub map_is_complete: bool,
     pub has_losses: bool,
+    pub is_certain: bool,
 }
 
 impl Default for Given<'_> {
@@ -76,6 +77,7 @@ impl Default for Given<'_> {
             user: Part::Whole,
             map_is_complete: true,
             has_losses: false,
+            is_certain: true,
         }
     }
 }
@@ -153,8 +155,8 @@ pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
 
 /// The same of frames that say more than the notation can.
 pub fn judged_frames(judge: &mut Judge, given: Given<'_>, frames: &[Frame]) -> Judgement {
-    let Given { event, process, limit, kernel, user, map_is_complete, has_losses } = given;
-    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses };
+    let Given { event, process, limit, kernel, user, map_is_complete, has_losses, is_certain } = given;
+    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses, is_certain };
     judge.judge(&Case { event, process, stack })
 }
 

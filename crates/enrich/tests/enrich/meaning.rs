@@ -211,7 +211,7 @@ fn a_summary_is_what_a_stack_comes_down_to() {
         ),
         // A callback into user mode: kernel frames between user frames are not those of the call.
         (
-            "0xfffff80000000011 0x7ff00011 0xfffff80000000022 0x600011",
+            "0xfffff80000000011 0x7ff00011 0x7ff00022 0xfffff80000000022 0x600011",
             "ntdll.dll|lib.dll / ntoskrnl.exe / no / lib.dll / ntoskrnl.exe",
         ),
         // Without a user part, nothing is known of it.

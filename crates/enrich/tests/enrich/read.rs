@@ -1,9 +1,8 @@
 //! Reading a trace with everything that enrichment needs, in one pass or two.
 
-use stackhound_etl::Selection;
 use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, StackStats, Window};
 use stackhound_system::System;
-use stackhound_trace::{Event, OpenTrace};
+use stackhound_trace::{Event, LossMap, OpenTrace};
 
 /// What happens while a trace is read.
 pub enum Seen<'a, 'e> {
@@ -24,18 +23,14 @@ pub fn read(
 ) -> (System, StackStats) {
     let mut system = System::of(trace);
     let mut correlator = if passes == 2 {
-        let mut definitions = KeyDefinitions::default();
         let mut events = trace.selected(System::selection());
         while let Some(event) = events.next() {
             system.observe(&event);
         }
-        let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
-        while let Some(event) = events.next() {
-            definitions.observe(&event);
-        }
-        Correlator::two_pass(window, trace.time_bases(), definitions)
+        let (definitions, losses) = KeyDefinitions::survey(trace);
+        Correlator::two_pass(window, trace.time_bases(), losses, definitions)
     } else {
-        Correlator::one_pass(window, trace.time_bases())
+        Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace))
     };
     let mut events = trace.ordered();
     loop {

@@ -328,7 +328,7 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
             };
             let list: Vec<String> = all.iter().map(|frame| shown(system, frame)).collect();
             told.stacks.push(format!("@{at} {owner}: {}", list.join(" ")));
-            summary.of(system, delivered.state, all);
+            summary.of(system, delivered.states, all);
             told.summaries.push(shown_summary(system, &summary));
         }
     };

@@ -43,7 +43,7 @@ use stackhound_detect::{
 };
 use stackhound_enrich::First;
 use stackhound_etl::Clock;
-use stackhound_stacks::StackState;
+use stackhound_stacks::{StackState, StackStates};
 use stackhound_system::ProcessId;
 
 use crate::seen::Seen;
@@ -104,7 +104,7 @@ pub struct Hunter {
 #[derive(Clone, Copy, Debug)]
 struct Circumscribed {
     around: Around,
-    state: StackState,
+    states: StackStates,
     kind: Kind,
     told: Told,
 }
@@ -112,7 +112,7 @@ struct Circumscribed {
 impl Circumscribed {
     /// Whether events that could have told of the stack or of the process's modules are known to be missing.
     fn has_losses(&self) -> bool {
-        self.state == StackState::Lost || self.around.is_lossy
+        self.states.has(StackState::Lost) || self.around.is_lossy
     }
 }
 
@@ -241,12 +241,12 @@ impl Hunter {
         let around = self.around(seen);
         let kind = Kind::of(seen.event());
         let told = self.told(seen, kind, &around);
-        Circumscribed { around, state: seen.state(), kind, told }
+        Circumscribed { around, states: seen.stack_states(), kind, told }
     }
 
     #[inline]
     fn key(&mut self, seen: &Seen<'_>, all: &Circumscribed) -> Key {
-        let Circumscribed { around, state, kind, told } = all;
+        let Circumscribed { around, states, kind, told } = all;
         let target = |target: told::ToldTarget| (target.number, target.is_other, target.access);
         Key {
             stack: seen.stack(),
@@ -259,8 +259,8 @@ impl Hunter {
             },
             what: kind.number()
                 | (First::of(seen.event()) as u32) << 7
-                | (*state as u32) << 9
-                | told.tag() << 12,
+                | u32::from(states.bits()) << 9
+                | told.tag() << 20,
         }
     }
 
@@ -277,7 +277,7 @@ impl Hunter {
         all: &Circumscribed,
         use_case: impl FnOnce(&mut Judge, &Case<'_>) -> R,
     ) -> R {
-        let (system, Circumscribed { around, state, kind, told }) = (seen.knowledge().system(), all);
+        let (system, Circumscribed { around, states, kind, told }) = (seen.knowledge().system(), all);
         let (owner, has_losses) = (around.owner, all.has_losses());
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
@@ -288,10 +288,10 @@ impl Hunter {
             memory.fill(system.process(process).entity(), seen.utc(), &mut frames);
         }
         // The stack may be that of another event of the thread.
-        let is_own = *state != StackState::Ambiguous;
+        let is_own = !states.has(StackState::Ambiguous);
         let (service, operation) = self.service_and_operation(*kind, told, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
-        let (kernel, user) = stack::parts(*state, has(Mode::Kernel), has(Mode::User), has_losses);
+        let (kernel, user) = stack::parts(*states, has(Mode::Kernel), has(Mode::User), has_losses);
         let start_name = told.start.and_then(|start| services::place_name(&mut self.judge, start.code));
         let image = told.target.and_then(|target| Some(system.process(target.process?).image_name()));
         // Those of a process are as its modules are at the time that was asked about last.
@@ -332,6 +332,7 @@ impl Hunter {
                 limit: Some(LIMIT),
                 map_is_complete: around.is_complete,
                 has_losses,
+                is_certain: states.is_certain(),
             },
         };
         let used = use_case(judge, &case);

@@ -3,7 +3,7 @@
 use stackhound_detect::{Code, Frame, Gap, Judge, Memory, MemoryKind, Mode, Part};
 use stackhound_enrich::{self as enrich, Backing, RegionKind};
 use stackhound_etl::Address;
-use stackhound_stacks::StackState;
+use stackhound_stacks::{StackState, StackStates};
 use stackhound_symbols::AddressKind;
 use stackhound_system::{Evidence, ModuleId, Runtime, System};
 
@@ -13,19 +13,24 @@ use super::modules::ModuleNumbers;
 pub(super) const LIMIT: u16 = 192;
 
 /// The parts of a stack: the kernel's and the rest.
-pub(super) fn parts(state: StackState, has_kernel: bool, has_user: bool, has_losses: bool) -> (Part, Part) {
-    let never_came = Part::Missing(if has_losses { Gap::Lost } else { Gap::NotRecorded });
+pub(super) fn parts(states: StackStates, has_kernel: bool, has_user: bool, has_losses: bool) -> (Part, Part) {
+    let is_lost = has_losses || states.has(StackState::Lost);
+    let never_came = Part::Missing(if is_lost { Gap::Lost } else { Gap::NotRecorded });
     let unresolved = Part::Missing(Gap::Unresolved);
     let unless = |is_there: bool, gap| if is_there { Part::Whole } else { gap };
-    match state {
-        StackState::Complete => (Part::Whole, Part::Whole),
-        StackState::KernelOnly => (Part::Whole, never_came),
-        StackState::UserOnly => (never_came, Part::Whole),
-        StackState::UnresolvedKey => (unless(has_kernel, unresolved), unless(has_user, unresolved)),
-        StackState::Ambiguous => (unresolved, unresolved),
-        StackState::Lost => (Part::Missing(Gap::Lost), Part::Missing(Gap::Lost)),
-        StackState::None => (never_came, never_came),
+    if [StackState::Damaged, StackState::Ambiguous, StackState::Unconfirmed]
+        .iter()
+        .any(|state| states.has(*state))
+    {
+        return (unresolved, unresolved);
     }
+    if states.has(StackState::UnresolvedKey) {
+        return (unless(has_kernel, unresolved), unless(has_user, unresolved));
+    }
+    if states.has(StackState::Complete) {
+        return (Part::Whole, Part::Whole);
+    }
+    (unless(has_kernel, never_came), unless(has_user, never_came))
 }
 
 /// Frames of the kernel's own image that stand between user code and the event of a system call's entry, at most.
@@ -114,12 +119,18 @@ fn code_outside(system: &System, facts: &enrich::Frame, place: Place) -> Code {
     let is_allocated = facts.region.kind == RegionKind::Private
         && matches!(facts.region.evidence, Some((_, Evidence::Observed)));
     match (facts.mode, facts.backing) {
-        (enrich::Mode::Kernel, _) if place.all_drivers && !is_of_hal(facts.address.0) => Code::Unbacked,
+        (enrich::Mode::Kernel, _) if may_be_of_system(system, facts) => Code::Unknown,
+        (enrich::Mode::Kernel, _) if place.all_drivers => Code::Unbacked,
         (enrich::Mode::Kernel, _) => Code::Unknown,
         (enrich::Mode::User, Backing::Unbacked) if place.all_modules => Code::Unbacked,
         (enrich::Mode::User, _) if is_allocated => Code::Unbacked,
         (enrich::Mode::User, _) => Code::Unknown,
     }
+}
+
+/// Whether a place in the kernel that no driver covers can be the system's own all the same.
+fn may_be_of_system(system: &System, facts: &enrich::Frame) -> bool {
+    is_of_hal(facts.address.0) || system.may_be_hypercall(facts.address)
 }
 
 /// The last 4 MB belong to the hardware abstraction layer. It maps the page there by which the kernel calls a hypervisor, and
@@ -191,10 +202,17 @@ mod tests {
             (UnresolvedKey, false, false, false, (open, open)),
             (Ambiguous, true, true, false, (open, open)),
             (Lost, false, false, true, (lost, lost)),
+            (Lost, true, false, false, (Part::Whole, lost)),
+            (Unconfirmed, true, true, false, (open, open)),
+            (Damaged, true, true, false, (open, open)),
             (None, false, false, false, (never, never)),
             (None, false, false, true, (lost, lost)),
         ] {
-            assert_eq!(parts(state, kernel, user, losses), expected, "{state:?} {kernel} {user} {losses}");
+            assert_eq!(
+                parts(StackStates::of(state), kernel, user, losses),
+                expected,
+                "{state:?} {kernel} {user} {losses}"
+            );
         }
     }
 }

@@ -229,7 +229,12 @@ fn user_why(pid: Option<Pid>, state: StackState) -> Absent {
         StackState::Complete => Absent::SystemThread,
         StackState::KernelOnly | StackState::None => Absent::NotReturned,
         StackState::UnresolvedKey => Absent::UnresolvedKey,
-        StackState::Lost | StackState::Ambiguous | StackState::UserOnly => Absent::Lost,
+        StackState::Lost
+        | StackState::Damaged
+        | StackState::Ambiguous
+        | StackState::Unconfirmed
+        | StackState::Truncated
+        | StackState::UserOnly => Absent::Lost,
     }
 }
 

@@ -310,9 +310,15 @@ impl Switches {
         }
         let why = match seen.state() {
             // Where there is a user part, the kernel part was there too.
-            StackState::Lost | StackState::UserOnly | StackState::Ambiguous => Absent::Lost,
+            StackState::Lost
+            | StackState::Damaged
+            | StackState::UserOnly
+            | StackState::Ambiguous
+            | StackState::Unconfirmed => Absent::Lost,
             StackState::UnresolvedKey => Absent::UnresolvedKey,
-            StackState::None | StackState::Complete | StackState::KernelOnly => Absent::NotTaken,
+            StackState::None | StackState::Complete | StackState::Truncated | StackState::KernelOnly => {
+                Absent::NotTaken
+            }
         };
         thread.later += 1;
         thread.lost |= why == Absent::Lost;

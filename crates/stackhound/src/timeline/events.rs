@@ -7,7 +7,7 @@ use stackhound_calltree::{Builder, LabelId};
 use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_schema::kernel::view;
-use stackhound_stacks::{StackId, StackState};
+use stackhound_stacks::{StackId, StackState, StackStates};
 use stackhound_system::{ProcessId, Stretch};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
 use stackhound_trace::{OpenTrace, TimeBase};
@@ -39,7 +39,7 @@ struct SnapshotKey {
     process: Option<ProcessId>,
     /// While these are the same, so are the modules.
     stretches: [Stretch; 2],
-    state: StackState,
+    states: StackStates,
     is_sample: bool,
     has_lower_half: bool,
 }
@@ -150,7 +150,7 @@ impl Events {
             stack,
             process,
             stretches: [user, system.stretch(None, seen.time())],
-            state: seen.state(),
+            states: seen.stack_states(),
             is_sample,
             has_lower_half,
         };
@@ -186,13 +186,14 @@ fn snapshot(
         }
     };
     let (mut kernel, mut user) = (part(kernel), part(user));
-    match key.state {
-        StackState::Complete => {}
-        StackState::KernelOnly => user = Part::Unknown,
-        StackState::UserOnly => kernel = Part::Unknown,
-        StackState::UnresolvedKey | StackState::Ambiguous | StackState::Lost | StackState::None => {
-            return None;
-        }
+    if !key.states.is_certain() || key.states.has(StackState::None) {
+        return None;
+    }
+    if key.states.has(StackState::KernelOnly) {
+        user = Part::Unknown;
+    }
+    if key.states.has(StackState::UserOnly) {
+        kernel = Part::Unknown;
     }
     // Whoever logs an event from user mode does so by a system call, whose part is left out.
     if kernel == Part::Absent && !key.is_sample {

@@ -1,5 +1,6 @@
 //! Judging the events of traces, on made events and on generated recordings.
 
+mod benign;
 mod changes;
 mod honesty;
 mod remembering;

@@ -164,7 +164,7 @@ fn every_thread_has_the_stack_of_its_last_switch_at_any_time() {
     let all = sure + tally.earlier + tally.absent;
     assert!(tally.last > 1_000 && tally.resumed > 10_000, "{tally:?}");
     assert!(sure * 10 > all * 9, "nearly all stacks are those of the time itself: {tally:?}");
-    assert!(tally.earlier > 0 && tally.absent > 0 && tally.unsure > 0, "buffers are lost, too: {tally:?}");
+    assert!(tally.earlier > 0 && tally.unsure > 0, "buffers are lost, too: {tally:?}");
     assert!(tally.in_part * 50 < sure && tally.unsure * 2 < all, "{tally:?}");
 }
 

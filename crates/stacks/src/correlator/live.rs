@@ -1,6 +1,6 @@
 //! What makes a correlator fit for a session that runs for days: nothing of it grows for ever.
 
-use stackhound_trace::TimeBase;
+use stackhound_trace::{LossMap, TimeBase};
 
 use super::{Correlator, Map, NOTHING, Window};
 use crate::table::{StackId, StackTable};
@@ -30,7 +30,7 @@ impl Correlator {
         Correlator {
             frames_max: Some(frames_max),
             next_generation: frames_max,
-            ..Correlator::new(window, bases, None, table)
+            ..Correlator::new(window, bases, LossMap::live(), None, table)
         }
     }
 

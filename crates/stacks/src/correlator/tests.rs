@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Frames are `k1`, `k2`, … in the kernel and `u1`, `u2`, … in user mode, innermost first. `n1`, `n2`, … are in the kernel
-//! of a system with narrow pointers, whose recording has `narrow` as its first line.
+//! of a system with narrow pointers, whose recording has `narrow` as its first line. `x0`, `x1`, … are addresses at which
+//! nothing is ever mapped.
 
 use std::io::Cursor;
 use std::num::NonZero;
@@ -24,7 +25,7 @@ use std::num::NonZero;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, FileTime, Recording, Selection};
+use stackhound_etl::{Address, FileTime, Recording};
 use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
@@ -34,13 +35,16 @@ mod live;
 
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 const NARROW_KERNEL: u64 = 0x8000_0000;
+/// Nothing is mapped below.
+const USER: u64 = 0x1_0000;
 const START: i64 = 1_000;
 
 fn address(text: &str) -> Address {
     let number: u64 = text[1..].parse().unwrap();
     match &text[..1] {
         "k" => Address(KERNEL + number),
-        "u" => Address(number),
+        "u" => Address(USER + number),
+        "x" => Address(number),
         "n" => Address(NARROW_KERNEL + number),
         _ => panic!("{text} is no frame"),
     }
@@ -50,7 +54,8 @@ fn shown(address: Address) -> String {
     match address.0 {
         KERNEL.. => format!("k{}", address.0 - KERNEL),
         NARROW_KERNEL.. => format!("n{}", address.0 - NARROW_KERNEL),
-        user => format!("u{user}"),
+        USER.. => format!("u{}", address.0 - USER),
+        low => format!("x{low}"),
     }
 }
 
@@ -74,7 +79,7 @@ impl Words<'_> {
     }
 
     fn frames(&self) -> Vec<Address> {
-        let frame = |word: &&&str| word.starts_with(['k', 'u', 'n']) && word[1..].parse::<u64>().is_ok();
+        let frame = |word: &&&str| word.starts_with(['k', 'u', 'n', 'x']) && word[1..].parse::<u64>().is_ok();
         self.0.iter().filter(frame).map(|word| address(word)).collect()
     }
 
@@ -97,8 +102,10 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
     // Small buffers, so that a lost one takes little with it.
     let narrow = lines.starts_with("narrow\n");
     let pointer_size = if narrow { PointerSize::Four } else { PointerSize::Eight };
+    // Each processor has a buffer, so that a missing one is never that of a processor without any.
+    let numbers = lines.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u16>().ok());
     let session = Session {
-        processors: 4,
+        processors: numbers.max().map_or(1, |last| last + 1),
         start: RawTime(START),
         buffer_size: 1024,
         pointer_size,
@@ -198,14 +205,10 @@ fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats)
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     let mut correlator = match way {
         Way::TwoPasses => {
-            let mut definitions = KeyDefinitions::default();
-            let mut events = trace.selected(Selection::none().hooks(KeyDefinitions::HOOKS));
-            while let Some(event) = events.next() {
-                definitions.observe(&event);
-            }
-            Correlator::two_pass(window, trace.time_bases(), definitions)
+            let (definitions, losses) = KeyDefinitions::survey(&trace);
+            Correlator::two_pass(window, trace.time_bases(), losses, definitions)
         }
-        Way::OnePass => Correlator::one_pass(window, trace.time_bases()),
+        Way::OnePass => Correlator::one_pass(window, trace.time_bases(), LossMap::of(&trace)),
         Way::Live(frames_max) => Correlator::live(window, trace.time_bases(), frames_max),
     };
     let mut out = Vec::new();
@@ -231,7 +234,7 @@ fn take_all(correlator: &mut Correlator, out: &mut Vec<String>) {
         }
         let time = delivered.event.raw_time().0 - START;
         let tid = delivered.tid().map_or("-".to_owned(), |tid| tid.to_string());
-        let mut line = format!("@{time} tid={tid} {}", delivered.state.name());
+        let mut line = format!("@{time} tid={tid} {}", delivered.state().name());
         for frame in delivered.frames() {
             line += " ";
             line += &shown(frame);
@@ -531,13 +534,25 @@ fn what_leaves_the_window_goes_out_as_it_is() {
 fn nothing_is_claimed_where_buffers_were_lost() {
     let lines = "0 @10 event 010c pid=5 tid=7
          0 @11 stack @10 pid=5 tid=7 k1 u1
-         0 @20 event 010c pid=5 tid=7
+         1 @19 flush
+         1 @20 event 010c pid=5 tid=7
+         0 @21 event 010c pid=5 tid=8
+         1 @22 flush
          1 @25 stack @20 pid=5 tid=7 k2 u2
          1 @26 lose
          1 @40 sample tid=3 u9
          0 @41 event 0301 pid=5 tid=7";
-    let (out, _) = correlate(lines, Way::TwoPasses, WIDE);
-    assert_eq!(out, ["@10 tid=7 complete k1 u1", "@20 tid=7 lost", "@40 tid=3 none", "@41 tid=7 none"]);
+    for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+        // Kernel parts are logged on the processor of their event, so nothing can be missing of the second thread's.
+        let expected = [
+            "@10 tid=7 complete k1 u1",
+            "@20 tid=7 lost",
+            "@21 tid=8 none",
+            "@40 tid=3 none",
+            "@41 tid=7 none",
+        ];
+        assert_eq!(correlate(lines, way, WIDE).0, expected, "{way:?}");
+    }
 }
 
 #[test]
@@ -554,7 +569,7 @@ fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
          0 @51 stack @50 pid=5 tid=7 k2
          0 @60 stack @50 pid=5 tid=7 u2";
     let expected =
-        ["@10 tid=7 ambiguous k1 u2", "@20 tid=3 none", "@40 tid=3 none", "@50 tid=7 complete k2 u2"];
+        ["@10 tid=7 ambiguous k1 u2", "@20 tid=3 lost", "@40 tid=3 none", "@50 tid=7 complete k2 u2"];
     for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
         assert_eq!(correlate(lines, way, WIDE).0, expected);
     }
@@ -569,6 +584,86 @@ fn a_later_user_part_is_doubtful_where_a_buffer_was_lost_in_between() {
          0 @50 event 010c pid=5 tid=7
          0 @51 stack @50 pid=5 tid=7 k2
          0 @60 stack @10 pid=5 tid=7 u1",
-        &["@10 tid=7 complete k1 u1", "@20 tid=3 none", "@40 tid=3 none", "@50 tid=7 complete k2 u1"],
+        &["@10 tid=7 complete k1 u1", "@20 tid=3 lost", "@40 tid=3 none", "@50 tid=7 complete k2 u1"],
+    );
+}
+
+#[test]
+fn keys_are_not_confirmed_across_a_lost_buffer() {
+    // The key is defined for other frames, and that definition is lost.
+    let lost = "0 @10 event 010c pid=5 tid=7
+         0 @11 kernel @10 pid=5 tid=7 #1
+         0 @12 stack @10 pid=5 tid=7 u1
+         1 @20 bare 0f43
+         1 @21 flush
+         1 @30 define #1 k1
+         1 @31 lose
+         1 @40 bare 0f43
+         0 @50 event 010c pid=5 tid=8
+         0 @51 kernel @50 pid=5 tid=8 #1
+         0 @52 stack @50 pid=5 tid=8 u2
+         0 @60 define #1 k2";
+    let expected =
+        ["@10 tid=7 unconfirmed k2 u1", "@20 tid=- lost", "@40 tid=- none", "@50 tid=8 complete k2 u2"];
+    for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+        assert_eq!(correlate(lost, way, WIDE).0, expected, "{way:?}");
+    }
+    // A definition before the loss is the first one that is not earlier.
+    let defined = lost.replace("0 @12 stack", "0 @12 define #1 k3\n         0 @13 stack");
+    for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+        let (out, _) = correlate(&defined, way, WIDE);
+        assert_eq!(out[0], "@10 tid=7 complete k3 u1", "{way:?}");
+    }
+}
+
+#[test]
+fn a_lost_user_part_is_not_a_stack_without_one() {
+    let lines = "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1
+         0 @12 event 010c pid=4 tid=8
+         0 @13 stack @12 pid=4 tid=8 k2
+         1 @20 bare 0f43
+         1 @21 flush
+         1 @30 stack @10 pid=5 tid=7 u1
+         1 @31 lose
+         1 @40 bare 0f43
+         0 @50 event 010c pid=5 tid=7
+         0 @51 stack @50 pid=5 tid=7 k3";
+    let expected = [
+        "@10 tid=7 lost k1",
+        "@12 tid=8 complete k2",
+        "@20 tid=- lost",
+        "@40 tid=- none",
+        "@50 tid=7 kernel-only k3",
+    ];
+    for way in [Way::OnePass, Way::TwoPasses, Way::Live(1)] {
+        assert_eq!(correlate(lines, way, WIDE).0, expected, "{way:?}");
+    }
+}
+
+#[test]
+fn values_that_no_frame_can_have_damage_a_stack() {
+    check(
+        "0 @10 event 010c pid=5 tid=7
+         0 @11 stack @10 pid=5 tid=7 k1 k2
+         0 @12 stack @10 pid=5 tid=7 u1 x0
+         0 @20 event 010c pid=5 tid=8
+         0 @21 stack @20 pid=5 tid=8 k1 u1 k2
+         0 @22 stack @20 pid=5 tid=8 u1
+         0 @30 event 010c pid=5 tid=9
+         0 @31 stack @30 pid=5 tid=9 k1 x65535 k2
+         0 @35 event 010c pid=5 tid=6
+         0 @36 stack @35 pid=5 tid=6 k1 u1 u2 k2 u3
+         0 @40 event 010c pid=5 tid=7
+         0 @41 stack @40 pid=5 tid=7 k1 k2
+         0 @42 stack @40 pid=5 tid=7 u1",
+        &[
+            "@10 tid=7 damaged k1 k2 u1 x0",
+            "@20 tid=8 damaged k1 u1 k2 u1",
+            "@30 tid=9 damaged k1 x65535 k2",
+            // The kernel called user mode back.
+            "@35 tid=6 complete k1 u1 u2 k2 u3",
+            "@40 tid=7 complete k1 k2 u1",
+        ],
     );
 }

@@ -56,6 +56,19 @@ fn drivers(book: &mut Book<'_>) {
         book.yes(format!("below a call of {code}"), scene);
     }
     book.all_open(No);
+    let stray_values = [stray(8), Spot::At(1), Spot::At(0x1_0001_0003)];
+    book.undetermined(
+        "in a walk that went wrong",
+        book.open(PROGRAMS[0]).kernel(kernel(book, &stray_values)),
+    );
+    let several = [stray(9), Spot::At(0xffff_fa83_1234_5678)];
+    book.undetermined(
+        "with further frames in no driver",
+        book.open(PROGRAMS[0]).kernel(kernel(book, &several)),
+    );
+    let mut hypercall = vec![Spot::At(0xffff_f801_7700_0003)];
+    hypercall.extend(kernel(book, &[]));
+    book.undetermined("where the hypervisor is called", book.open(PROGRAMS[0]).kernel(hypercall));
     let filter = book.world.callers("", &["driver!Filter", "driver!Dispatch"]);
     let honest = book.open(PROGRAMS[0]).kernel(kernel(book, &filter));
     book.no("through a driver", honest.clone());

@@ -68,6 +68,8 @@ fn callers(book: &mut Book<'_>) {
     book.about("CS07", ROWS);
     book.yes_at_most("low", "managed code", Scene::open(MANAGED, managed(book, OPEN)));
     book.about("CS07", ETL);
+    book.undetermined("a value that is no address", honest.clone().insert(2, Spot::At(0)));
+    book.undetermined("a value below all that can be mapped", honest.clone().insert(2, Spot::At(0xffff)));
     book.no("managed code that the runtime told of", {
         Scene::open(MANAGED, managed(book, OPEN)).memory(Memory::Compiled(COMPILED))
     });

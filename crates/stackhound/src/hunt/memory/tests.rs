@@ -275,6 +275,7 @@ mod with_a_program {
                 limit: None,
                 map_is_complete: true,
                 has_losses: false,
+                is_certain: true,
             },
         };
         let mut judge = Judge::new(Lists::default(), Binaries::none());

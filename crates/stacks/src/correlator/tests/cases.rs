@@ -161,7 +161,7 @@ fn cases() -> Vec<Case> {
              0 @50 event 010c pid=5 tid=7
              0 @51 stack @50 pid=5 tid=7 k2
              0 @60 stack @50 pid=5 tid=7 u2",
-            &["@10 tid=7 ambiguous k1 u2", "@20 tid=- none", "@40 tid=- none", "@50 tid=7 complete k2 u2"],
+            &["@10 tid=7 ambiguous k1 u2", "@20 tid=- lost", "@40 tid=- none", "@50 tid=7 complete k2 u2"],
         ),
     ]
 }

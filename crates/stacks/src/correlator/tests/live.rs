@@ -58,7 +58,7 @@ fn stacks_of_the_past_are_forgotten_and_none_is_changed() {
     let window = Window { max_hold: 500, ..WIDE };
     let correlator = read(window, |number, delivered| {
         assert_eq!(delivered.frames().collect::<Vec<_>>(), expected(number));
-        assert_eq!(delivered.state, StackState::Complete);
+        assert_eq!(delivered.state(), StackState::Complete);
         let held = delivered.table.len();
         assert!(held <= FRAMES_MAX + 2 * 350, "{held} frames at event {number}");
         events = number;

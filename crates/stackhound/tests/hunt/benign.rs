@@ -1,0 +1,51 @@
+//! Benign traces: no finding of medium severity or above.
+
+use std::collections::BTreeMap;
+
+use stackhound::Passes;
+use stackhound::detect::Severity;
+use stackhound::trace::{OpenTrace, Recordings};
+use stackhound_scenario::{Mix, Scenario};
+
+use crate::judged;
+
+/// Findings of medium severity or above, by detection, kind of event and state of the stack.
+fn alarming(trace: &OpenTrace, passes: Passes) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    judged(trace, passes, |seen, _, judgement| {
+        for (id, outcome) in judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium)
+        {
+            let text = format!(
+                "{} {} {} [{}]",
+                id.name(),
+                outcome.severity.name(),
+                seen.name(),
+                seen.state().name()
+            );
+            *found.entry(text).or_default() += 1;
+        }
+    });
+    found
+}
+
+#[test]
+fn traces_of_the_corpus() {
+    for (name, path) in stackhound_corpus::recordings() {
+        let trace = Recordings::file(&path).open().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(alarming(&trace, Passes::Two), BTreeMap::new(), "{name}");
+    }
+}
+
+#[test]
+fn the_profile_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 1..=3 {
+        let path = folder.path().join(format!("{seed}.etl"));
+        let scenario = Scenario { events: 40_000, seed, mix: Mix::Profile };
+        scenario.write(std::fs::File::create(&path).unwrap()).unwrap();
+        let trace = Recordings::file(&path).open().unwrap();
+        for passes in [Passes::One, Passes::Two] {
+            assert_eq!(alarming(&trace, passes), BTreeMap::new(), "seed {seed}, {passes:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The answers that a reading of a trace gives for each of its events.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+
+use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Verdict};
+use stackhound::hunt::Hunter;
+use stackhound::stacks::StackState;
+use stackhound::trace::{OpenTrace, Source};
+use stackhound::{Passes, Pipeline};
+use stackhound_etl::Recording;
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// Stacks and their states.
+    Stacks,
+    /// And the verdicts of all detections.
+    WithVerdicts,
+}
+
+/// An event: the offset of its buffer in the file, and which record of the buffer it is.
+pub type EventKey = (u64, u32);
+
+/// What is said of one event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    pub state: StackState,
+    pub is_certain: bool,
+    /// Of the addresses; `None` without a stack.
+    pub stack: Option<u64>,
+    /// A bit for each detection.
+    pub yes: u32,
+    pub no: u32,
+}
+
+/// All answers of a trace.
+pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKey, Answer> {
+    let recording = Recording::open(bytes.into()).expect("a trace");
+    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).expect("a trace");
+    let mut pipeline = Pipeline::new(&trace, passes);
+    let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+    let mut answers = HashMap::new();
+    pipeline.run(|seen| {
+        let mut hasher = DefaultHasher::new();
+        seen.addresses().for_each(|address| address.0.hash(&mut hasher));
+        let (mut yes, mut no) = (0, 0);
+        if reading == Reading::WithVerdicts && Hunter::can_judge(seen) {
+            for (id, outcome) in hunter.judge(seen).iter() {
+                yes |= u32::from(outcome.verdict == Verdict::Yes) << id.index();
+                no |= u32::from(outcome.verdict == Verdict::No) << id.index();
+            }
+        }
+        let answer = Answer {
+            state: seen.state(),
+            is_certain: seen.stack_states().is_certain(),
+            stack: seen.stack().map(|_| hasher.finish()),
+            yes,
+            no,
+        };
+        let key = (seen.event().block().origin().file_offset, seen.event().index());
+        assert!(answers.insert(key, answer).is_none(), "an event comes once: {key:?}");
+        ControlFlow::Continue(())
+    });
+    answers
+}
+
+/// The names of detections by their bits.
+pub fn names(bits: u32) -> Vec<&'static str> {
+    DetectionId::all().filter(|id| bits & 1 << id.index() != 0).map(DetectionId::name).collect()
+}

@@ -1,0 +1,56 @@
+//! Buffers dropped from traces: a certain stack, state or verdict is never one that the whole trace contradicts.
+//!
+//! An ordinary run drops every 16th data buffer and a few pairs. `STACKHOUND_LOSS=full` drops each data buffer in turn
+//! and 200 random pairs; `scripts/loss.sh` runs that form and prints the figures.
+
+mod answers;
+mod bound;
+mod drops;
+
+use stackhound_scenario::{Mix, Scenario};
+
+use answers::Reading;
+use drops::{Comparison, Extent};
+
+/// Of the events with certain stacks, the share that a dropped buffer leaves certain (median over the buffers).
+const STAYS_CERTAIN: f64 = 0.85;
+/// Where keys are referred to long before they are defined, fewer can be confirmed; this much of the share that can be is
+/// not reached, since a missing number does not name its processor.
+const NOT_REACHED: f64 = 0.1;
+
+fn demo(mix: Mix, seed: u64) -> Vec<u8> {
+    let mut file = std::io::Cursor::new(Vec::new());
+    Scenario { events: 8_000, seed, mix }.write(&mut file).expect("a scenario");
+    file.into_inner()
+}
+
+#[track_caller]
+fn check(name: &str, bytes: &[u8], reading: Reading) {
+    let comparison = Comparison::of(name, bytes, reading, Extent::from_environment());
+    println!("{comparison}");
+    assert!(comparison.contradictions.is_empty(), "{name}: {:#?}", comparison.contradictions);
+    if let Some(stays) = comparison.median_stays_certain() {
+        let least = comparison.median_confirmable().map_or(1.0, |best| best - NOT_REACHED).min(STAYS_CERTAIN);
+        assert!(stays >= least, "{name}: {stays:.3} of the certain stacks stay certain, not {least:.3}");
+    }
+}
+
+#[test]
+fn demo_default() {
+    for seed in 1..=3 {
+        check(&format!("demo {seed}"), &demo(Mix::Default, seed), Reading::WithVerdicts);
+    }
+}
+
+#[test]
+fn demo_profile() {
+    check("demo, profile mix", &demo(Mix::Profile, 1), Reading::Stacks);
+}
+
+#[test]
+fn traces_of_the_corpus_with_stacks() {
+    for name in ["perfview-net452-x64.etl", "perfview-diaghub.user_paged.1.etl"] {
+        let Some(bytes) = stackhound_corpus::recording(name) else { return };
+        check(name, &bytes, Reading::WithVerdicts);
+    }
+}
