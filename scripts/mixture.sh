@@ -16,12 +16,12 @@ if [ ! -d "$corpus/etl" ]; then
   exit
 fi
 corpus=$(realpath "$corpus")
-profile=release flags=(--release) most=+ modes=("" --one-pass)
+profile=release flags=(--release --bin stackhound) most=+ modes=("" --one-pass)
 if [ "${1:-}" = --short ]; then
-  # What the workspace's tests have built does.
-  profile=debug flags=() most=600000 modes=(--one-pass)
+  # What the workspace's tests have built does; without examples, libraries would be built with other features.
+  profile=debug flags=(--bins --examples) most=600000 modes=(--one-pass)
 fi
-cargo build --locked --quiet --workspace "${flags[@]}" --bin stackhound
+cargo build --locked --quiet --workspace "${flags[@]}"
 program=$(scripts/target-folder)/$profile/stackhound
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
