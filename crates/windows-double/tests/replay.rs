@@ -91,8 +91,9 @@ fn run(limits: Limits, took: Duration) -> (Counters, u64, BTreeMap<usize, u64>) 
 #[test]
 fn events_are_handed_out_or_counted_as_lost() {
     let all = run(Limits::default(), Duration::ZERO).0;
-    assert!(all.generated > 20_000 && all.events_lost == 0);
-    let slow = Duration::from_millis(10);
+    assert!(all.generated > 19_800 && all.events_lost == 0);
+    // Slow enough to lose buffers, and fast enough to get some after that.
+    let slow = Duration::from_millis(3);
     for (case, limits, took, loses) in [
         ("a fast consumer", Limits { rate: 1_000, buffers: 4, ..Limits::default() }, Duration::ZERO, false),
         ("a slow consumer", Limits { rate: 1_000_000, buffers: 4, ..Limits::default() }, slow, true),
