@@ -123,8 +123,7 @@ impl Index {
         // The header buffer counts as written.
         let found = self.buffers.len() as u64 + self.other_buffers;
         let gone = u64::from(session.buffers_written).saturating_sub(found);
-        let gaps = self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add);
-        let unaccounted = gone.saturating_sub(gaps.saturating_sub(session.buffers_lost.into()));
+        let unaccounted = gone.saturating_sub(self.in_gaps().saturating_sub(session.buffers_lost.into()));
         let first = self.by_sequence().first().map_or(1, |&first| self.buffers[first].sequence);
         // A circular session overwrites its first buffers.
         let overwritten = if session.mode.has(LogFileMode::CIRCULAR) { first.abs_diff(1) } else { 0 };
@@ -166,6 +165,10 @@ impl Index {
         gaps.map(gap).collect()
     }
 
+    fn in_gaps(&self) -> u64 {
+        self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add)
+    }
+
     /// Buffers that are not in the file, in the order of their numbers: gaps in the sequence numbers, and what the
     /// session counted as written beyond them. Such buffers come before the first one or after the last one, so both
     /// places are given unless the sequence begins with 1.
@@ -192,8 +195,7 @@ impl Index {
     /// How many buffers are not in the file: those whose numbers are missing between the first and the last one, and
     /// those that the session counted as written beyond that.
     pub fn missing_buffers(&self) -> u64 {
-        let gaps = self.gaps().iter().map(MissingBuffers::count).fold(0, u64::saturating_add);
-        gaps.saturating_add(self.unaccounted)
+        self.in_gaps().saturating_add(self.unaccounted)
     }
 }
 

@@ -161,12 +161,12 @@ impl<'t> Pipeline<'t> {
                 .described(Described::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
-        let (definitions, losses) = match surveyed {
-            Some((definitions, losses)) => (Some(definitions), losses),
-            None => (None, LossMap::default()),
-        };
+        let (definitions, losses) = surveyed.unzip();
         let (clock, bases) = (trace.clock(), trace.time_bases());
-        Pipeline { losses, ..Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions) }
+        Pipeline {
+            losses: losses.unwrap_or_default(),
+            ..Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions)
+        }
     }
 
     /// Of live sessions, with descriptions of events beside those that they carry. What happens is known as far as it
