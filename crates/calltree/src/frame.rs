@@ -13,7 +13,7 @@ use crate::range::CallRanges;
 use crate::stack::Stack;
 use crate::succinct::Node;
 use crate::trace::Period;
-use crate::{Trace, stack};
+use crate::{Trace, distinct, stack};
 
 /// A frame of a stack.
 #[derive(Clone, Copy)]
@@ -247,12 +247,23 @@ impl<'t> Frame<'t> {
 
     /// How many frames it called. Takes as long as going through them.
     pub fn child_count(&self) -> Count {
-        self.trace.counted(self.children().count() as u64)
+        distinct::count(self.trace, self.children())
     }
 
-    /// How many frames it called, these called, and so on.
+    /// How many frames it called, these called, and so on. Takes as long as going through them where only some of what
+    /// happened was seen, no time elsewhere.
     pub fn descendant_count(&self) -> Count {
-        self.trace.counted((self.end_place() - self.node.place - 1) / 2)
+        let number = self.descendant_number();
+        if !self.trace.is_sampled() {
+            return Count::Exactly(number);
+        }
+        let all = self.node.number + 1..=self.node.number + number;
+        distinct::count(self.trace, all.filter_map(|number| Self::numbered(self.trace, number)))
+    }
+
+    /// How many frames are below it: their numbers follow its own.
+    pub fn descendant_number(&self) -> u64 {
+        (self.end_place() - self.node.place - 1) / 2
     }
 
     /// The beginnings and ends of all frames below it, and the changes to other stacks and back, in order.

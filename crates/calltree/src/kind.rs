@@ -76,12 +76,14 @@ pub enum StackKind {
     Deferred = 3,
     /// A stack for signal handlers, or one a program switches to by itself.
     Alternate = 4,
+    /// The stack of 64-bit code of a thread of a 32-bit program, beside its user stack, which is the 32-bit one.
+    Wow64 = 5,
 }
 
 impl StackKind {
     /// All of them, by their numbers in files.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate, Self::Wow64];
 }
 
 /// When something happened.
@@ -139,6 +141,14 @@ pub enum Count {
     Exactly(u64),
     /// So many were seen; there may have been more.
     AtLeast(u64),
+    /// So many were seen, and some of them may be the same one, seen again after it was lost sight of. There may have been
+    /// more that were not seen.
+    Between {
+        /// They are no fewer than this.
+        least: u64,
+        /// How many were seen.
+        seen: u64,
+    },
 }
 
 impl StartType {
@@ -179,6 +189,7 @@ impl StackKind {
             Self::Interrupt => "interrupt",
             Self::Deferred => "deferred",
             Self::Alternate => "alternate",
+            Self::Wow64 => "wow64",
         }
     }
 }
@@ -207,25 +218,33 @@ impl Continuity {
 }
 
 impl Count {
-    /// The number, whatever it means.
+    /// How many were seen.
     pub fn number(self) -> u64 {
         match self {
-            Self::Exactly(number) | Self::AtLeast(number) => number,
+            Self::Exactly(number) | Self::AtLeast(number) | Self::Between { seen: number, .. } => number,
         }
     }
 
-    /// Whether there may have been more.
+    /// How many there were at the least.
+    pub fn least(self) -> u64 {
+        match self {
+            Self::Exactly(number) | Self::AtLeast(number) | Self::Between { least: number, .. } => number,
+        }
+    }
+
+    /// Whether there may have been more than were seen.
     pub fn is_lower_bound(self) -> bool {
-        matches!(self, Self::AtLeast(_))
+        !matches!(self, Self::Exactly(_))
     }
 }
 
-/// As in `12`, or `>=12` where there may have been more.
+/// As in `12`, `>=12` where there may have been more, or `3..12` where some may be the same.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(number) => write!(f, "{number}"),
             Self::AtLeast(number) => write!(f, ">={number}"),
+            Self::Between { least, seen } => write!(f, "{least}..{seen}"),
         }
     }
 }

@@ -15,6 +15,7 @@ mod builder;
 mod change;
 mod class;
 mod context;
+mod distinct;
 mod error;
 mod event;
 mod frame;

@@ -126,6 +126,12 @@ impl<'t> Stack<'t> {
         Some(Self::new(self.trace, behind.stack?, ContextId(behind.first)))
     }
 
+    /// The stack of its thread that is for something else, as it is at the same context.
+    pub fn of_thread(&self, kind: StackKind) -> Option<Self> {
+        let stacks = self.others_of_thread().map(|id| Self::new(self.trace, id, self.at));
+        stacks.filter(|stack| stack.info().kind == kind).find(|stack| stack.frame().is_some())
+    }
+
     /// Its last period of activity that began at or before its context.
     fn period(&self) -> Option<Period> {
         let nth = self.nth_period(self.id, |first| first <= self.at.0).checked_sub(1)?;
@@ -179,6 +185,7 @@ impl fmt::Display for Stack<'_> {
             StackKind::Interrupt => "interrupt stack",
             StackKind::Deferred => "stack of deferred calls",
             StackKind::Alternate => "alternate stack",
+            StackKind::Wow64 => "WOW64 stack",
         })?;
         match (info.thread, info.cpu) {
             (Some(thread), _) => write!(f, " of thread {thread}")?,

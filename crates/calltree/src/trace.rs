@@ -9,7 +9,7 @@ use crate::index::{Index, SAMPLED, StackRow};
 use crate::kind::Count;
 use crate::pattern::Pattern;
 use crate::stack::Stack;
-use crate::{Error, Location};
+use crate::{Error, Location, distinct};
 
 /// What happened to the stacks of a process or a system, from its first context to its last.
 ///
@@ -52,7 +52,7 @@ impl Trace {
         (length > 0).then_some((length, checksum))
     }
 
-    /// Whether only some of what happened was seen, so that all counts are lower bounds.
+    /// Whether only some of what happened was seen, so that no count is exact.
     pub fn is_sampled(&self) -> bool {
         self.index.header.flags & SAMPLED != 0
     }
@@ -60,6 +60,12 @@ impl Trace {
     /// A number of things that were seen in it.
     pub fn counted(&self, seen: u64) -> Count {
         if self.is_sampled() { Count::AtLeast(seen) } else { Count::Exactly(seen) }
+    }
+
+    /// How many calls some of its frames are. They come in the order of their first contexts, as
+    /// [`calls`](Trace::calls) gives them.
+    pub fn counted_frames<'t>(&'t self, frames: impl IntoIterator<Item = Frame<'t>>) -> Count {
+        distinct::count(self, frames.into_iter())
     }
 
     /// How many transitions it has. Its contexts are one more.

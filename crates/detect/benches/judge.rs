@@ -65,6 +65,7 @@ fn judge(criterion: &mut Criterion) {
                     map_is_complete: true,
                     has_losses: false,
                     is_certain: true,
+                    is_truncated: false,
                 };
                 black_box(judge.judge(&Case { event, process: Process::UNKNOWN, stack }));
             }

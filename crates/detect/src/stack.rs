@@ -146,6 +146,8 @@ pub struct Stack<'a> {
     pub has_losses: bool,
     /// Whether the frames are certain: no loss, damage or ambiguity that is known could have changed them.
     pub is_certain: bool,
+    /// Whether the walk is known not to have reached the outermost function of its thread.
+    pub is_truncated: bool,
 }
 
 impl Stack<'_> {

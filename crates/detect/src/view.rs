@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::module::{Module, Modules, Role, Roles};
 use crate::stack::{Code, Frame, Mode, Part};
+use crate::verdict::Reason;
 
 /// A stack with its landmarks. All places are indexes of frames, innermost first.
 #[derive(Clone, Copy, Debug)]
@@ -115,8 +116,10 @@ impl<'a> View<'a> {
         self.case.stack.user == Part::Whole
     }
 
-    /// Whether the outermost frames are there: nothing is missing, and nothing was cut.
-    pub fn has_end(&self) -> bool {
-        self.has_user_part() && !self.case.stack.is_at_limit()
+    /// Why outer user frames may be missing, if they may.
+    pub fn cut(&self) -> Option<Reason> {
+        let stack = &self.case.stack;
+        let at_limit = stack.is_at_limit().then_some(Reason::AtLimit);
+        at_limit.or_else(|| stack.is_truncated.then_some(Reason::StackTruncated))
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
-use stackhound_stacks::{Correlator, KeyDefinitions, Window};
+use stackhound_stacks::{Correlator, StackSurvey, Window};
 use stackhound_system::System;
 use stackhound_trace::{LossMap, Recordings};
 
@@ -12,15 +12,14 @@ fn main() {
     let path = std::env::args().nth(1).expect("usage: frames FILE");
     let trace = Recordings::file(&path).open().expect("a recording");
     let mut system = System::of(&trace);
-    let mut definitions = KeyDefinitions::default();
-    let mut events = trace.selected(System::selection().hooks(KeyDefinitions::HOOKS));
+    let mut survey = StackSurvey::default();
+    let mut events = trace.selected(System::selection().hooks(StackSurvey::HOOKS));
     while let Some(event) = events.next() {
         system.observe(&event);
-        definitions.observe(&event);
+        survey.observe(&event);
     }
     let losses = LossMap::surveyed(&trace, events);
-    let mut stacks =
-        Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), losses, definitions);
+    let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), losses, survey);
     let mut cache = FrameCache::default();
     let mut summary = Summary::default();
     let mut frames: Vec<Frame> = Vec::new();

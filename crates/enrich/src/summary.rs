@@ -104,7 +104,7 @@ impl Summary {
         }
         let is_whole = matches!(states.first(), StackState::Complete | StackState::UserOnly);
         self.contains_unbacked = Some(match (unbacked, unknown || !is_whole) {
-            (true, _) if states.is_certain() => Answer::Yes,
+            (true, _) if states.has_certain_frames() => Answer::Yes,
             (false, false) => Answer::No,
             _ => Answer::Undetermined,
         });

@@ -242,7 +242,7 @@ fn counts_of_recordings_are_lower_bounds_everywhere() {
     );
     let tree = Tree::around(outer, limits(0, 0, 5));
     let document = serde_json::to_value(Json(&tree)).unwrap();
-    assert_eq!(document["rows"][1], json!({"level": 1, "cut": 1, "at_least": true}));
+    assert_eq!(document["rows"][1], json!({"level": 1, "cut": 1, "least": 1, "at_least": true}));
     assert_eq!(document["rows"][0]["frame"]["at_least"], true);
     assert!(html::page(&tree).contains("|- ... &gt;=1 frames left out"));
     let inner = top(&trace, 5);
@@ -364,7 +364,7 @@ fn the_example_as_json() {
         "stack": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "symbol": "UsbhDecHubBusy", "offset": 0,
         "address": "0xfffff800fe4ac010", "rva": "0xc010", "creation": 199_862, "first": 199_863, "last": 200_320,
         "start": {"observed": 199_863}, "end": {"observed": 200_320}, "start_type": "call", "end_type": "return",
-        "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "at_least": false,
+        "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "least": 5, "at_least": false,
     });
     let mut written = serde_json::to_value(Json(frame)).unwrap();
     // A number says nothing but which frame it is.
@@ -378,10 +378,13 @@ fn the_example_as_json() {
         tree["rows"].as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect();
     // In what order they stand depends on features of the library that other crates ask for.
     let keys: Vec<Vec<_>> = shape.iter().map(sorted_keys).collect();
-    let (frame_row, cut, away) =
-        (vec!["frame", "level", "relation"], vec!["at_least", "cut", "level"], vec!["back", "left", "level"]);
+    let (frame_row, cut, away) = (
+        vec!["frame", "level", "relation"],
+        vec!["at_least", "cut", "least", "level"],
+        vec!["back", "left", "level"],
+    );
     assert_eq!(keys, [frame_row.clone(), frame_row.clone(), frame_row, cut, away]);
-    assert_eq!(tree["rows"][3], json!({"level": 2, "cut": 4, "at_least": false}));
+    assert_eq!(tree["rows"][3], json!({"level": 2, "cut": 4, "least": 4, "at_least": false}));
     assert_eq!(tree["rows"][4], json!({"level": 1, "left": 209_497, "back": 211_888}));
 
     let between = trace.context(ContextId(210_000)).unwrap().stack().unwrap();

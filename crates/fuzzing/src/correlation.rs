@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stackhound_etl::{Guid, Pid, Tid};
-use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, StackState, StackStates, StackStats, Window};
+use stackhound_stacks::{Correlator, Delivered, StackState, StackStates, StackStats, StackSurvey, Window};
 use stackhound_trace::{Event, LossMap, OpenTrace, TraceTime};
 
 /// The provider and event that carry nothing but the user half of an earlier event's stack.
@@ -93,13 +93,18 @@ fn is_user_half(event: &Event<'_>) -> bool {
 }
 
 impl Outcome {
-    /// Whether two ways of reading say the same, but for what each knows of losses: two passes know all, one pass those of
+    /// Whether two ways of reading say the same, but for what each knows of losses and of other walks: two passes know all, one pass those of
     /// the file up to now, a live session those that its buffers mark.
     fn agrees_with(&self, other: &Outcome) -> bool {
         let without = |states: StackStates| {
-            let by_loss =
-                [StackState::Lost, StackState::Ambiguous, StackState::Unconfirmed, StackState::None];
-            states.iter().filter(|state| !by_loss.contains(state)).collect::<Vec<_>>()
+            let by_others = [
+                StackState::Lost,
+                StackState::Ambiguous,
+                StackState::Unconfirmed,
+                StackState::Truncated,
+                StackState::None,
+            ];
+            states.iter().filter(|state| !by_others.contains(state)).collect::<Vec<_>>()
         };
         let rest = |of: &Outcome| (of.place, of.frames, of.pid, of.tid);
         rest(self) == rest(other) && without(self.states) == without(other.states)
@@ -159,8 +164,8 @@ pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
 fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> (Vec<Outcome>, StackStats) {
     let mut correlator = match way {
         Way::TwoPasses => {
-            let (definitions, losses) = KeyDefinitions::survey(trace);
-            Correlator::two_pass(window, trace.time_bases(), losses, definitions)
+            let (survey, losses) = StackSurvey::of(trace);
+            Correlator::two_pass(window, trace.time_bases(), losses, survey)
         }
         Way::OnePass => Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace)),
         Way::Live => Correlator::live(window, trace.time_bases(), 20),

@@ -69,6 +69,7 @@ pub(crate) fn stack_kind_of(member: &Bound<'_, PyAny>) -> PyResult<model::StackK
         1 => StackKind::Kernel,
         2 => StackKind::Interrupt,
         3 => StackKind::Deferred,
+        5 => StackKind::Wow64,
         _ => StackKind::Alternate,
     })
 }
@@ -175,6 +176,13 @@ impl Count {
     #[getter]
     fn value(&self) -> u64 {
         self.0.number()
+    }
+
+    /// How many there were at the least: some of those that were seen may be the same one, seen again after it was lost
+    /// sight of.
+    #[getter]
+    fn least(&self) -> u64 {
+        self.0.least()
     }
 
     /// Whether there may have been more.

@@ -44,6 +44,7 @@ mod slots;
 mod system_schemas;
 pub mod testing;
 mod timeline;
+mod wow64;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use consumer::{

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use stackhound_enrich::{CreateJoin, CreateOutcome, CreateStats};
 use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
 use stackhound_schema::SchemaStore;
-use stackhound_stacks::{Correlator, Kept, KeyDefinitions, StackStats, Window};
+use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
 use stackhound_symbols::SymbolStats;
 use stackhound_system::SystemStats;
 use stackhound_trace::live::{Arrivals, Step};
@@ -96,7 +96,7 @@ pub struct Pipeline<'t> {
     window: Window,
     known: Knowledge,
     losses: LossMap,
-    definitions: Option<KeyDefinitions>,
+    surveyed: Option<StackSurvey>,
     enricher: Enricher,
 }
 
@@ -156,16 +156,16 @@ impl<'t> Pipeline<'t> {
         let mut known = Knowledge::of(trace, passes, schemas);
         let surveyed = (passes == Passes::Two).then(|| {
             let wanted = Knowledge::selection()
-                .hooks(KeyDefinitions::HOOKS)
+                .hooks(StackSurvey::HOOKS)
                 .classic()
                 .described(Described::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
-        let (definitions, losses) = surveyed.unzip();
+        let (surveyed, losses) = surveyed.unzip();
         let (clock, bases) = (trace.clock(), trace.time_bases());
         Pipeline {
             losses: losses.unwrap_or_default(),
-            ..Pipeline::of(Input::Recorded(trace), clock, bases, known, definitions)
+            ..Pipeline::of(Input::Recorded(trace), clock, bases, known, surveyed)
         }
     }
 
@@ -184,10 +184,10 @@ impl<'t> Pipeline<'t> {
         clock: Clock,
         bases: Vec<TimeBase>,
         known: Knowledge,
-        definitions: Option<KeyDefinitions>,
+        surveyed: Option<StackSurvey>,
     ) -> Pipeline<'i> {
         let (window, enricher) = (Window::of(&clock), Enricher::new(Enrichment::default()));
-        Pipeline { input, clock, bases, window, known, losses: LossMap::live(), definitions, enricher }
+        Pipeline { input, clock, bases, window, known, losses: LossMap::live(), surveyed, enricher }
     }
 
     /// How long events are held back for their stacks; two seconds otherwise.
@@ -260,10 +260,10 @@ impl<'t> Pipeline<'t> {
         mut watch: impl FnMut(&Counted<'_>) -> Flow,
     ) -> Outcome {
         let (window, bases) = (self.window, self.bases.clone());
-        let (mut correlator, learning) = match self.definitions.take() {
-            Some(definitions) => {
+        let (mut correlator, learning) = match self.surveyed.take() {
+            Some(survey) => {
                 let losses = std::mem::take(&mut self.losses);
-                (Correlator::two_pass(window, bases, losses, definitions), false)
+                (Correlator::two_pass(window, bases, losses, survey), false)
             }
             None => match self.input {
                 Input::Recorded(trace) => (Correlator::one_pass(window, bases, LossMap::of(trace)), true),
@@ -371,14 +371,14 @@ fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &
 }
 
 /// The first pass: looks only at records that something is learned from.
-fn survey(trace: &OpenTrace, wanted: Selection, known: &mut Knowledge) -> (KeyDefinitions, LossMap) {
-    let mut definitions = KeyDefinitions::default();
+fn survey(trace: &OpenTrace, wanted: Selection, known: &mut Knowledge) -> (StackSurvey, LossMap) {
+    let mut stacks = StackSurvey::default();
     let mut events = trace.selected(wanted);
     while let Some(event) = events.next() {
-        definitions.observe(&event);
+        stacks.observe(&event);
         known.observe(&event);
     }
     let losses = LossMap::surveyed(trace, events);
     known.add_lost_buffers(losses.damaged_buffers());
-    (definitions, losses)
+    (stacks, losses)
 }

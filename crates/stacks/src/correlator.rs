@@ -17,12 +17,14 @@ use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
 
 use self::live::{JUST_DEFINED_MAX, OWNER_KINDS_MAX, PARTS_MAX};
 use crate::delivered::Delivered;
-use crate::keys::{Key, KeyDefinitions};
+use crate::keys::{Key, KeyDefinitions, Map};
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
 use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
 use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
+use crate::roots::{Thread, ThreadRoots, has_callers};
 use crate::shelf::{Shelf, Slot};
 use crate::state::{StackState, StackStates, StackStats};
+use crate::survey::StackSurvey;
 use crate::table::{StackId, StackTable};
 
 /// How long events are held back.
@@ -91,8 +93,6 @@ const USER_HALF: u16 = 18;
 /// Numbers of events that wait for the same thing, oldest first but for a few.
 type Waiting = VecDeque<u64>;
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-
 /// Takes events and stack records in time order, gives events with stacks.
 #[derive(Debug)]
 pub struct Correlator {
@@ -100,6 +100,8 @@ pub struct Correlator {
     bases: Vec<TimeBase>,
     /// All definitions, if the trace was searched for them before.
     definitions: Option<KeyDefinitions>,
+    /// Of the whole trace if it was searched for them before, else of what went out so far.
+    roots: ThreadRoots,
     table: StackTable,
     joined: Joined,
     queue: VecDeque<Held>,
@@ -137,16 +139,17 @@ impl Correlator {
         Correlator::new(window, bases, losses, None, StackTable::default())
     }
 
-    /// Reads a trace whose key definitions were collected before.
+    /// Reads a trace that was surveyed before.
     pub fn two_pass(
         window: Window,
         bases: Vec<TimeBase>,
         losses: LossMap,
-        mut definitions: KeyDefinitions,
+        survey: StackSurvey,
     ) -> Correlator {
+        let (mut definitions, roots) = survey.finish(&losses);
         definitions.seal();
         let table = std::mem::take(&mut definitions.table);
-        Correlator::new(window, bases, losses, Some(definitions), table)
+        Correlator { roots, ..Correlator::new(window, bases, losses, Some(definitions), table) }
     }
 
     fn new(
@@ -161,6 +164,7 @@ impl Correlator {
             window,
             bases,
             definitions,
+            roots: ThreadRoots::default(),
             table,
             joined: Joined::default(),
             queue: VecDeque::new(),
@@ -356,9 +360,30 @@ impl Correlator {
                 drop_left(&mut self.waiting_for_match, &(event.session_number(), match_id), self.first);
             }
         }
+        let is_truncated = partial.user_walk().and_then(|walk| {
+            let pid = partial.ids.and_then(|ids| Pid::known(ids.pid)).or_else(|| event.header_pid());
+            let tid = partial.ids.and_then(|ids| Tid::known(ids.tid)).or_else(|| event.header_tid());
+            let (Pid(pid), Tid(tid)) = pid.zip(tid)?;
+            let (thread, session) = (Thread { pid, tid }, event.block().session().pointer_size);
+            // What comes inside of events is not surveyed.
+            if self.definitions.is_none() || !partial.from_records {
+                self.roots.learn(thread, walk, &self.table, (session, event.raw_time()));
+            }
+            let is_truncated = self.roots.is_cut(thread, walk, &self.table) == Some(true);
+            // No loss can make a walk of a single frame a whole one.
+            let is_doubtful = match is_truncated {
+                true => has_callers(&self.table, walk, session),
+                false => self.roots.is_in_doubt(thread, walk, &self.table),
+            };
+            Some((is_truncated, is_doubtful && !self.losses.is_lossless()))
+        });
+        let (is_truncated, is_doubtful) = is_truncated.unwrap_or_default();
         let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);
         let is_damaged = stack.is_some_and(|stack| self.table.is_damaged(stack));
-        let states = states.with_if(is_damaged, StackState::Damaged);
+        let states = states
+            .with_if(is_damaged, StackState::Damaged)
+            .with_if(is_truncated, StackState::Truncated)
+            .with_doubtful_end(is_doubtful);
         partial.reset();
         self.partials[held.partial as usize] = partial;
         self.free.push(held.partial);

@@ -6,11 +6,13 @@
 //! definition's outermost frame decides which it is.
 
 use hashbrown::HashMap;
-use stackhound_etl::{PointerSize, Selection};
-use stackhound_trace::{Event, LossMap, OpenTrace, TraceTime};
+use stackhound_etl::PointerSize;
+use stackhound_trace::{Event, TraceTime};
 
-use crate::part::{self, Frames, StackRecord};
+use crate::part::Frames;
 use crate::table::{StackId, StackTable};
+
+pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One key: of which session, its number, and whether it is a kernel key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,40 +37,26 @@ struct Definitions {
     cursor: usize,
 }
 
-/// All key definitions of a trace, collected before it is read in earnest.
+/// All key definitions of a trace.
 #[derive(Debug, Default)]
-pub struct KeyDefinitions {
-    by_key: HashMap<Key, Definitions, foldhash::fast::RandomState>,
+pub(crate) struct KeyDefinitions {
+    by_key: Map<Key, Definitions>,
     /// The stacks of all definitions.
-    pub(crate) table: StackTable,
+    pub table: StackTable,
 }
 
 impl KeyDefinitions {
-    /// Hooks of the records to collect from.
-    pub const HOOKS: [u16; 3] = [part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN];
-
-    /// Reads a trace for its definitions alone, which also finds what is missing from it.
-    pub fn survey(trace: &OpenTrace) -> (KeyDefinitions, LossMap) {
-        let mut definitions = KeyDefinitions::default();
-        let mut events = trace.selected(Selection::none().hooks(Self::HOOKS));
-        while let Some(event) = events.next() {
-            definitions.observe(&event);
-        }
-        (definitions, LossMap::surveyed(trace, events))
-    }
-
-    /// Takes in one event; others than definitions are ignored.
-    pub fn observe(&mut self, event: &Event<'_>) {
-        let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) else { return };
-        let StackRecord::Definition(number, frames) = StackRecord::parse(event, hook) else { return };
-        let key = Key::defined(event.session_number(), number, &frames, event.block().session().pointer_size);
+    /// Takes in a definition and gives its key.
+    pub fn define(&mut self, event: &Event<'_>, number: u64, frames: &Frames<'_>) -> Key {
+        let key = Key::defined(event.session_number(), number, frames, event.block().session().pointer_size);
         if let Some(stack) = self.table.extend(None, frames.iter()) {
             self.by_key.entry(key).or_default().all.push((event.time(), stack));
         }
+        key
     }
 
     /// Brings definitions into time order where the trace was not. Comes before the first [`resolve`](Self::resolve).
-    pub(crate) fn seal(&mut self) {
+    pub fn seal(&mut self) {
         for definitions in self.by_key.values_mut() {
             if !definitions.all.is_sorted_by_key(|&(time, _)| time) {
                 definitions.all.sort_by_key(|&(time, _)| time);
@@ -77,7 +65,7 @@ impl KeyDefinitions {
     }
 
     /// What a reference made at `time` means, and the time of the definition.
-    pub(crate) fn resolve(&mut self, key: Key, time: TraceTime) -> Option<(StackId, TraceTime)> {
+    pub fn resolve(&mut self, key: Key, time: TraceTime) -> Option<(StackId, TraceTime)> {
         let Definitions { all, cursor } = self.by_key.get_mut(&key)?;
         let is_first = |at: usize| {
             all.get(at).is_none_or(|&(defined, _)| defined >= time)

@@ -39,14 +39,16 @@ mod keys;
 mod owner;
 mod part;
 mod partial;
+mod roots;
 mod shelf;
 mod state;
+mod survey;
 mod table;
 
 pub use correlator::{Correlator, Window};
 pub use delivered::{Delivered, Kept};
-pub use keys::KeyDefinitions;
 pub use owner::OwnerKind;
 pub use part::{Frames, PartOwner, StackRecord};
 pub use state::{StackState, StackStates, StackStats};
+pub use survey::StackSurvey;
 pub use table::{StackId, StackTable};

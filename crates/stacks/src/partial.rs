@@ -137,6 +137,15 @@ impl Partial {
         self.kernel.iter().chain(&self.user).filter(unresolved).count()
     }
 
+    /// The part with the outermost frames, if these are in user mode.
+    pub fn user_walk(&self) -> Option<StackId> {
+        let outermost = self.user.last().or_else(|| self.kernel.last().filter(|_| self.both));
+        match outermost? {
+            Fragment::Frames(stack) => Some(*stack),
+            _ => None,
+        }
+    }
+
     /// The whole stack: kernel parts in order, then the user parts; `None` if no part has frames.
     pub fn compose(&self, table: &mut StackTable, joined: &mut Joined) -> Option<StackId> {
         let frames = |fragment: &Fragment| match fragment {

@@ -78,6 +78,9 @@ impl StackStates {
         | 1 << StackState::Unconfirmed as u16
         | 1 << StackState::UnresolvedKey as u16;
 
+    /// Beside the states: walks that tell whether this one is truncated could have been in a lost buffer.
+    const DOUBTFUL_END: u16 = 1 << StackState::ALL.len();
+
     /// One state.
     pub const fn of(state: StackState) -> StackStates {
         StackStates(1 << state as u16)
@@ -115,13 +118,25 @@ impl StackStates {
         self.iter().skip(1)
     }
 
-    /// The set as a number below 1,024.
+    /// With the doubt whether the walk is truncated or not.
+    #[must_use]
+    pub(crate) const fn with_doubtful_end(self, is_doubtful: bool) -> StackStates {
+        if is_doubtful { StackStates(self.0 | StackStates::DOUBTFUL_END) } else { self }
+    }
+
+    /// The set as a number below 2,048.
     pub const fn bits(self) -> u16 {
         self.0
     }
 
     /// Whether no loss, damage or ambiguity that is known could have changed the stack and its state.
     pub const fn is_certain(self) -> bool {
+        self.0 & (StackStates::UNCERTAIN | StackStates::DOUBTFUL_END) == 0
+    }
+
+    /// Whether the frames are certain, if not whether they are all: as [`is_certain`](Self::is_certain), but for whether
+    /// the walk is truncated.
+    pub const fn has_certain_frames(self) -> bool {
         self.0 & StackStates::UNCERTAIN == 0
     }
 }

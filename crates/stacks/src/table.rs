@@ -38,8 +38,17 @@ struct Frame {
     address: u64,
     /// A place in the same generation; `NO_CALLER` for the outermost frame.
     caller: u32,
-    /// Whether this frame, or one further out, cannot be one.
-    is_damaged: bool,
+    /// The place of the outermost frame, and whether this frame, or one further out, cannot be one.
+    outermost: u32,
+}
+
+impl Frame {
+    /// The bit of `outermost` that says that the walk went wrong.
+    const DAMAGED: u32 = 1 << 31;
+
+    fn is_damaged(self) -> bool {
+        self.outermost & Frame::DAMAGED != 0
+    }
 }
 
 /// Addresses below this are never mapped. Walks end where they find such a value.
@@ -113,7 +122,7 @@ impl StackTable {
         self.len() == 0
     }
 
-    /// The stack that has `address` on top of `caller`. `None` when the table is full (2³² − 1 frames).
+    /// The stack that has `address` on top of `caller`. `None` when the table is full (2³¹ frames).
     pub fn push(&mut self, caller: Option<StackId>, address: Address) -> Option<StackId> {
         let caller = self.own(caller)?;
         self.push_own(caller, address).map(|place| self.id(place))
@@ -133,7 +142,17 @@ impl StackTable {
     #[inline]
     pub fn is_damaged(&self, stack: StackId) -> bool {
         let (frames, place) = self.place(stack);
-        frames.get(place).is_some_and(|frame| frame.is_damaged)
+        frames.get(place).is_some_and(|frame| frame.is_damaged())
+    }
+
+    /// The outermost frame's address.
+    ///
+    /// # Panics
+    /// If the stack's generation was forgotten.
+    #[inline]
+    pub fn outermost(&self, stack: StackId) -> Address {
+        let (frames, place) = self.place(stack);
+        Address(frames[(frames[place].outermost & !Frame::DAMAGED) as usize].address)
     }
 
     fn id(&self, place: u32) -> StackId {
@@ -155,21 +174,24 @@ impl StackTable {
 
     fn push_own(&mut self, caller: u32, Address(address): Address) -> Option<u32> {
         let StackTable { frames, by_content, hasher, .. } = self;
-        let hash_of = |frame: Frame| hasher.hash_one((frame.caller, frame.address));
+        let hash_of = |caller: u32, address: u64| hasher.hash_one((caller, address));
         let same = |&place: &u32| {
             let frame = frames[place as usize];
             frame.caller == caller && frame.address == address
         };
-        let outer = frames.get(caller as usize);
-        let is_damaged = is_impossible(address)
-            || outer.is_some_and(|outer| outer.is_damaged || is_stray(frames, address, *outer));
-        let hash = hash_of(Frame { address, caller, is_damaged });
+        let hash = hash_of(caller, address);
         if let Some(&place) = by_content.find(hash, same) {
             return Some(place);
         }
-        let place = u32::try_from(frames.len()).ok().filter(|&place| place != NO_CALLER)?;
-        frames.push(Frame { address, caller, is_damaged });
-        by_content.insert_unique(hash, place, |&place| hash_of(frames[place as usize]));
+        let place = u32::try_from(frames.len()).ok().filter(|&place| place < Frame::DAMAGED)?;
+        let outer = frames.get(caller as usize);
+        let is_damaged =
+            is_impossible(address) || outer.is_some_and(|outer| is_stray(frames, address, *outer));
+        let outermost =
+            outer.map_or(place, |outer| outer.outermost) | if is_damaged { Frame::DAMAGED } else { 0 };
+        frames.push(Frame { address, caller, outermost });
+        let hash_at = |&place: &u32| hash_of(frames[place as usize].caller, frames[place as usize].address);
+        by_content.insert_unique(hash, place, hash_at);
         Some(place)
     }
 
@@ -335,6 +357,7 @@ mod tests {
         let user = table.extend(None, [3, 4].map(Address).into_iter());
         let both = table.extend(user, [1, 2].map(Address).into_iter()).unwrap();
         assert_eq!(table.frames(both).collect::<Vec<_>>(), [1, 2, 3, 4].map(Address));
+        assert_eq!((table.outermost(both), table.outermost(user.unwrap())), (Address(4), Address(4)));
         assert_eq!(table.len(), 4);
         assert_eq!(table.extend(user, [].into_iter()), user);
     }

@@ -190,6 +190,7 @@ const NO_STACK: Stack<'static> = Stack {
     map_is_complete: true,
     has_losses: false,
     is_certain: true,
+    is_truncated: false,
 };
 
 fn services(causes: &[Box<str>]) -> Services<'_> {

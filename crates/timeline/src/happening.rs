@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use stackhound_calltree::{Cpu, LocationId};
 
+use crate::thread::UserMode;
+
 /// An event as far as it tells of stacks. The `n`th one is transition `n` of the trace, and context `n` is the state
 /// just before it.
 #[derive(Clone, Debug, Default)]
@@ -75,8 +77,26 @@ pub enum Interruption {
 pub struct Snapshot {
     /// The kernel's part.
     pub kernel: Part,
+    /// The part of 64-bit code, of a thread of a 32-bit program: it lies on a stack of its own, and is called by the
+    /// user's part.
+    pub wow64: Part,
     /// The user's part.
     pub user: Part,
+}
+
+impl Snapshot {
+    /// The part of a stack in user mode.
+    pub(crate) fn in_user_mode(&self, mode: UserMode) -> Option<&[SeenFrame]> {
+        match mode {
+            UserMode::Plain => self.user.frames(),
+            UserMode::Wow64 => self.wow64.frames(),
+        }
+    }
+
+    /// The stack on which the innermost frame of user mode is.
+    pub(crate) fn innermost_user_mode(&self) -> Option<UserMode> {
+        [UserMode::Wow64, UserMode::Plain].into_iter().find(|&mode| self.in_user_mode(mode).is_some())
+    }
 }
 
 /// One half of a recorded stack.

@@ -198,10 +198,11 @@ impl Side {
         !self.seen().is_empty()
     }
 
-    /// Whether a recorded stack has another outermost function than the frames that were seen.
+    /// Whether a recorded stack ends at another place than the frames that were seen. The outermost function of a thread
+    /// makes a single call, so one of the two is not whole.
     pub fn has_other_root(&self, seen: &[SeenFrame]) -> bool {
         let outermost = self.seen().first().zip(seen.first());
-        outermost.is_some_and(|(live, seen)| live.function != seen.function)
+        outermost.is_some_and(|(live, seen)| live.address != Some(seen.address))
     }
 
     /// Gives up what was seen, without saying until when it was there.

@@ -5,11 +5,11 @@ use hashbrown::HashMap;
 use stackhound_calltree::{Cpu, EndType, Evidence, LocationId, StackId, StartType};
 
 use crate::counts::Counts;
-use crate::happening::{Happening, Interruption, Part, Tid, What};
+use crate::happening::{Happening, Interruption, Part, Snapshot, Tid, What};
 use crate::hold::Item;
 use crate::side::{Interval, Side};
 use crate::step::{NOT_KNOWN, Step};
-use crate::thread::{Mode, Thread};
+use crate::thread::{Mode, Thread, UserMode};
 
 mod activity;
 mod interruptions;
@@ -147,7 +147,7 @@ impl Tracker {
         }
         let Some(stack) = self.wanted(happening) else { return };
         // A thread whose time was up was interrupted in user mode: its way through the kernel is of no interest.
-        let was_preempted = self.threads[new].mode == Some(Mode::User);
+        let was_preempted = self.threads[new].mode.is_some_and(Mode::is_user);
         if self.threads[new].mode.is_none() {
             self.threads[new].mode = Some(Mode::Kernel);
         }
@@ -172,12 +172,15 @@ impl Tracker {
         if let Some(stack) = self.wanted(happening) {
             self.calls_may_be_over(thread, stack, id);
         }
-        self.evidence(cpu, thread, Mode::User, id);
+        let seen = self.wanted(happening).and_then(Snapshot::innermost_user_mode);
+        let user_mode = seen.unwrap_or(self.threads[thread].user_mode);
+        self.evidence(cpu, thread, Mode::User(user_mode), id);
         self.threads[thread].entered = None;
-        let mut is_seen = false;
+        let mut is_seen = [false; 2];
         if let Some(stack) = self.wanted(happening) {
-            is_seen = self.see_user(thread, stack, during);
-            self.counts.snapshots_used += u64::from(is_seen);
+            let is_merged = self.see_user(thread, stack, during);
+            is_seen = UserMode::ALL.map(|mode| is_merged && stack.in_user_mode(mode).is_some());
+            self.counts.snapshots_used += u64::from(is_merged);
             self.counts.of_the_logging += u64::from(stack.kernel.frames().is_some());
         }
         self.enter_mode(cpu, thread, Mode::Kernel, (id + 1, id + 1));
@@ -216,12 +219,13 @@ impl Tracker {
             kernel.close_exact(id, EndType::Return, &mut self.steps);
         }
         let of = &mut self.threads[thread];
-        if let (true, Some(user)) = (of.user_is_seen && of.entered.is_some(), &mut of.user) {
-            user.hold_until(id);
+        if of.entered.is_some() {
+            let sides = of.user.iter_mut().zip(of.user_is_seen).filter(|(_, is_seen)| *is_seen);
+            sides.filter_map(|(side, _)| side.as_mut()).for_each(|side| side.hold_until(id));
         }
-        (of.entered, of.user_is_seen) = (None, false);
+        of.is_out_of_call();
         if of.calls() == 0 {
-            of.mode = Some(Mode::User);
+            of.mode = Some(Mode::User(of.user_mode));
             self.processors[cpu].pending = Some(id + 1);
         }
     }
@@ -262,17 +266,16 @@ impl Tracker {
         if stack.kernel.frames().is_some() {
             self.threads[thread].alive = id;
         }
-        match (stack.kernel.frames(), stack.user.frames()) {
+        match (stack.kernel.frames(), stack.innermost_user_mode()) {
             (Some(_), _) => self.evidence(cpu, thread, Mode::Kernel, id),
-            (None, Some(frames)) if stack.kernel == Part::Absent && self.left_kernel(thread, frames) => {
-                self.evidence(cpu, thread, Mode::User, id);
-                let of = &mut self.threads[thread];
-                (of.entered, of.user_is_seen) = (None, false);
+            (None, Some(mode)) if stack.kernel == Part::Absent && self.left_kernel(thread, stack) => {
+                self.evidence(cpu, thread, Mode::User(mode), id);
+                self.threads[thread].is_out_of_call();
             }
             // It came from there at least, by a system call that logs the event.
-            (None, Some(_)) if self.threads[thread].calls() == 0 => {
-                self.threads[thread].mode = Some(Mode::User);
-                self.enters_mode(cpu, thread, Mode::User, id);
+            (None, Some(mode)) if self.threads[thread].calls() == 0 => {
+                self.threads[thread].mode = Some(Mode::User(mode));
+                self.enters_mode(cpu, thread, Mode::User(mode), id);
             }
             _ => {}
         }
@@ -310,7 +313,7 @@ impl Tracker {
             self.settle(cpu, last + 1);
         }
         for thread in &mut self.threads {
-            for side in [&mut thread.user, &mut thread.kernel].into_iter().flatten() {
+            for side in thread.sides() {
                 side.close_seen(NOT_KNOWN, &mut self.steps);
             }
         }

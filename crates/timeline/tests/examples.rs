@@ -29,7 +29,7 @@ fn parse(line: &str, time: i64) -> Happening {
     let thread = (words[1] == "sample").then(|| tid(2));
     let stack = stack.strip_suffix(']').filter(|stack| !stack.is_empty()).map(|stack| {
         let (user, kernel) = stack.split_once('/').unwrap_or((stack, ""));
-        Arc::new(Snapshot { user: part(user), kernel: part(kernel) })
+        Arc::new(Snapshot { user: part(user), kernel: part(kernel), wow64: Part::Absent })
     });
     Happening { time, cpu: Some(Cpu(words[0].parse().unwrap())), thread, what, stack }
 }

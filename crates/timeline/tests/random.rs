@@ -38,6 +38,7 @@ fn build(steps: impl Iterator<Item = Step>, builder: &mut Builder) {
 
 fn understood(recorded: &[Recorded], hold: i64) -> Trace {
     let mut builder = Builder::new();
+    builder.sampled();
     for function in 0..execution::FUNCTIONS {
         let symbol = Some(format!("f{function}"));
         let info = LocationInfo { address: None, module: None, rva: None, symbol, symbol_offset: 0 };
@@ -61,6 +62,7 @@ fn owner(frame: &Frame<'_>) -> Owner {
     let info = frame.stack().info();
     match info.kind {
         StackKind::User => Owner::User(info.thread.unwrap()),
+        StackKind::Wow64 => Owner::Wow64(info.thread.unwrap()),
         StackKind::Kernel => match info.cpu {
             Some(cpu) => Owner::Idle(cpu.0),
             None => Owner::Kernel(info.thread.unwrap()),
@@ -120,6 +122,7 @@ fn check_bound(bound: Bound, truth: u64, what: &str) {
 fn check(execution: &Execution, hold: i64) -> usize {
     let trace = understood(&execution.recorded, hold);
     assert_eq!(trace.transition_count(), execution.events);
+    check_calls(execution, &trace);
     let mut calls: HashSet<(Owner, u64, u64)> = HashSet::new();
     let mut seen = 0;
     for id in 0..trace.frame_count() {
@@ -171,6 +174,20 @@ fn check(execution: &Execution, hold: i64) -> usize {
     seen
 }
 
+/// Checks the least number of calls of each function. Gives how many there are of all, and how many of them stand for the
+/// same call as another one may.
+fn check_calls(execution: &Execution, trace: &Trace) -> (u64, u64) {
+    let (mut least, mut seen) = (0, 0);
+    for function in 0..execution::FUNCTIONS {
+        let calls = trace.calls_where(|location| location.id().0 == function);
+        let count = trace.counted_frames(calls);
+        let ran = execution.activations(function);
+        assert!(count.least() <= ran, "{count} calls of f{function}, which ran {ran} times");
+        (least, seen) = (least + count.least(), seen + count.number());
+    }
+    (least, seen)
+}
+
 fn script() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
     prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..160)
 }
@@ -181,13 +198,13 @@ proptest! {
     /// With system calls and switches.
     #[test]
     fn exact_recordings(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: true, switches: true, losses, interrupted_stacks: true }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: true, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
     /// Interruptions that took longer than events are held back.
     #[test]
     fn exact_recordings_with_a_short_hold(script in script()) {
-        let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: false });
+        let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: false, cut_walks: false });
         // What is active during them is found only from some context on.
         execution.active.clear();
         execution.calls.retain(|call| matches!(call.owner, Owner::Kernel(_)));
@@ -197,13 +214,28 @@ proptest! {
     /// With switches only.
     #[test]
     fn recordings_without_system_calls(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: true, losses, interrupted_stacks: true }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: false, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
     /// Samples only.
     #[test]
     fn recordings_without_switches(script in script()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: false, losses: false, interrupted_stacks: true }), 1 << 40);
+        check(&Execution::run(&script, execution::Recording { calls: false, switches: false, losses: false, interrupted_stacks: true, cut_walks: false }), 1 << 40);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    /// Walks that end early, of threads whose outermost function is not known: no count of calls is too large.
+    #[test]
+    fn recordings_with_walks_that_end_early(
+        script in script(),
+        (calls, switches, losses) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let recording = execution::Recording { calls, switches, losses, interrupted_stacks: true, cut_walks: true };
+        let execution = Execution::run(&script, recording);
+        check_calls(&execution, &understood(&execution.recorded, 1 << 40));
     }
 }
 
@@ -233,7 +265,8 @@ fn anything() -> impl Strategy<Value = Recorded> {
         tid().prop_map(What::ThreadEnd),
         Just(What::Other),
     ];
-    let stack = (part(), part()).prop_map(|(kernel, user)| Arc::new(Snapshot { kernel, user }));
+    let stack =
+        (part(), part(), part()).prop_map(|(kernel, user, wow64)| Arc::new(Snapshot { kernel, user, wow64 }));
     let cpu = || 0u16..3;
     let event = (0i64..50, prop::option::of(cpu()), prop::option::of(tid()), what, prop::option::of(stack));
     prop_oneof![
@@ -260,17 +293,26 @@ proptest! {
 
 #[test]
 fn much_is_claimed() {
-    let mut seen = 0;
+    let (mut seen, mut least, mut calls) = (0, 0, 0);
     for seed in 0..100u32 {
         let byte =
             |at: u32| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b9).rotate_left(at % 32) >> 11) as u8;
         let script: Vec<(u8, u8, u8)> =
             (0..300).map(|at| (byte(3 * at), byte(3 * at + 1), byte(3 * at + 2))).collect();
-        let recording =
-            execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: true };
-        seen += check(&Execution::run(&script, recording), 1 << 40);
+        let recording = execution::Recording {
+            calls: true,
+            switches: true,
+            losses: false,
+            interrupted_stacks: true,
+            cut_walks: false,
+        };
+        let execution = Execution::run(&script, recording);
+        seen += check(&execution, 1 << 40);
+        let counted = check_calls(&execution, &understood(&execution.recorded, 1 << 40));
+        (least, calls) = (least + counted.0, calls + counted.1);
     }
     assert!(seen > 2_000, "{seen}");
+    assert!(least > calls * 9 / 10 && least < calls, "{least} of {calls}");
 }
 
 #[test]

@@ -78,6 +78,10 @@ fn stacks(from: Stack<'_>, axis: Option<AxisName>) -> Vec<Stack<'_>> {
         // A stack that comes again is not below itself: the processor only went to and fro.
         match top.prev_stack(axis).filter(|below| stacks.iter().all(|above| above.id() != below.id())) {
             Some(below) => {
+                // A 32-bit program calls the kernel through 64-bit code, of which no event tells when it begins.
+                if (top.info().kind, below.info().kind) == (StackKind::Kernel, StackKind::User) {
+                    stacks.extend(top.of_thread(StackKind::Wow64));
+                }
                 stacks.push(below);
                 top = below;
             }

@@ -66,14 +66,18 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
     let mut calls = trace.calls(&arguments.pattern);
     calls.retain(|frame| (from..to).contains(&frame.first_context().id()));
-    let found = trace.counted(calls.len() as u64);
+    let found = trace.counted_frames(calls.iter().copied());
     calls.truncate(arguments.limit.unwrap_or(usize::MAX));
+    let shown = trace.counted_frames(calls.iter().copied());
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let list =
         List { head: ("found", found.number()), key: "calls", items: calls.into_iter().map(Call::new) };
-    let shown = list.write(&mut sink, arguments.format, &trace, |sink, call| {
-        writeln!(sink, "{}", text::call(call.frame.0))
-    })?;
+    list.write(
+        &mut sink,
+        arguments.format,
+        |_| shown,
+        |sink, call| writeln!(sink, "{}", text::call(call.frame.0)),
+    )?;
     sink.finish()?;
     match shown == found {
         true => tell(common, format_args!("{found} calls")),

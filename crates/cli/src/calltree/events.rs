@@ -8,7 +8,7 @@ use stackhound::calltree::{Frame, Pattern, StackEvent};
 use stackhound_export::tree::json::Json;
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, tell};
+use super::list::{List, ListFormat, tell, without_joined};
 use super::place::WhichFrame;
 use super::{Source, open, pattern};
 use crate::Outcome;
@@ -38,9 +38,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let items = events(frame, &arguments.skip).map(Json);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let list = List { head: ("frame", Json(frame)), key: "events", items };
-    let count = list.write(&mut sink, arguments.format, &trace, |sink, Json((depth, event))| {
-        writeln!(sink, "{}", text::event(*depth, *event))
-    })?;
+    let below = frame.descendant_count();
+    let count = list.write(
+        &mut sink,
+        arguments.format,
+        |count| without_joined(below, count),
+        |sink, Json((depth, event))| writeln!(sink, "{}", text::event(*depth, *event)),
+    )?;
     sink.finish()?;
     tell(common, format_args!("{count} events"));
     Ok(Outcome::default())

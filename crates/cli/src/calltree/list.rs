@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use stackhound::calltree::{Count, Trace};
+use stackhound::calltree::Count;
 
 use crate::args::Common;
 use crate::output::Sink;
@@ -38,7 +38,7 @@ impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
         self,
         sink: &mut Sink,
         format: ListFormat,
-        trace: &Trace,
+        counted: impl Fn(u64) -> Count,
         line: impl Fn(&mut Sink, &T) -> io::Result<()>,
     ) -> Result<Count> {
         let count = Cell::new(0_u64);
@@ -56,15 +56,29 @@ impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
                     let mut map = serializer.serialize_map(None)?;
                     map.serialize_entry(self.head.0, &self.head.1)?;
                     map.serialize_entry(self.key, &items)?;
-                    map.serialize_entry("count", &count.get())?;
-                    map.serialize_entry("at_least", &trace.is_sampled())?;
+                    let counted = counted(count.get());
+                    map.serialize_entry("count", &counted.number())?;
+                    map.serialize_entry("least", &counted.least())?;
+                    map.serialize_entry("at_least", &counted.is_lower_bound())?;
                     map.end()
                 };
                 write().map_err(io::Error::from)?;
                 writeln!(sink)?;
             }
         }
-        Ok(trace.counted(count.get()))
+        Ok(counted(count.get()))
+    }
+}
+
+/// How many beginnings and ends, or stretches between them, there are of so many frames, where a frame that goes on after
+/// it was lost sight of has one of each less.
+pub fn without_joined(frames: Count, count: u64) -> Count {
+    match frames {
+        Count::Exactly(_) => Count::Exactly(count),
+        Count::AtLeast(_) => Count::AtLeast(count),
+        Count::Between { least, seen } => {
+            Count::Between { least: count.saturating_sub(2 * (seen - least)), seen: count }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use stackhound::calltree::{ContextRange, Frame, Pattern};
 use stackhound_export::tree::json::Json;
 use stackhound_export::tree::text;
 
-use super::list::{List, ListFormat, tell};
+use super::list::{List, ListFormat, tell, without_joined};
 use super::place::WhichFrame;
 use super::{Source, open, pattern};
 use crate::Outcome;
@@ -47,7 +47,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let count = if arguments.by_call {
         let items = by_call.inspect(|item| add(item.range)).map(Json);
-        List { head, key: "ranges", items }.write(&mut sink, arguments.format, &trace, |sink, item| {
+        let below = frame.descendant_count();
+        let counted = |count| without_joined(below, count);
+        List { head, key: "ranges", items }.write(&mut sink, arguments.format, counted, |sink, item| {
             writeln!(sink, "{}", text::call_range(item.0))
         })?
     } else {
@@ -56,8 +58,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             false => Box::new(joined(by_call.map(|item| item.range))),
         };
         let items = plain.inspect(|range| add(*range)).map(Json);
-        List { head, key: "ranges", items }
-            .write(&mut sink, arguments.format, &trace, |sink, item| writeln!(sink, "{}", item.0))?
+        List { head, key: "ranges", items }.write(
+            &mut sink,
+            arguments.format,
+            |count| trace.counted(count),
+            |sink, item| writeln!(sink, "{}", item.0),
+        )?
     };
     sink.finish()?;
     tell(common, format_args!("{count} ranges, {} contexts", trace.counted(contexts.get())));

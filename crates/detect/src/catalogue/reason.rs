@@ -18,6 +18,8 @@ pub enum Reason {
     EventsLost,
     /// The stack is as long as the capture allows, so outer frames may be missing.
     AtLimit,
+    /// The walk did not reach the outermost function of its thread.
+    StackTruncated,
     /// The kernel was not entered by a system call.
     NoSystemCall,
     /// Events of this kind come from system calls and from interrupts alike.
@@ -266,6 +268,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::ModulesIncomplete, "modules-incomplete", "Not all modules of the process are known."),
     (Reason::EventsLost, "events-lost", "Events are missing that could tell otherwise."),
     (Reason::AtLimit, "at-limit", "The stack is as long as the capture allows, so outer frames may be missing."),
+    (Reason::StackTruncated, "stack-truncated", "The walk did not reach the outermost function of its thread."),
     (Reason::NoSystemCall, "no-system-call", "The kernel was not entered by a system call."),
     (Reason::EntryUnknown, "entry-unknown", "Events of this kind come from system calls and from interrupts alike."),
     (Reason::TopUnbacked, "top-unbacked", "The kernel was entered from {frame}, which lies in no module."),

@@ -28,8 +28,8 @@ fn not_of_layer(view: &View<'_>, has_user: Reason) -> Option<Outcome> {
     if let Some(outcome) = no_frames(view) {
         return Some(outcome);
     }
-    if !view.has_end() {
-        return Some(unsure(Reason::AtLimit, Inputs::of(&[Input::Stack])));
+    if let Some(reason) = view.cut() {
+        return Some(unsure(reason, Inputs::of(&[Input::Stack])));
     }
     let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
     let (asker, _) = view.user_frames().find(|(_, frame)| !is_layer(frame))?;

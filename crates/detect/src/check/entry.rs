@@ -174,9 +174,9 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let through = |roles: Roles| roles.has_any(Role::SystemCall | Role::Wow64) || roles.has(Role::Hook);
     let caller = view.user_frames().find(|(_, frame)| !through(view.roles(frame)));
     let Some((caller, frame)) = caller else {
-        return match view.has_end() {
-            true => Outcome::no(Reason::CallerNative, USED),
-            false => Outcome::undetermined(Severity::Low, Reason::AtLimit, USED, Inputs::of(&[Input::Stack])),
+        return match view.cut() {
+            None => Outcome::no(Reason::CallerNative, USED),
+            Some(reason) => Outcome::undetermined(Severity::Low, reason, USED, Inputs::of(&[Input::Stack])),
         };
     };
     // One stub of each width; the layer between them and hooks are not counted.

@@ -86,6 +86,9 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if let Err(outcome) = outermost(view, Severity::Medium) {
         return outcome;
     }
+    if view.case.stack.is_truncated {
+        return unsure(Reason::StackTruncated, Input::Stack);
+    }
     let start = match view.case.process.thread_start {
         None | Some(Code::Unknown) => return unsure(Reason::StartUnknown, Input::ThreadStart),
         Some(start) => start,

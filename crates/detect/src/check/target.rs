@@ -53,9 +53,9 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return unsure(Reason::StackMissing, Input::Stack);
     }
     let Some(asker) = view.asker else {
-        return match view.has_end() {
-            true => Outcome::no(Reason::CallerUsual, USED),
-            false => unsure(Reason::AtLimit, Input::Stack),
+        return match view.cut() {
+            None => Outcome::no(Reason::CallerUsual, USED),
+            Some(reason) => unsure(reason, Input::Stack),
         };
     };
     let roles = view.roles(view.frame(asker));

@@ -36,8 +36,10 @@ pub(crate) fn second_ntdll(evidence: &mut Evidence<'_, '_>) -> Outcome {
     match view.unknown {
         _ if !view.has_user_part() => unsure(Reason::StackMissing, Input::Stack),
         Some(unknown) => unsure(Reason::FrameUnknown, Input::Modules).at(unknown),
-        None if view.case.stack.is_at_limit() => unsure(Reason::AtLimit, Input::Stack),
-        None => Outcome::no(Reason::OneNtdll, USED),
+        None => match view.cut() {
+            Some(reason) => unsure(reason, Input::Stack),
+            None => Outcome::no(Reason::OneNtdll, USED),
+        },
     }
 }
 

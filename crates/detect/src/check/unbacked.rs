@@ -84,8 +84,10 @@ fn none_found(view: &View<'_>, severity: Severity) -> Outcome {
     }
     match view.unknown {
         Some(unknown) => unsure(Reason::FrameUnknown, Input::Modules).at(unknown),
-        _ if view.case.stack.is_at_limit() => unsure(Reason::AtLimit, Input::Stack),
-        _ => Outcome::no(Reason::AllBacked, USED),
+        None => match view.cut() {
+            Some(reason) => unsure(reason, Input::Stack),
+            None => Outcome::no(Reason::AllBacked, USED),
+        },
     }
 }
 

@@ -33,10 +33,10 @@ pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let is_system = |index: usize| !view.frame(index).is_wow64 && view.is(index, Role::SystemCall);
     let caller = view.user_frames().map(|(index, _)| index).find(|index| !is_system(*index));
     let Some(caller) = caller else {
-        return match view.has_end() {
+        return match view.cut() {
             // A thread that is being made has not come to 32-bit code.
-            true => Outcome::no(Reason::ThroughWow64, USED),
-            false => unsure(Reason::AtLimit, Input::Stack),
+            None => Outcome::no(Reason::ThroughWow64, USED),
+            Some(reason) => unsure(reason, Input::Stack),
         };
     };
     match view.frame(caller).code {

@@ -242,6 +242,7 @@ impl World {
             map_is_complete: true,
             has_losses: false,
             is_certain: true,
+            is_truncated: false,
         };
         let event = Event { entry, services, ..Event::OTHER };
         self.judge.judge(&Case { event, process: Process::UNKNOWN, stack })

@@ -64,6 +64,7 @@ pub struct Given<'a> {
     pub map_is_complete: bool,
     pub has_losses: bool,
     pub is_certain: bool,
+    pub is_truncated: bool,
 }
 
 impl Default for Given<'_> {
@@ -78,6 +79,7 @@ impl Default for Given<'_> {
             map_is_complete: true,
             has_losses: false,
             is_certain: true,
+            is_truncated: false,
         }
     }
 }
@@ -155,8 +157,9 @@ pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
 
 /// The same of frames that say more than the notation can.
 pub fn judged_frames(judge: &mut Judge, given: Given<'_>, frames: &[Frame]) -> Judgement {
-    let Given { event, process, limit, kernel, user, map_is_complete, has_losses, is_certain } = given;
-    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses, is_certain };
+    let Given { event, process, limit, kernel, user, map_is_complete, has_losses, is_certain, is_truncated } =
+        given;
+    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses, is_certain, is_truncated };
     judge.judge(&Case { event, process, stack })
 }
 

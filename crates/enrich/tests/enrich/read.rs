@@ -1,6 +1,6 @@
 //! Reading a trace with everything that enrichment needs, in one pass or two.
 
-use stackhound_stacks::{Correlator, Delivered, KeyDefinitions, StackStats, Window};
+use stackhound_stacks::{Correlator, Delivered, StackStats, StackSurvey, Window};
 use stackhound_system::System;
 use stackhound_trace::{Event, LossMap, OpenTrace};
 
@@ -27,8 +27,8 @@ pub fn read(
         while let Some(event) = events.next() {
             system.observe(&event);
         }
-        let (definitions, losses) = KeyDefinitions::survey(trace);
-        Correlator::two_pass(window, trace.time_bases(), losses, definitions)
+        let (survey, losses) = StackSurvey::of(trace);
+        Correlator::two_pass(window, trace.time_bases(), losses, survey)
     } else {
         Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace))
     };

@@ -1,5 +1,6 @@
 //! The stack model as JSON. Contexts, transitions, numbers of frames and of stacks are integers, addresses strings; what
-//! is not known is null. Beside each count stands `at_least`: true where there may have been more.
+//! is not known is null. Beside each count stands `at_least`, true where there may have been more, and `least`, which is
+//! smaller than the count where some of what was seen may be the same, seen again.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound_calltree::{Bound, CallRange, ContextRange, Frame, Stack, StackEvent};
@@ -10,7 +11,7 @@ use super::selection::{Row, Shown, Tree};
 ///
 /// | of | keys |
 /// |---|---|
-/// | [`Frame`] | `frame`, `stack`, `name`, `module`, `symbol`, `offset`, `address`, `rva`, `creation`, `first`, `last`, `start`, `end`, `start_type`, `end_type`, `evidence`, `continuity`, `depth`, `descendants`, `at_least` |
+/// | [`Frame`] | `frame`, `stack`, `name`, `module`, `symbol`, `offset`, `address`, `rva`, `creation`, `first`, `last`, `start`, `end`, `start_type`, `end_type`, `evidence`, `continuity`, `depth`, `descendants`, `least`, `at_least` |
 /// | [`Bound`] | `{"observed": n}`, `{"inferred": {"lo": n, "hi": n}}` or `"open"` |
 /// | [`ContextRange`] | `first`, `last`, `contexts` |
 /// | [`CallRange`] | `depth`, `frame`, `name`, and those of its range |
@@ -96,6 +97,7 @@ fn frame_into<M: SerializeMap>(map: &mut M, frame: Frame<'_>) -> Result<(), M::E
     map.serialize_entry("depth", &frame.depth())?;
     let descendants = frame.descendant_count();
     map.serialize_entry("descendants", &descendants.number())?;
+    map.serialize_entry("least", &descendants.least())?;
     map.serialize_entry("at_least", &descendants.is_lower_bound())
 }
 
@@ -181,6 +183,7 @@ impl Serialize for Json<Row<'_>> {
             }
             Shown::Cut(count) => {
                 map.serialize_entry("cut", &count.number())?;
+                map.serialize_entry("least", &count.least())?;
                 map.serialize_entry("at_least", &count.is_lower_bound())?;
             }
             Shown::Away { left, back } => {

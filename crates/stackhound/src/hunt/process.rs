@@ -7,14 +7,11 @@ use stackhound_trace::TraceTime;
 
 use super::modules::ModuleNumbers;
 use super::numbers::{Numbered, Numbers};
-use crate::slots;
+use crate::{slots, wow64};
 
 /// Of processes whose modules change more often than this, nothing that rests on all modules is known: each change would
 /// cost a look at all.
 pub(super) const CHANGES_MAX: usize = 4096;
-
-/// `ProcessFlags` of the kernel's process events.
-const IS_WOW64: u32 = 2;
 
 /// What is known of a process, without its thread.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -137,16 +134,15 @@ fn look_up(
         has_runtime |= known.is_runtime;
         has_win32u |= known.is_win32u;
         has_ntdll |= known.is_ntdll;
-        has_layer |= known.is_wide && module.file_name().eq_ignore_ascii_case("wow64.dll");
+        has_layer |= known.is_wide && module.file_name().eq_ignore_ascii_case(wow64::LAYER);
         if !name.is_empty() && module.file_name().eq_ignore_ascii_case(name) {
             image = judge.modules().get(known.index).path.clone();
         }
     }
     let told = |is: bool| (is || all).then_some(is);
-    let is_wow64 = match process.flags() {
-        _ if session == PointerSize::Four => Some(false),
-        Some(flags) => Some(flags & IS_WOW64 != 0),
-        None => told(has_layer),
+    let is_wow64 = match session {
+        PointerSize::Four => Some(false),
+        PointerSize::Eight => wow64::is_told(process).or_else(|| told(has_layer)),
     };
     Facts {
         name: name.into(),

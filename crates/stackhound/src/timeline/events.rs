@@ -8,12 +8,14 @@ use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_schema::kernel::view;
 use stackhound_stacks::{StackId, StackState, StackStates};
-use stackhound_system::{ProcessId, Stretch};
+use stackhound_system::{ModuleRef, ProcessId, Stretch, System};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
-use stackhound_trace::{OpenTrace, TimeBase};
+use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
 
 use super::functions::Functions;
+use crate::frame::Frame;
 use crate::seen::Seen;
+use crate::wow64;
 
 pub(crate) const THREAD_START: u16 = 0x0501;
 const THREAD_END: u16 = 0x0502;
@@ -29,6 +31,8 @@ const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
 pub(crate) const WAITING: u8 = 5;
 /// A part of so many frames may have been cut off.
 const FRAMES_MAX: usize = 192;
+/// Processes whose modules change more often than this are not asked for them.
+const MODULES_MAX: usize = 4096;
 /// So many stacks are kept to be used again.
 const KEPT_MAX: usize = 1 << 18;
 
@@ -51,12 +55,14 @@ pub(crate) struct Events {
     wants_stacks: bool,
     labels: HashMap<u16, LabelId>,
     snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>>,
+    /// Whether processes run 32-bit programs, as far as is known while their modules are the same.
+    wow64: HashMap<(ProcessId, Stretch), bool>,
 }
 
 impl Events {
     pub fn new(trace: &OpenTrace, wants_stacks: bool) -> Events {
-        let (labels, snapshots) = Default::default();
-        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
+        let (labels, snapshots, wow64) = Default::default();
+        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots, wow64 }
     }
 
     /// What the event is called.
@@ -157,7 +163,12 @@ impl Events {
         if let Some(snapshot) = self.snapshots.get(&key) {
             return snapshot.clone();
         }
-        let snapshot = snapshot(seen, &key, functions, builder).map(Arc::new);
+        let is_wow64 = process.is_some_and(|process| {
+            let is_native = event.block().session().pointer_size == PointerSize::Four;
+            let look_up = || !is_native && runs_32_bit_program(system, process, seen.time());
+            *self.wow64.entry((process, user)).or_insert_with(look_up)
+        });
+        let snapshot = snapshot(seen, &key, is_wow64, functions, builder).map(Arc::new);
         if self.snapshots.len() >= KEPT_MAX {
             self.snapshots.clear();
         }
@@ -169,12 +180,18 @@ impl Events {
 fn snapshot(
     seen: &Seen<'_>,
     key: &SnapshotKey,
+    is_wow64: bool,
     functions: &mut Functions,
     builder: &mut Builder,
 ) -> Option<Snapshot> {
-    let (mut kernel, mut user): (Vec<SeenFrame>, Vec<SeenFrame>) = Default::default();
+    let (mut kernel, mut wow64, mut user): (Vec<SeenFrame>, Vec<SeenFrame>, Vec<SeenFrame>) =
+        Default::default();
     for frame in seen.frames() {
-        let part = if frame.mode == Mode::Kernel { &mut kernel } else { &mut user };
+        let part = match frame.mode {
+            Mode::Kernel => &mut kernel,
+            Mode::User if is_wow64 && is_wide(seen.knowledge().system(), &frame) => &mut wow64,
+            Mode::User => &mut user,
+        };
         part.push(functions.frame(seen, &frame, builder));
     }
     let part = |mut frames: Vec<SeenFrame>| {
@@ -185,12 +202,16 @@ fn snapshot(
             _ => Part::Frames(frames.into()),
         }
     };
-    let (mut kernel, mut user) = (part(kernel), part(user));
-    if !key.states.is_certain() || key.states.has(StackState::None) {
+    let (mut kernel, mut wow64, mut user) = (part(kernel), part(wow64), part(user));
+    if !key.states.has_certain_frames() || key.states.has(StackState::None) {
         return None;
     }
     if key.states.has(StackState::KernelOnly) {
-        user = Part::Unknown;
+        (wow64, user) = (Part::Unknown, Part::Unknown);
+    }
+    // Where a walk ended early, its frames cannot be told from others of the same functions further in or out.
+    if key.states.has(StackState::Truncated) {
+        (wow64, user) = (Part::Unknown, Part::Unknown);
     }
     if key.states.has(StackState::UserOnly) {
         kernel = Part::Unknown;
@@ -202,5 +223,22 @@ fn snapshot(
     if key.has_lower_half {
         user = Part::Unknown;
     }
-    Some(Snapshot { kernel, user })
+    Some(Snapshot { kernel, wow64, user })
+}
+
+fn runs_32_bit_program(system: &System, process: ProcessId, time: TraceTime) -> bool {
+    let is_layer = |module: ModuleRef<'_>| module.file_name().eq_ignore_ascii_case(wow64::LAYER);
+    wow64::is_told(system.process(process))
+        .unwrap_or_else(|| system.modules_in(process, time, MODULES_MAX).into_iter().flatten().any(is_layer))
+}
+
+/// Whether a frame in the process of a 32-bit program is in 64-bit code.
+fn is_wide(system: &System, frame: &Frame<'_>) -> bool {
+    match frame.module() {
+        Some(module) => {
+            let windows = system.volumes().windows_directory();
+            wow64::is_wide(&system.dos_path(module.path()), windows, module.base().0)
+        }
+        None => frame.address.0 > u64::from(u32::MAX),
+    }
 }

@@ -205,8 +205,8 @@ fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats)
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     let mut correlator = match way {
         Way::TwoPasses => {
-            let (definitions, losses) = KeyDefinitions::survey(&trace);
-            Correlator::two_pass(window, trace.time_bases(), losses, definitions)
+            let (survey, losses) = StackSurvey::of(&trace);
+            Correlator::two_pass(window, trace.time_bases(), losses, survey)
         }
         Way::OnePass => Correlator::one_pass(window, trace.time_bases(), LossMap::of(&trace)),
         Way::Live(frames_max) => Correlator::live(window, trace.time_bases(), frames_max),

@@ -38,11 +38,7 @@ impl Tracker {
 
     /// Enters one of the running thread's stacks.
     pub(super) fn enter_mode(&mut self, cpu: usize, thread: usize, mode: Mode, (lo, hi): (u64, u64)) {
-        let side = match mode {
-            Mode::User => &self.threads[thread].user,
-            Mode::Kernel => &self.threads[thread].kernel,
-        };
-        match side.as_ref().map(|side| side.id) {
+        match self.threads[thread].side(mode).as_ref().map(|side| side.id) {
             Some(stack) => {
                 self.enter(cpu, stack, (lo, hi));
                 self.ensure(thread, mode, hi);
@@ -91,8 +87,12 @@ impl Tracker {
     pub(super) fn mode_is(&mut self, thread: usize, mode: Mode, at: u64) {
         let thread = &mut self.threads[thread];
         thread.mode = Some(mode);
-        if let (Mode::User, 0, Some(kernel)) = (mode, thread.calls(), &mut thread.kernel) {
-            if thread.is_clean && self.has_calls {
+        if let Mode::User(mode) = mode {
+            thread.user_mode = mode;
+        }
+        if let (true, 0, Some(kernel)) = (mode.is_user(), thread.calls(), &mut thread.kernel) {
+            // Without switches it is not known whose system calls those are that events tell of.
+            if thread.is_clean && self.has_calls && self.has_switches {
                 kernel.is_empty_at(at, &mut self.steps);
             } else {
                 kernel.set_aside(&mut self.steps);

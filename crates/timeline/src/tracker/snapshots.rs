@@ -1,82 +1,88 @@
-//! What recorded stacks show of a thread's two stacks, and for which contexts they hold.
+//! What recorded stacks show of a thread's stacks, and for which contexts they hold.
 
 use stackhound_calltree::{ContextId, Evidence};
 
 use super::Tracker;
-use crate::happening::{Happening, Part, SeenFrame, Snapshot};
+use crate::happening::{Happening, Part, Snapshot};
 use crate::side::Interval;
-use crate::thread::Mode;
+use crate::thread::{Mode, UserMode};
 
 impl Tracker {
     pub(super) fn wanted<'h>(&self, happening: &'h Happening) -> Option<&'h Snapshot> {
         happening.stack.as_deref().filter(|_| self.snapshots_wanted)
     }
 
-    /// A user stack that does not go on from what it was at a thread's entry into the kernel shows that the system call
-    /// was over before context `at`.
+    /// User stacks that do not go on from what they were at a thread's entry into the kernel show that the system call was
+    /// over before context `at`.
     pub(super) fn calls_may_be_over(&mut self, thread: usize, stack: &Snapshot, at: u64) {
         let thread = &mut self.threads[thread];
-        let (Some(frames), Some(user)) = (stack.user.frames(), &thread.user) else { return };
-        if !user.has_seen() || user.shows(frames) {
+        // Of two walks that end at different places, one ended early.
+        let goes_on = thread
+            .shown_in_call(stack)
+            .all(|(side, frames)| side.is_extended_by(frames) || side.has_other_root(frames));
+        if goes_on || thread.calls() == 0 {
             return;
         }
         let last = ContextId(at.saturating_sub(1));
-        let is_over = thread.calls() > 0 && thread.user_is_seen && !user.is_extended_by(frames);
-        if let (true, Some(kernel)) = (is_over, &mut thread.kernel) {
+        if let Some(kernel) = &mut thread.kernel {
             self.counts.calls_without_return += 1;
             kernel.give_up_exact(thread.alive.min(last.0), last, &mut self.steps);
-            (thread.entered, thread.user_is_seen) = (None, false);
+            thread.is_out_of_call();
         }
     }
 
     /// Whether a thread with a user part but no kernel part is in user mode: not if a system call is open, in which it
     /// logs an event of its own, unless the kernel has called it back.
-    pub(super) fn left_kernel(&self, thread: usize, frames: &[SeenFrame]) -> bool {
+    pub(super) fn left_kernel(&self, thread: usize, stack: &Snapshot) -> bool {
         let thread = &self.threads[thread];
         let is_callback = || {
-            let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
-            user.is_some_and(|user| user.is_extended_by(frames) && !user.shows(frames))
+            thread.shown_in_call(stack).all(|(side, frames)| side.is_extended_by(frames))
+                && thread.shown_in_call(stack).any(|(side, frames)| !side.shows(frames))
         };
         thread.calls() == 0 || is_callback()
     }
 
-    /// Merges the user part of a stack that holds for some contexts.
+    /// Merges the user parts of a stack that holds for some contexts.
     pub(super) fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
-        let Some(frames) = stack.user.frames() else { return false };
+        if stack.innermost_user_mode().is_none() {
+            return false;
+        }
         let entered = self.threads[thread].entered.filter(|_| self.is_as_entered(thread, stack));
         if entered.is_none() {
-            // Where the kernel called back, there is more on the user stack than at the entry.
-            self.threads[thread].entered = None;
-            self.threads[thread].user_is_seen = false;
+            // Where the kernel called back, there is more on the user stacks than at the entry.
+            self.threads[thread].is_out_of_call();
         }
         let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
-        self.ensure(thread, Mode::User, during.first);
-        let of = &mut self.threads[thread];
-        of.user_is_seen |= entered.is_some();
-        let Some(user) = &mut of.user else { return false };
-        if user.has_other_root(frames) {
-            self.counts.unaligned += 1;
-            user.forget_seen(&mut self.steps);
+        let evidence = if stack.kernel != Part::Absent { Evidence::Stitched } else { Evidence::Snapshot };
+        let mut is_merged = true;
+        for mode in UserMode::ALL {
+            let Some(frames) = stack.in_user_mode(mode) else { continue };
+            self.ensure(thread, Mode::User(mode), during.first);
+            let of = &mut self.threads[thread];
+            of.user_is_seen[mode as usize] |= entered.is_some();
+            let Some(side) = of.side(Mode::User(mode)) else { continue };
+            if side.has_other_root(frames) {
+                self.counts.unaligned += 1;
+                side.forget_seen(&mut self.steps);
+            }
+            let is_this = side.merge((None, frames), during, evidence, &mut self.steps);
+            self.counts.contradicting += u64::from(!is_this);
+            is_merged &= is_this;
         }
-        let is_stitched = stack.kernel != Part::Absent;
-        let evidence = if is_stitched { Evidence::Stitched } else { Evidence::Snapshot };
-        let is_merged = user.merge((None, frames), during, evidence, &mut self.steps);
-        self.counts.contradicting += u64::from(!is_merged);
         is_merged
     }
 
-    /// Whether the user part of a stack is what it was at the entry into the kernel, rather than that of a callback.
+    /// Whether the user parts of a stack are what they were at the entry into the kernel, rather than those of a callback.
     pub(super) fn is_as_entered(&self, thread: usize, stack: &Snapshot) -> bool {
         let thread = &self.threads[thread];
-        let user = thread.user.as_ref().filter(|_| thread.user_is_seen);
         let above = match (stack.kernel.frames(), &thread.kernel) {
             (Some(frames), Some(kernel)) => kernel.above_anchor(frames),
             _ => None,
         };
-        match (above, user, stack.user.frames()) {
-            (Some((_, above)), _, _) => !above.iter().any(|frame| frame.calls_back),
-            (None, Some(user), Some(frames)) => user.shows(frames),
-            _ => false,
+        let mut shown = thread.shown_in_call(stack).peekable();
+        match above {
+            Some((_, above)) => !above.iter().any(|frame| frame.calls_back),
+            None => shown.peek().is_some() && shown.all(|(side, frames)| side.shows(frames)),
         }
     }
 

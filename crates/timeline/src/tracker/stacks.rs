@@ -59,19 +59,12 @@ impl Tracker {
     /// Makes sure that a thread has a stack, and that something is on it from context `first` on.
     pub(super) fn ensure(&mut self, thread: usize, mode: Mode, first: u64) -> StackId {
         let Thread { tid, idle_on, born, is_started, .. } = self.threads[thread];
-        let known = match mode {
-            Mode::User => &self.threads[thread].user,
-            Mode::Kernel => &self.threads[thread].kernel,
-        };
-        if known.is_none() {
-            let kind = if mode == Mode::User { StackKind::User } else { StackKind::Kernel };
-            let side = Side::new(self.stack(kind, Some(tid), idle_on), born);
-            let of = &mut self.threads[thread];
-            *(if mode == Mode::User { &mut of.user } else { &mut of.kernel }) = Some(side);
+        if self.threads[thread].side(mode).is_none() {
+            let side = Side::new(self.stack(mode.stack(), Some(tid), idle_on), born);
+            *self.threads[thread].side(mode) = Some(side);
         }
         let start = if is_started { StartType::Manual } else { StartType::Unknown };
-        let of = &mut self.threads[thread];
-        let side = if mode == Mode::User { of.user.as_mut() } else { of.kernel.as_mut() };
+        let side = self.threads[thread].side(mode).as_mut();
         side.map_or(StackId(u32::MAX), |side| {
             side.ensure_base(first, start, &mut self.steps);
             side.id
@@ -96,8 +89,8 @@ impl Tracker {
         if let Some(cpu) = on {
             self.vacate(cpu, last);
         }
-        let gone = std::mem::replace(&mut self.threads[thread], Thread::new(Tid(0), None));
-        for mut side in [gone.user, gone.kernel].into_iter().flatten() {
+        let mut gone = std::mem::replace(&mut self.threads[thread], Thread::new(Tid(0), None));
+        for side in gone.sides() {
             side.finish(last, end, &mut self.steps);
         }
         self.by_tid.remove(&tid);
@@ -107,11 +100,12 @@ impl Tracker {
     /// Gives up all that was known of a thread, which was there at context `last`.
     pub(super) fn forget(&mut self, thread: usize, last: u64) {
         let thread = &mut self.threads[thread];
-        for side in [&mut thread.user, &mut thread.kernel].into_iter().flatten() {
+        for side in thread.sides() {
             side.forget(last, &mut self.steps);
         }
         thread.mode = thread.idle_on.map(|_| Mode::Kernel);
-        (thread.frozen, thread.entered, thread.user_is_seen) = (None, None, false);
+        thread.frozen = None;
+        thread.is_out_of_call();
         thread.is_clean = false;
     }
 }

@@ -21,6 +21,14 @@ const INTERRUPT: Func = Func(43);
 const SWAP: Func = Func(44);
 const IDLE: Func = Func(45);
 const KERNEL_CALLBACK: Func = Func(46);
+const WOW64_ROOT: Func = Func(47);
+const WOW64_CPU: Func = Func(48);
+const WOW64_CALLBACK: Func = Func(49);
+/// The first function of a thread's own, which never returns.
+const START: Func = Func(50);
+const WOW64_CALLS: u32 = 51;
+/// The thread of a 32-bit program.
+const NARROW: usize = 2;
 const UNKNOWN: u32 = 63;
 
 /// A function.
@@ -40,6 +48,7 @@ pub fn function_of(func: Func) -> Option<u32> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Owner {
     User(u32),
+    Wow64(u32),
     Kernel(u32),
     Idle(u16),
     Service(u16),
@@ -50,7 +59,9 @@ pub enum Owner {
 #[derive(Clone, Copy, Debug)]
 pub enum Active {
     Exactly(Owner),
-    /// The user or the kernel stack of the thread.
+    /// A user stack of the thread.
+    User(u32),
+    /// A user or the kernel stack of the thread.
     Thread(u32, u16),
 }
 
@@ -58,8 +69,9 @@ impl Active {
     pub fn is(self, owner: Owner) -> bool {
         match self {
             Active::Exactly(is) => is == owner,
+            Active::User(tid) => owner == Owner::User(tid) || owner == Owner::Wow64(tid),
             Active::Thread(0, cpu) => owner == Owner::Idle(cpu),
-            Active::Thread(tid, _) => owner == Owner::User(tid) || owner == Owner::Kernel(tid),
+            Active::Thread(tid, _) => Active::User(tid).is(owner) || owner == Owner::Kernel(tid),
         }
     }
 }
@@ -99,6 +111,8 @@ pub struct Recording {
     pub losses: bool,
     /// Whether stacks are recorded during interruptions.
     pub interrupted_stacks: bool,
+    /// Whether walks end early now and then, and nothing tells.
+    pub cut_walks: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,10 +125,12 @@ enum Visit {
 #[derive(Default, Debug)]
 struct Thread {
     user: Vec<usize>,
+    /// Of a 32-bit program, the stack of 64-bit code.
+    wow64: Vec<usize>,
     kernel: Vec<usize>,
-    /// How it got into the kernel, with how many user frames; in user mode inside of another one, if the kernel has
+    /// How it got into the kernel, with how many user and WOW64 frames; in user mode inside of another one, if the kernel has
     /// called back since.
-    visits: Vec<(Visit, usize)>,
+    visits: Vec<(Visit, usize, usize)>,
     /// Whether it is in user mode though there are visits.
     is_called_back: bool,
     on: Option<usize>,
@@ -127,7 +143,7 @@ impl Thread {
 
     /// What it does may go on unseen: the calls that are open may end at any time.
     fn is_doubted(&mut self) {
-        for (visit, _) in &mut self.visits {
+        for (visit, ..) in &mut self.visits {
             if let Visit::Call(since) = visit {
                 *since = None;
             }
@@ -213,8 +229,12 @@ impl Execution {
 
     /// A thread comes to be. It has not run yet.
     fn begin(&mut self, thread: usize) {
-        let root = self.push(ROOT);
-        self.threads[thread].user.push(root);
+        let user = [ROOT, START].map(|func| self.push(func));
+        self.threads[thread].user.extend(user);
+        if thread == NARROW {
+            let wow64 = [WOW64_ROOT, WOW64_CPU].map(|func| self.push(func));
+            self.threads[thread].wow64.extend(wow64);
+        }
         self.preempt(thread);
     }
 
@@ -238,6 +258,7 @@ impl Execution {
         let mut stacks: Vec<(Owner, Vec<usize>)> = Vec::new();
         for (tid, thread) in (1..).zip(&self.threads) {
             stacks.push((Owner::User(tid), thread.user.clone()));
+            stacks.push((Owner::Wow64(tid), thread.wow64.clone()));
             stacks.push((Owner::Kernel(tid), thread.kernel.clone()));
         }
         for (cpu, processor) in (0..).zip(&self.processors) {
@@ -331,18 +352,22 @@ impl Execution {
         let depth = self.threads[thread].user.len();
         let is_fault = how % 4 == 3 && self.threads[thread].visits.is_empty();
         let mut since = None;
+        if thread == NARROW && !is_fault {
+            let through = self.push(Func(WOW64_CALLS + u32::from(how / 16) % 3));
+            self.threads[thread].wow64.push(through);
+        }
         let routine = Func(21 + u32::from(how / 4) % 3);
         if !is_fault && self.recording.unwrap().calls {
             let snapshot = (how & 0x40 != 0).then(|| {
                 let kernel = Part::Frames([DISPATCHER, LOGGING].map(|func| self.seen_at(func, 0)).into());
-                Snapshot { kernel, user: self.part(&self.threads[thread].user) }
+                self.of_thread(thread, kernel, true, how)
             });
             let routine = Some(LocationId(routine.0));
             let at = self.log(cpu, What::SystemCallEnter { routine }, None, snapshot);
             since = at.filter(|_| self.processors[cpu].is_known);
             if let Some(at) = since {
                 let tid = thread as u32 + 1;
-                self.active.push((at, cpu as u16, Active::Exactly(Owner::User(tid))));
+                self.active.push((at, cpu as u16, Active::User(tid)));
                 self.active.push((at + 1, cpu as u16, Active::Exactly(Owner::Kernel(tid))));
             }
         }
@@ -352,9 +377,11 @@ impl Execution {
             self.threads[thread].kernel.push(frame);
         }
         let thread = &mut self.threads[thread];
-        thread
-            .visits
-            .push((if is_fault { Visit::Fault } else { Visit::Call(since.map(|at| at + 1)) }, depth));
+        thread.visits.push((
+            if is_fault { Visit::Fault } else { Visit::Call(since.map(|at| at + 1)) },
+            depth,
+            thread.wow64.len(),
+        ));
         thread.is_called_back = false;
     }
 
@@ -369,7 +396,7 @@ impl Execution {
 
     fn leave(&mut self, cpu: usize, thread: usize, how: u8) {
         self.unwind(thread);
-        let Some(&(visit, _)) = self.threads[thread].visits.last() else { return };
+        let Some(&(visit, _, wow64)) = self.threads[thread].visits.last() else { return };
         if let Visit::Call(since) = visit
             && self.recording.unwrap().calls
         {
@@ -384,6 +411,9 @@ impl Execution {
         let entry = if visit == Visit::Fault { 1 } else { 2 };
         let thread = &mut self.threads[thread];
         thread.kernel.truncate(thread.kernel.len() - entry);
+        if visit != Visit::Fault {
+            thread.wow64.truncate(wow64.saturating_sub(1));
+        }
         thread.visits.pop();
         // What is left is what called back.
         thread.is_called_back = !thread.visits.is_empty();
@@ -393,16 +423,21 @@ impl Execution {
     fn call_back(&mut self, cpu: usize, how: u8) {
         let Some(thread) = self.processors[cpu].running else { return };
         if self.threads[thread].is_called_back {
-            let depth = self.threads[thread].visits.last().unwrap().1;
+            let &(_, depth, wow64) = self.threads[thread].visits.last().unwrap();
             self.threads[thread].user.truncate(depth);
+            self.threads[thread].wow64.truncate(wow64);
             self.threads[thread].kernel.pop();
             self.threads[thread].is_called_back = false;
-        } else if let Some(&(Visit::Call(_), _)) = self.threads[thread].visits.last()
+        } else if let Some(&(Visit::Call(_), ..)) = self.threads[thread].visits.last()
             && how.is_multiple_of(2)
             && self.threads[thread].visits.len() < 3
         {
             let (user, kernel) = (self.push(CALLBACK), self.push(KERNEL_CALLBACK));
             self.threads[thread].user.push(user);
+            if thread == NARROW {
+                let wow64 = self.push(WOW64_CALLBACK);
+                self.threads[thread].wow64.push(wow64);
+            }
             self.threads[thread].kernel.push(kernel);
             self.threads[thread].is_called_back = true;
         }
@@ -422,8 +457,8 @@ impl Execution {
         }
         if self.recording.unwrap().switches {
             let snapshot = new.filter(|_| how & 0x40 != 0).map(|new| {
-                let thread = &self.threads[new];
-                Snapshot { kernel: self.part(&thread.kernel), user: self.part(&thread.user) }
+                let kernel = self.part(&self.threads[new].kernel);
+                self.of_thread(new, kernel, self.is_in_call(new), how)
             });
             let what = What::Switch { old: tid(old), new: tid(new), old_waits };
             let at = self.log(cpu, what, None, snapshot);
@@ -446,7 +481,7 @@ impl Execution {
         let frame = self.push(SWAP);
         let thread = &mut self.threads[thread];
         thread.kernel.push(frame);
-        thread.visits.push((Visit::Fault, thread.user.len()));
+        thread.visits.push((Visit::Fault, thread.user.len(), thread.wow64.len()));
         thread.is_called_back = false;
     }
 
@@ -556,7 +591,8 @@ impl Execution {
             if interruptions.is_empty() {
                 return None;
             }
-            return Some(Snapshot { kernel: Part::Frames(frames.into()), user: Part::Absent });
+            let kernel = Part::Frames(frames.into());
+            return Some(Snapshot { kernel, wow64: Part::Absent, user: Part::Absent });
         };
         let mut frames = if thread.is_in_kernel() { self.seen(&thread.kernel) } else { Vec::new() };
         if !interruptions.is_empty() {
@@ -567,12 +603,59 @@ impl Execution {
             true => Part::Absent,
             false => Part::Frames(frames.into()),
         };
-        let user = self.part(&thread.user);
+        let number = processor.running?;
+        let whole = self.of_thread(number, kernel, self.is_in_call(number), how);
         Some(match how % 8 {
-            0 if kernel != Part::Absent => Snapshot { kernel, user: Part::Unknown },
-            1 => Snapshot { kernel: Part::Unknown, user },
-            _ => Snapshot { kernel, user },
+            0 if whole.kernel != Part::Absent => {
+                Snapshot { wow64: Part::Unknown, user: Part::Unknown, ..whole }
+            }
+            1 => Snapshot { kernel: Part::Unknown, ..whole },
+            _ => whole,
         })
+    }
+
+    fn is_in_call(&self, thread: usize) -> bool {
+        let thread = &self.threads[thread];
+        thread.is_in_kernel() && thread.visits.last().is_some_and(|(visit, ..)| *visit != Visit::Fault)
+    }
+
+    /// What is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
+    fn of_thread(&self, thread: usize, kernel: Part, is_call: bool, how: u8) -> Snapshot {
+        let is_narrow = thread == NARROW;
+        let thread = &self.threads[thread];
+        // A walk of 64-bit code alone, and any other that is known not to have reached the end, tells nothing.
+        if how % 16 == 10 {
+            return Snapshot { kernel, wow64: Part::Unknown, user: Part::Unknown };
+        }
+        let is_cut = self.recording.unwrap().cut_walks && how % 4 == 2;
+        let part = |frames: &[usize]| match is_cut {
+            true => self.cut(frames, how),
+            false => self.part(frames),
+        };
+        let wow64 = match (is_narrow, is_call) {
+            (true, true) => part(&thread.wow64),
+            (true, false) => Part::Unknown,
+            (false, _) => Part::Absent,
+        };
+        Snapshot { kernel, wow64, user: part(&thread.user) }
+    }
+
+    /// The inner part of a walk that ended early. Where it ended at a place that is on the stack twice, nobody could
+    /// tell it from another one.
+    fn cut(&self, frames: &[usize], how: u8) -> Part {
+        let seen = self.seen(frames);
+        let from = usize::from(how / 4) % seen.len();
+        let is_twice = seen.iter().filter(|frame| frame.address == seen[from].address).count() > 1;
+        match is_twice {
+            true => Part::Unknown,
+            false => Part::Frames(seen[from..].into()),
+        }
+    }
+
+    /// How often a function ran.
+    pub fn activations(&self, function: u32) -> u64 {
+        let ran = self.frames.iter().filter(|frame| frame.first != u64::MAX);
+        ran.filter(|frame| function_of(frame.func) == Some(function)).count() as u64
     }
 
     fn part(&self, frames: &[usize]) -> Part {

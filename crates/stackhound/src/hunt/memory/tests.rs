@@ -276,6 +276,7 @@ mod with_a_program {
                 map_is_complete: true,
                 has_losses: false,
                 is_certain: true,
+                is_truncated: false,
             },
         };
         let mut judge = Judge::new(Lists::default(), Binaries::none());

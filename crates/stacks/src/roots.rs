@@ -1,0 +1,218 @@
+//! The outermost functions of threads, and with them whether a walk reached the end of its stack.
+//!
+//! A walk that goes wrong ends early, and nothing in its record says so. What tells is where the other walks of the same
+//! thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
+
+use hashbrown::HashMap;
+use stackhound_etl::{Address, PointerSize, RawTime};
+
+use crate::table::{StackId, StackTable};
+
+/// A thread of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Thread {
+    pub pid: u32,
+    pub tid: u32,
+}
+
+/// An address at which walks of a thread end.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    address: Address,
+    walks: u32,
+    /// The raw times of the events of the first and of the last one.
+    first: RawTime,
+    last: RawTime,
+}
+
+/// Frames of a walk at most. A longer stack is cut.
+const FRAMES_MAX: usize = 192;
+
+/// So many walks of a single thread that end at one address make it as firm a root as walks of two threads do.
+const FIRM: u32 = 16;
+
+/// So many addresses are kept for each thread, those with the most walks.
+const ENDS_MAX: usize = 8;
+
+/// Threads, and addresses at which walks end. Where there are more, all is learned anew.
+const KEPT_MAX: usize = 1 << 16;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// Where walks end.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadRoots {
+    threads: Map<Thread, Vec<End>>,
+    /// In how many threads walks end at an address.
+    breadth: Map<Address, u32>,
+    /// Of two addresses at which walks of a thread end by turns: how many walks end at the first one.
+    by_turns: Map<(Address, Address), u64>,
+}
+
+impl ThreadRoots {
+    /// Takes in walks of two frames or more for events between two times. A walk of a single frame says nothing of
+    /// the thread's root: it is where the thread was.
+    pub fn observe(&mut self, thread: Thread, end: Address, first: RawTime, last: RawTime) {
+        if self.threads.len().max(self.breadth.len()).max(self.by_turns.len()) >= KEPT_MAX {
+            *self = ThreadRoots::default();
+        }
+        let ends = self.threads.entry(thread).or_default();
+        let place = match ends.iter().position(|known| known.address == end) {
+            Some(place) => place,
+            None => {
+                *self.breadth.entry(end).or_default() += 1;
+                let rarest = (0..ends.len()).min_by_key(|&place| ends[place].walks);
+                if let Some(rarest) = rarest.filter(|_| ends.len() == ENDS_MAX) {
+                    ends.swap_remove(rarest);
+                }
+                ends.push(End { address: end, walks: 0, first, last });
+                ends.len() - 1
+            }
+        };
+        let this = &mut ends[place];
+        this.walks = this.walks.saturating_add(1);
+        (this.first, this.last) = (this.first.min(first), this.last.max(last));
+        let this = *this;
+        for other in ends.iter().filter(|other| other.address != end) {
+            if this.first < other.last && other.first < this.last {
+                *self.by_turns.entry((end, other.address)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Takes in a walk in a system with such pointers, as [`observe`](Self::observe) does.
+    pub fn learn(
+        &mut self,
+        thread: Thread,
+        walk: StackId,
+        table: &StackTable,
+        (pointer, time): (PointerSize, RawTime),
+    ) {
+        if has_callers(table, walk, pointer) {
+            self.observe(thread, table.outermost(walk), time, time);
+        }
+    }
+
+    /// Whether more walks could tell that a walk lacks outer frames which counts as whole: a good part of the walks of
+    /// its thread end elsewhere, or few of its own and none of other threads end there.
+    pub fn is_in_doubt(&self, thread: Thread, walk: StackId, table: &StackTable) -> bool {
+        let is_known = self.is_truncated(thread, table.outermost(walk)).is_some();
+        let Some(ends) = self.threads.get(&thread).filter(|_| is_known) else { return false };
+        let end = table.outermost(walk);
+        let Some(own) = ends.iter().find(|known| known.address == end) else { return true };
+        let has_rival = ends.iter().any(|known| known.address != end && known.walks * 4 >= own.walks);
+        has_rival || own.walks < FIRM && self.breadth.get(&end) <= Some(&1)
+    }
+
+    /// Whether a walk lacks outer frames. `None` if that is not known.
+    pub fn is_cut(&self, thread: Thread, walk: StackId, table: &StackTable) -> Option<bool> {
+        let is_long = || table.frames(walk).nth(FRAMES_MAX - 1).map(|_| true);
+        self.is_truncated(thread, table.outermost(walk)).or_else(is_long)
+    }
+
+    /// Whether a walk that ends at an address lacks outer frames of its thread. `None` if the root of the thread is not
+    /// known.
+    fn is_truncated(&self, thread: Thread, end: Address) -> Option<bool> {
+        let ends = self.threads.get(&thread)?;
+        let walks: u64 = ends.iter().map(|known| u64::from(known.walks)).sum();
+        let is_known = |known: &&End| {
+            let has_most = known.walks > 1 && u64::from(known.walks) * 2 > walks;
+            has_most || self.breadth.get(&known.address) > Some(&1)
+        };
+        let mut roots = ends.iter().filter(is_known);
+        roots.clone().next()?;
+        let Some(own) = roots.clone().find(|root| root.address == end) else { return Some(true) };
+        let is_shared = self.breadth.get(&end) > Some(&1);
+        Some(roots.any(|root| (root.walks >= own.walks || !is_shared) && self.is_inside(end, root.address)))
+    }
+
+    /// Whether walks that end at an address lack frames up to another one. A function that was the outermost one and is
+    /// so again was there all the time, so of two that come by turns one is not the outermost: the one at which walks of
+    /// one thread only end, else the one at which fewer walks of fewer threads do.
+    fn is_inside(&self, inner: Address, outer: Address) -> bool {
+        let walks = |this, other| self.by_turns.get(&(this, other)).copied().unwrap_or_default();
+        let threads = |end| self.breadth.get(&end).copied().unwrap_or_default();
+        let (walks, threads) = ((walks(inner, outer), walks(outer, inner)), (threads(inner), threads(outer)));
+        match (threads.0 > 1, threads.1 > 1) {
+            _ if walks.0 + walks.1 == 0 => false,
+            (is_shared, other) if is_shared != other => other,
+            _ => walks.0 < walks.1 && threads.0 <= threads.1,
+        }
+    }
+}
+
+/// Whether a walk shows two frames of user mode or more.
+pub(crate) fn has_callers(table: &StackTable, walk: StackId, pointer: PointerSize) -> bool {
+    table.frames(walk).filter(|address| !address.is_kernel(pointer)).nth(1).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Walks in the order of time, as `thread:end`; then what is said of walks, as `thread:end`.
+    #[track_caller]
+    fn check(walks: &str, expected: &[(&str, Option<bool>)]) {
+        let parse = |text: &str| {
+            let (tid, end) = text.split_once(':').unwrap();
+            let thread = Thread { pid: 1, tid: tid.parse().unwrap() };
+            (thread, Address(end.bytes().fold(0, |number, byte| number << 8 | u64::from(byte))))
+        };
+        let mut roots = ThreadRoots::default();
+        for (time, walk) in (0..).zip(walks.split_whitespace()) {
+            let (thread, end) = parse(walk);
+            roots.observe(thread, end, RawTime(time), RawTime(time));
+        }
+        for &(walk, is_truncated) in expected {
+            let (thread, end) = parse(walk);
+            assert_eq!(roots.is_truncated(thread, end), is_truncated, "{walk} in {walks}");
+        }
+    }
+
+    #[test]
+    fn an_address_at_which_walks_of_several_threads_end_is_a_root() {
+        let rows = [("1:root", Some(false)), ("1:f", Some(true)), ("2:g", Some(true)), ("3:h", None)];
+        check("1:root 1:f 1:f 2:root 1:root 3:h", &rows);
+    }
+
+    #[test]
+    fn the_root_of_a_single_thread_has_most_of_its_walks() {
+        check("1:root 1:f 1:root", &[("1:root", Some(false)), ("1:f", Some(true))]);
+        check("1:a 1:b", &[("1:a", None)]);
+        check("1:a", &[("1:a", None), ("2:a", None)]);
+    }
+
+    #[test]
+    fn a_thread_that_starts_in_the_loader_has_two_roots_one_after_the_other() {
+        let rows = [("1:load", Some(false)), ("1:start", Some(false)), ("2:load", Some(false))];
+        check("1:load 1:load 1:load 1:start 2:load 2:start 2:start", &rows);
+        // Another one than that of other threads too.
+        check("1:load 1:own 1:own 2:load", &[("1:own", Some(false)), ("1:load", Some(false))]);
+    }
+
+    #[test]
+    fn most_walks_of_a_thread_may_end_early() {
+        let rows = [("1:f", Some(true)), ("1:root", Some(false))];
+        check("1:root 1:f 1:f 1:f 2:root 1:root 1:f 1:f", &rows);
+    }
+
+    #[test]
+    fn the_64_bit_half_alone_is_truncated_where_the_32_bit_half_comes_before_and_behind() {
+        let walks = "1:load 1:start 2:load 2:narrow 2:load 2:narrow 2:narrow 3:narrow";
+        let rows = [("2:load", Some(true)), ("2:narrow", Some(false)), ("1:load", Some(false))];
+        check(walks, &rows);
+        // Known of one thread, it holds for all that have the same two.
+        check("1:narrow 1:load 1:narrow 2:narrow 2:load", &[("2:load", Some(true))]);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut roots = ThreadRoots::default();
+        for number in 0..3 * KEPT_MAX as u64 {
+            let thread = Thread { pid: 1, tid: number as u32 % 1000 };
+            roots.observe(thread, Address(number), RawTime(0), RawTime(number as i64));
+        }
+        assert!(roots.threads.values().all(|ends| ends.len() <= ENDS_MAX));
+        assert!(roots.breadth.len().max(roots.by_turns.len()) <= KEPT_MAX + ENDS_MAX);
+    }
+}

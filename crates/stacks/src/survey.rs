@@ -1,0 +1,117 @@
+//! What is to be known of all stacks of a trace before its events are given theirs.
+
+use stackhound_etl::{Address, PointerSize, RawTime, Selection};
+use stackhound_trace::{Event, LossMap, OpenTrace};
+
+use crate::keys::{Key, KeyDefinitions, Map};
+use crate::part::{self, Frames, StackRecord};
+use crate::roots::{Thread, ThreadRoots};
+
+/// So many threads can wait for the definition of a key.
+const WAITING_MAX: usize = 64;
+
+/// A thread that a key was used for, and the raw times of the first and the last event for which it was.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    thread: Thread,
+    first: RawTime,
+    last: RawTime,
+    /// When it was used first. User parts come a good while behind their events.
+    since: i64,
+}
+
+/// Key definitions and roots of threads, collected before the trace is read in earnest.
+#[derive(Debug, Default)]
+pub struct StackSurvey {
+    definitions: KeyDefinitions,
+    roots: ThreadRoots,
+    /// The uses of user keys since the last definition.
+    uses: Map<Key, Vec<Use>>,
+    /// What uses and definitions of keys tell of threads. Which of them belong together is known when losses are.
+    keyed: Vec<Keyed>,
+}
+
+/// A thread's use of a key whose definition came at a time.
+#[derive(Clone, Copy, Debug)]
+struct Keyed {
+    by: Use,
+    source: u16,
+    defined: i64,
+    end: Address,
+}
+
+impl StackSurvey {
+    /// Hooks of the records to collect from.
+    pub const HOOKS: [u16; 5] =
+        [part::STACK, part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN, part::KEY_USER];
+
+    /// Reads a trace for this alone, which also finds what is missing from it.
+    pub fn of(trace: &OpenTrace) -> (StackSurvey, LossMap) {
+        let mut survey = StackSurvey::default();
+        let mut events = trace.selected(Selection::none().hooks(Self::HOOKS));
+        while let Some(event) = events.next() {
+            survey.observe(&event);
+        }
+        (survey, LossMap::surveyed(trace, events))
+    }
+
+    /// Takes in the next event in the order of time; others than stack records are ignored.
+    #[inline]
+    pub fn observe(&mut self, event: &Event<'_>) {
+        if let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) {
+            self.observe_record(event, hook);
+        }
+    }
+
+    /// All of it, with what is missing from the trace.
+    pub(crate) fn finish(mut self, losses: &LossMap) -> (KeyDefinitions, ThreadRoots) {
+        for Keyed { by, source, defined, end } in self.keyed {
+            if losses.is_lossless() || !losses.between(source, by.since, defined) {
+                self.roots.observe(by.thread, end, by.first, by.last);
+            }
+        }
+        (self.definitions, self.roots)
+    }
+
+    fn observe_record(&mut self, event: &Event<'_>, hook: u16) {
+        let (time, pointer) = (event.time(), event.block().session().pointer_size);
+        match StackRecord::parse(event, hook) {
+            StackRecord::Part(owner, frames) => {
+                if ends_in_user_mode(&frames, pointer)
+                    && let Some(end) = frames.last()
+                {
+                    let thread = Thread { pid: owner.pid, tid: owner.tid };
+                    self.roots.observe(thread, end, owner.time, owner.time);
+                }
+            }
+            StackRecord::Reference(owner, number, _) => {
+                let key = Key { session: event.session_number(), kernel: false, number };
+                let thread = Thread { pid: owner.pid, tid: owner.tid };
+                let uses = self.uses.entry(key).or_default();
+                if let Some(known) = uses.iter_mut().find(|known| known.thread == thread) {
+                    known.last = known.last.max(owner.time);
+                    known.first = known.first.min(owner.time);
+                } else if uses.len() < WAITING_MAX {
+                    uses.push(Use { thread, first: owner.time, last: owner.time, since: time.0 });
+                }
+            }
+            StackRecord::Definition(number, frames) => {
+                let key = self.definitions.define(event, number, &frames);
+                let Some(uses) = self.uses.get_mut(&key) else { return };
+                let end = frames.last().filter(|_| ends_in_user_mode(&frames, pointer));
+                for known in uses.drain(..) {
+                    let source = event.source();
+                    self.keyed.extend(end.map(|end| Keyed { by: known, source, defined: time.0, end }));
+                }
+            }
+            StackRecord::Malformed => {}
+        }
+    }
+}
+
+/// Whether the two outermost frames are in user mode.
+fn ends_in_user_mode(frames: &Frames<'_>, pointer: PointerSize) -> bool {
+    let mut outer = frames.iter().rev();
+    let mut is_user = || outer.next().is_some_and(|address| !address.is_kernel(pointer));
+    is_user() && is_user()
+}
