@@ -9,8 +9,8 @@ const IS_WOW64: u32 = 2;
 /// The library in which the layer for 32-bit programs begins.
 pub(crate) const LAYER: &str = "wow64.dll";
 
-/// Whether a process on 64-bit Windows runs a 32-bit program, if an event told.
-pub(crate) fn is_told(process: ProcessRef<'_>) -> Option<bool> {
+/// Whether a process on 64-bit Windows runs a 32-bit program, if an event reports it.
+pub(crate) fn is_reported(process: ProcessRef<'_>) -> Option<bool> {
     process.flags().map(|flags| flags & IS_WOW64 != 0)
 }
 

@@ -83,7 +83,7 @@ fn read_once_walks_are_truncated_from_the_first_whole_one_on() {
             *whole.entry(walk.thread).or_default() += 1;
         }
         assert!(!walk.is_truncated || known[&walk.number], "{}", walk.number);
-        // That the loader is not the outermost function shows when another walk ends further out behind it.
+        // That the loader is not the outermost function shows when another walk ends further out later.
         match is_known && walk.user.len() == 1 {
             true => assert_eq!(walk.is_truncated, known[&walk.number], "{}", walk.number),
             false => early += u64::from(walk.is_truncated != known[&walk.number]),

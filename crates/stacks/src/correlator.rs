@@ -369,13 +369,15 @@ impl Correlator {
             if self.definitions.is_none() || !partial.from_records {
                 self.roots.learn(thread, walk, &self.table, (session, event.raw_time()));
             }
-            let is_truncated = self.roots.is_cut(thread, walk, &self.table) == Some(true);
-            // No loss can make a walk of a single frame a whole one.
-            let is_doubtful = match is_truncated {
-                true => has_callers(&self.table, walk, session),
-                false => self.roots.is_in_doubt(thread, walk, &self.table),
+            let is_cut = self.roots.is_cut(thread, walk, &self.table);
+            let is_doubtful = match is_cut {
+                _ if self.losses.is_lossless() => false,
+                // No loss can make a walk of a single frame a whole one.
+                Some(true) => has_callers(&self.table, walk, session),
+                Some(false) => self.roots.is_in_doubt(thread, walk, &self.table),
+                None => false,
             };
-            Some((is_truncated, is_doubtful && !self.losses.is_lossless()))
+            Some((is_cut == Some(true), is_doubtful))
         });
         let (is_truncated, is_doubtful) = is_truncated.unwrap_or_default();
         let (stack, ids) = (partial.compose(&mut self.table, &mut self.joined), partial.ids);

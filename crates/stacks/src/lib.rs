@@ -48,7 +48,7 @@ mod table;
 pub use correlator::{Correlator, Window};
 pub use delivered::{Delivered, Kept};
 pub use owner::OwnerKind;
-pub use part::{Frames, PartOwner, StackRecord};
+pub use part::{Frames, PartOwner, StackRecord, WALK_FRAMES_MAX};
 pub use state::{StackState, StackStates, StackStats};
 pub use survey::StackSurvey;
 pub use table::{StackId, StackTable};

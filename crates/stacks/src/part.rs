@@ -5,6 +5,9 @@
 use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_trace::Event;
 
+/// Frames that Windows walks at most. A longer stack is cut.
+pub const WALK_FRAMES_MAX: u16 = 192;
+
 /// A whole part, frames inline.
 pub const STACK: u16 = 0x1820;
 /// A definition made when a key enters the cache.

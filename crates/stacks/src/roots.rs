@@ -3,9 +3,10 @@
 //! A walk that goes wrong ends early, and nothing in its record says so. What tells is where the other walks of the same
 //! thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
 
-use hashbrown::HashMap;
 use stackhound_etl::{Address, PointerSize, RawTime};
 
+use crate::keys::Map;
+use crate::part::WALK_FRAMES_MAX;
 use crate::table::{StackId, StackTable};
 
 /// A thread of a process.
@@ -25,9 +26,6 @@ struct End {
     last: RawTime,
 }
 
-/// Frames of a walk at most. A longer stack is cut.
-const FRAMES_MAX: usize = 192;
-
 /// So many walks of a single thread that end at one address make it as firm a root as walks of two threads do.
 const FIRM: u32 = 16;
 
@@ -36,8 +34,6 @@ const ENDS_MAX: usize = 8;
 
 /// Threads, and addresses at which walks end. Where there are more, all is learned anew.
 const KEPT_MAX: usize = 1 << 16;
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Where walks end.
 #[derive(Debug, Default)]
@@ -93,11 +89,11 @@ impl ThreadRoots {
         }
     }
 
-    /// Whether more walks could tell that a walk lacks outer frames which counts as whole: a good part of the walks of
+    /// Whether more walks could show that a walk lacks outer frames which counts as whole, of a thread whose root is known: a
+    /// good part of the walks of
     /// its thread end elsewhere, or few of its own and none of other threads end there.
     pub fn is_in_doubt(&self, thread: Thread, walk: StackId, table: &StackTable) -> bool {
-        let is_known = self.is_truncated(thread, table.outermost(walk)).is_some();
-        let Some(ends) = self.threads.get(&thread).filter(|_| is_known) else { return false };
+        let Some(ends) = self.threads.get(&thread) else { return false };
         let end = table.outermost(walk);
         let Some(own) = ends.iter().find(|known| known.address == end) else { return true };
         let has_rival = ends.iter().any(|known| known.address != end && known.walks * 4 >= own.walks);
@@ -106,7 +102,7 @@ impl ThreadRoots {
 
     /// Whether a walk lacks outer frames. `None` if that is not known.
     pub fn is_cut(&self, thread: Thread, walk: StackId, table: &StackTable) -> Option<bool> {
-        let is_long = || table.frames(walk).nth(FRAMES_MAX - 1).map(|_| true);
+        let is_long = || table.frames(walk).nth(usize::from(WALK_FRAMES_MAX) - 1).map(|_| true);
         self.is_truncated(thread, table.outermost(walk)).or_else(is_long)
     }
 

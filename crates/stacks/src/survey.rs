@@ -16,7 +16,7 @@ struct Use {
     thread: Thread,
     first: RawTime,
     last: RawTime,
-    /// When it was used first. User parts come a good while behind their events.
+    /// When it was used first. User parts are logged some time after their events.
     since: i64,
 }
 

@@ -67,8 +67,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut calls = trace.calls(&arguments.pattern);
     calls.retain(|frame| (from..to).contains(&frame.first_context().id()));
     let found = trace.counted_frames(calls.iter().copied());
-    calls.truncate(arguments.limit.unwrap_or(usize::MAX));
-    let shown = trace.counted_frames(calls.iter().copied());
+    let shown = match arguments.limit.filter(|limit| *limit < calls.len()) {
+        Some(limit) => {
+            calls.truncate(limit);
+            trace.counted_frames(calls.iter().copied())
+        }
+        None => found,
+    };
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let list =
         List { head: ("found", found.number()), key: "calls", items: calls.into_iter().map(Call::new) };

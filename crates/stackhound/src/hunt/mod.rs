@@ -43,7 +43,7 @@ use stackhound_detect::{
 };
 use stackhound_enrich::First;
 use stackhound_etl::Clock;
-use stackhound_stacks::{StackState, StackStates};
+use stackhound_stacks::{StackState, StackStates, WALK_FRAMES_MAX};
 use stackhound_system::ProcessId;
 
 use crate::seen::Seen;
@@ -56,7 +56,6 @@ use numbers::{Numbered, Numbers};
 use process::Processes;
 use services::Services;
 use shape::FrameNumbers;
-use stack::LIMIT;
 use told::{Causes, Told};
 
 /// What was counted.
@@ -329,7 +328,7 @@ impl Hunter {
                 frames: &frames,
                 kernel,
                 user,
-                limit: Some(LIMIT),
+                limit: Some(WALK_FRAMES_MAX),
                 map_is_complete: around.is_complete,
                 has_losses,
                 is_certain: states.has_certain_frames(),

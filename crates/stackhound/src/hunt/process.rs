@@ -142,7 +142,7 @@ fn look_up(
     let told = |is: bool| (is || all).then_some(is);
     let is_wow64 = match session {
         PointerSize::Four => Some(false),
-        PointerSize::Eight => wow64::is_told(process).or_else(|| told(has_layer)),
+        PointerSize::Eight => wow64::is_reported(process).or_else(|| told(has_layer)),
     };
     Facts {
         name: name.into(),

@@ -9,9 +9,6 @@ use stackhound_system::{Evidence, ModuleId, Runtime, System};
 
 use super::modules::ModuleNumbers;
 
-/// Frames that Windows records of a stack, at most.
-pub(super) const LIMIT: u16 = 192;
-
 /// The parts of a stack: the kernel's and the rest.
 pub(super) fn parts(states: StackStates, has_kernel: bool, has_user: bool, has_losses: bool) -> (Part, Part) {
     let is_lost = has_losses || states.has(StackState::Lost);

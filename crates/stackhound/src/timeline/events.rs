@@ -7,7 +7,7 @@ use stackhound_calltree::{Builder, LabelId};
 use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_schema::kernel::view;
-use stackhound_stacks::{StackId, StackState, StackStates};
+use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX};
 use stackhound_system::{ModuleRef, ProcessId, Stretch, System};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
 use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
@@ -29,8 +29,6 @@ const DEFERRED_CALLS: [u16; 3] = [0x0f44, 0x0f45, 0x0f46];
 const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
 /// The thread's state when it waits for something.
 pub(crate) const WAITING: u8 = 5;
-/// A part of so many frames may have been cut off.
-const FRAMES_MAX: usize = 192;
 /// Processes whose modules change more often than this are not asked for them.
 const MODULES_MAX: usize = 4096;
 /// So many stacks are kept to be used again.
@@ -198,7 +196,8 @@ fn snapshot(
         frames.reverse();
         match frames.len() {
             0 => Part::Absent,
-            FRAMES_MAX.. => Part::Unknown,
+            // It may have been cut.
+            length if length >= usize::from(WALK_FRAMES_MAX) => Part::Unknown,
             _ => Part::Frames(frames.into()),
         }
     };
@@ -206,11 +205,8 @@ fn snapshot(
     if !key.states.has_certain_frames() || key.states.has(StackState::None) {
         return None;
     }
-    if key.states.has(StackState::KernelOnly) {
-        (wow64, user) = (Part::Unknown, Part::Unknown);
-    }
-    // Where a walk ended early, its frames cannot be told from others of the same functions further in or out.
-    if key.states.has(StackState::Truncated) {
+    // The frames of a truncated walk may be those of the same functions further in or out.
+    if key.states.has(StackState::KernelOnly) || key.states.has(StackState::Truncated) {
         (wow64, user) = (Part::Unknown, Part::Unknown);
     }
     if key.states.has(StackState::UserOnly) {
@@ -228,7 +224,7 @@ fn snapshot(
 
 fn runs_32_bit_program(system: &System, process: ProcessId, time: TraceTime) -> bool {
     let is_layer = |module: ModuleRef<'_>| module.file_name().eq_ignore_ascii_case(wow64::LAYER);
-    wow64::is_told(system.process(process))
+    wow64::is_reported(system.process(process))
         .unwrap_or_else(|| system.modules_in(process, time, MODULES_MAX).into_iter().flatten().any(is_layer))
 }
 

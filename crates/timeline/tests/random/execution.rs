@@ -640,8 +640,8 @@ impl Execution {
         Snapshot { kernel, wow64, user: part(&thread.user) }
     }
 
-    /// The inner part of a walk that ended early. Where it ended at a place that is on the stack twice, nobody could
-    /// tell it from another one.
+    /// The inner part of a walk that ended early. Not where it ended at a place that is on the stack twice: the
+    /// two cannot be distinguished.
     fn cut(&self, frames: &[usize], how: u8) -> Part {
         let seen = self.seen(frames);
         let from = usize::from(how / 4) % seen.len();
