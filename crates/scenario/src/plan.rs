@@ -410,7 +410,7 @@ impl<W: Write> Simulation<'_, W> {
             for image in images.by_ref().take(2) {
                 script.log(Occurrence::ImageLoad(image));
             }
-            script.push([Action::Leave, Action::CallAs(Caller::Loader)]);
+            script.push([Action::CallAs(Caller::Loader), Action::Leave]);
             for image in images {
                 script.call(&site::NT_MAP_VIEW_OF_SECTION, &[Action::Log(Occurrence::ImageLoad(image))]);
             }

@@ -324,6 +324,12 @@ impl LiveThread {
     /// The frames of a thread that is at some place in its innermost own function, such as 1 of 12.
     pub fn running_frames(&self, machine: &Machine, place: u64) -> Frames {
         let mut frames = Frames::EMPTY;
+        if self.caller == Caller::Loader {
+            let Site(image, rva) = site::LOADER[0];
+            frames.push(machine.address(Site(image, rva + 7 * place as u32)));
+            site::LOADER[1..].iter().for_each(|&site| frames.push(machine.address(site)));
+            return frames;
+        }
         self.way(machine).push_running(&mut frames, place);
         self.push_root(&mut frames, machine);
         frames

@@ -21,7 +21,7 @@ use crate::keys::{Key, KeyDefinitions, Map};
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
 use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
 use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
-use crate::roots::{Thread, ThreadRoots, has_callers};
+use crate::roots::{THREAD_START, ThreadRoots, has_callers};
 use crate::shelf::{Shelf, Slot};
 use crate::state::{StackState, StackStates, StackStats};
 use crate::survey::StackSurvey;
@@ -221,8 +221,10 @@ impl Correlator {
         if self.table.has_older() {
             self.table.forget_unheld();
         }
-        if let Some(hook) = event.hook().filter(|&hook| is_stack_hook(hook)) {
-            return self.take_stack_record(event, hook);
+        match event.hook() {
+            Some(hook) if is_stack_hook(hook) => return self.take_stack_record(event, hook),
+            Some(THREAD_START) if self.definitions.is_none() => self.roots.observe_start(event),
+            _ => {}
         }
         let mut partial = NOTHING;
         if event.kind().has_descriptor()
@@ -364,7 +366,8 @@ impl Correlator {
             let pid = partial.ids.and_then(|ids| Pid::known(ids.pid)).or_else(|| event.header_pid());
             let tid = partial.ids.and_then(|ids| Tid::known(ids.tid)).or_else(|| event.header_tid());
             let (Pid(pid), Tid(tid)) = pid.zip(tid)?;
-            let (thread, session) = (Thread { pid, tid }, event.block().session().pointer_size);
+            let thread = self.roots.thread(pid, tid, event.raw_time());
+            let session = event.block().session().pointer_size;
             // What comes inside of events is not surveyed.
             if self.definitions.is_none() || !partial.from_records {
                 self.roots.learn(thread, walk, &self.table, (session, event.raw_time()));

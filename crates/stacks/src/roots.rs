@@ -4,17 +4,26 @@
 //! thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
 
 use stackhound_etl::{Address, PointerSize, RawTime};
+use stackhound_trace::Event;
 
 use crate::keys::Map;
 use crate::part::WALK_FRAMES_MAX;
 use crate::table::{StackId, StackTable};
 
-/// A thread of a process.
+/// The hook of the start of a thread.
+pub const THREAD_START: u16 = 0x0501;
+
+/// A thread of a process. Windows gives the numbers of threads that have ended to others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Thread {
-    pub pid: u32,
-    pub tid: u32,
+    pid: u32,
+    tid: u32,
+    /// [`RUNNING`] if the start was not recorded.
+    started: RawTime,
 }
+
+/// Before all times.
+const RUNNING: RawTime = RawTime(i64::MIN);
 
 /// An address at which walks of a thread end.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +41,15 @@ const FIRM: u32 = 16;
 /// So many addresses are kept for each thread, those with the most walks.
 const ENDS_MAX: usize = 8;
 
-/// Threads, and addresses at which walks end. Where there are more, all is learned anew.
+/// Threads, their starts, and addresses at which walks end. Where there are more, all is learned anew.
 const KEPT_MAX: usize = 1 << 16;
 
 /// Where walks end.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoots {
+    /// When threads with equal numbers started, in order.
+    starts: Map<(u32, u32), Vec<RawTime>>,
+    starts_len: usize,
     threads: Map<Thread, Vec<End>>,
     /// In how many threads walks end at an address.
     breadth: Map<Address, u32>,
@@ -46,12 +58,45 @@ pub(crate) struct ThreadRoots {
 }
 
 impl ThreadRoots {
+    /// Takes in the start of a thread: what walks of an earlier one with its numbers say does not hold for it.
+    #[cold]
+    pub fn observe_start(&mut self, event: &Event<'_>) {
+        let record = event.record();
+        let number = |at: usize| Some(u32::from_le_bytes(record.payload().get(at..at + 4)?.try_into().ok()?));
+        // In version 0, nothing says which of the two comes first.
+        if record.version() > 0
+            && let Some((pid, tid)) = number(0).zip(number(4))
+        {
+            self.start(pid, tid, event.raw_time());
+        }
+    }
+
+    fn start(&mut self, pid: u32, tid: u32, time: RawTime) {
+        self.bound();
+        let starts = self.starts.entry((pid, tid)).or_default();
+        starts.insert(starts.partition_point(|&known| known <= time), time);
+        self.starts_len += 1;
+    }
+
+    /// The thread that had these numbers at a time.
+    #[inline]
+    pub fn thread(&self, pid: u32, tid: u32, time: RawTime) -> Thread {
+        let starts = self.starts.get(&(pid, tid)).map_or(&[][..], Vec::as_slice);
+        let started = starts.iter().rev().find(|&&start| start <= time).copied().unwrap_or(RUNNING);
+        Thread { pid, tid, started }
+    }
+
+    fn bound(&mut self) {
+        let kept = [self.threads.len(), self.breadth.len(), self.by_turns.len(), self.starts_len];
+        if kept.into_iter().max() >= Some(KEPT_MAX) {
+            *self = ThreadRoots::default();
+        }
+    }
+
     /// Takes in walks of two frames or more for events between two times. A walk of a single frame says nothing of
     /// the thread's root: it is where the thread was.
     pub fn observe(&mut self, thread: Thread, end: Address, first: RawTime, last: RawTime) {
-        if self.threads.len().max(self.breadth.len()).max(self.by_turns.len()) >= KEPT_MAX {
-            *self = ThreadRoots::default();
-        }
+        self.bound();
         let ends = self.threads.entry(thread).or_default();
         let place = match ends.iter().position(|known| known.address == end) {
             Some(place) => place,
@@ -89,9 +134,9 @@ impl ThreadRoots {
         }
     }
 
-    /// Whether more walks could show that a walk lacks outer frames which counts as whole, of a thread whose root is known: a
-    /// good part of the walks of
-    /// its thread end elsewhere, or few of its own and none of other threads end there.
+    /// Whether more walks could show that a walk lacks outer frames which counts as whole, of a thread whose root is
+    /// known: a good part of the walks of its thread end elsewhere, or few of its own and none of other threads end
+    /// there.
     pub fn is_in_doubt(&self, thread: Thread, walk: StackId, table: &StackTable) -> bool {
         let Some(ends) = self.threads.get(&thread) else { return false };
         let end = table.outermost(walk);
@@ -146,23 +191,38 @@ pub(crate) fn has_callers(table: &StackTable, walk: StackId, pointer: PointerSiz
 mod tests {
     use super::*;
 
-    /// Walks in the order of time, as `thread:end`; then what is said of walks, as `thread:end`.
+    /// Walks in the order of time, as `thread:end`, and starts of threads, as `+thread`; then what is said of walks of
+    /// the last threads with the numbers, as `thread:end`.
     #[track_caller]
     fn check(walks: &str, expected: &[(&str, Option<bool>)]) {
-        let parse = |text: &str| {
+        let mut roots = ThreadRoots::default();
+        let parse = |roots: &ThreadRoots, time, text: &str| {
             let (tid, end) = text.split_once(':').unwrap();
-            let thread = Thread { pid: 1, tid: tid.parse().unwrap() };
+            let thread = roots.thread(1, tid.parse().unwrap(), RawTime(time));
             (thread, Address(end.bytes().fold(0, |number, byte| number << 8 | u64::from(byte))))
         };
-        let mut roots = ThreadRoots::default();
         for (time, walk) in (0..).zip(walks.split_whitespace()) {
-            let (thread, end) = parse(walk);
-            roots.observe(thread, end, RawTime(time), RawTime(time));
+            match walk.strip_prefix('+') {
+                Some(tid) => roots.start(1, tid.parse().unwrap(), RawTime(time)),
+                None => {
+                    let (thread, end) = parse(&roots, time, walk);
+                    roots.observe(thread, end, RawTime(time), RawTime(time));
+                }
+            }
         }
         for &(walk, is_truncated) in expected {
-            let (thread, end) = parse(walk);
+            let (thread, end) = parse(&roots, i64::MAX, walk);
             assert_eq!(roots.is_truncated(thread, end), is_truncated, "{walk} in {walks}");
         }
+    }
+
+    #[test]
+    fn a_thread_with_the_number_of_another_has_roots_of_its_own() {
+        let rows = [("1:load", Some(false)), ("1:start", Some(false)), ("2:load", Some(false))];
+        check("1:load 1:start +1 1:load 1:start 1:start 2:load 2:start", &rows);
+        check("1:load 1:load +1 1:start", &[("1:start", None)]);
+        // The same without the start.
+        check("1:load 1:start 1:load 1:start 1:start 2:load 2:start", &[("2:load", Some(true))]);
     }
 
     #[test]
@@ -205,10 +265,12 @@ mod tests {
     fn memory_is_bounded() {
         let mut roots = ThreadRoots::default();
         for number in 0..3 * KEPT_MAX as u64 {
-            let thread = Thread { pid: 1, tid: number as u32 % 1000 };
+            roots.start(1, number as u32, RawTime(number as i64));
+            let thread = roots.thread(1, number as u32 % 1000, RawTime(number as i64));
             roots.observe(thread, Address(number), RawTime(0), RawTime(number as i64));
         }
         assert!(roots.threads.values().all(|ends| ends.len() <= ENDS_MAX));
         assert!(roots.breadth.len().max(roots.by_turns.len()) <= KEPT_MAX + ENDS_MAX);
+        assert!(roots.starts.len() <= KEPT_MAX && roots.starts_len <= KEPT_MAX);
     }
 }

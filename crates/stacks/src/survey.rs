@@ -5,7 +5,7 @@ use stackhound_trace::{Event, LossMap, OpenTrace};
 
 use crate::keys::{Key, KeyDefinitions, Map};
 use crate::part::{self, Frames, StackRecord};
-use crate::roots::{Thread, ThreadRoots};
+use crate::roots::{THREAD_START, Thread, ThreadRoots};
 
 /// So many threads can wait for the definition of a key.
 const WAITING_MAX: usize = 64;
@@ -42,8 +42,8 @@ struct Keyed {
 
 impl StackSurvey {
     /// Hooks of the records to collect from.
-    pub const HOOKS: [u16; 5] =
-        [part::STACK, part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN, part::KEY_USER];
+    pub const HOOKS: [u16; 6] =
+        [THREAD_START, part::STACK, part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN, part::KEY_USER];
 
     /// Reads a trace for this alone, which also finds what is missing from it.
     pub fn of(trace: &OpenTrace) -> (StackSurvey, LossMap) {
@@ -55,7 +55,7 @@ impl StackSurvey {
         (survey, LossMap::surveyed(trace, events))
     }
 
-    /// Takes in the next event in the order of time; others than stack records are ignored.
+    /// Takes in the next event in the order of time; others than stack records and starts of threads are ignored.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
         if let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) {
@@ -74,19 +74,22 @@ impl StackSurvey {
     }
 
     fn observe_record(&mut self, event: &Event<'_>, hook: u16) {
+        if hook == THREAD_START {
+            return self.roots.observe_start(event);
+        }
         let (time, pointer) = (event.time(), event.block().session().pointer_size);
         match StackRecord::parse(event, hook) {
             StackRecord::Part(owner, frames) => {
                 if ends_in_user_mode(&frames, pointer)
                     && let Some(end) = frames.last()
                 {
-                    let thread = Thread { pid: owner.pid, tid: owner.tid };
+                    let thread = self.roots.thread(owner.pid, owner.tid, owner.time);
                     self.roots.observe(thread, end, owner.time, owner.time);
                 }
             }
             StackRecord::Reference(owner, number, _) => {
                 let key = Key { session: event.session_number(), kernel: false, number };
-                let thread = Thread { pid: owner.pid, tid: owner.tid };
+                let thread = self.roots.thread(owner.pid, owner.tid, owner.time);
                 let uses = self.uses.entry(key).or_default();
                 if let Some(known) = uses.iter_mut().find(|known| known.thread == thread) {
                     known.last = known.last.max(owner.time);

@@ -149,11 +149,11 @@ impl System {
             let mut text = std::mem::take(&mut self.scratch);
             text.clear();
             let name = code.name.unwrap_or_default();
-            text.extend(name.namespace.chars());
+            name.namespace.append_to(&mut text);
             let of_name = text.len();
-            text.extend(name.name.chars());
+            name.name.append_to(&mut text);
             let of_signature = text.len();
-            text.extend(name.signature.chars());
+            name.signature.append_to(&mut text);
             let facts = MethodFacts {
                 pid,
                 runtime,
@@ -240,7 +240,7 @@ impl System {
     ) -> Result<(), Error> {
         let process = parse(record, view::Process::parse)?;
         let Some(pid) = self.stated(Some(process.process_id)) else { return Ok(()) };
-        command_line.extend(process.command_line.unwrap_or_default().chars());
+        process.command_line.unwrap_or_default().append_to(command_line);
         let image_name = process.image_file_name.to_string_lossy();
         let facts = ProcessFacts {
             pid,
@@ -273,7 +273,7 @@ impl System {
         let mut facts = ThreadFacts { creator: caller(record), ..ThreadFacts::default() };
         if let Some(detail) = thread.detail {
             let stack = |base, limit| Some(StackExtent { base, limit }).filter(|stack| stack.base.0 != 0);
-            name.extend(detail.thread_name.unwrap_or_default().chars());
+            detail.thread_name.unwrap_or_default().append_to(name);
             facts = ThreadFacts {
                 kernel_stack: stack(detail.stack_base, detail.stack_limit),
                 user_stack: stack(detail.user_stack_base, detail.user_stack_limit),
@@ -296,7 +296,7 @@ impl System {
         name: &mut String,
     ) -> Result<(), Error> {
         let thread = parse(record, view::ThreadSetName::parse)?;
-        name.extend(thread.thread_name.chars());
+        thread.thread_name.append_to(name);
         let Some(ids) = self.stated_thread(thread.process_id, thread.thread_id) else { return Ok(()) };
         self.take_thread_name(time, ids, name);
         Ok(())
@@ -310,7 +310,7 @@ impl System {
         path: &mut String,
     ) -> Result<(), Error> {
         let image = parse(record, view::Image::parse)?;
-        path.extend(image.file_name.chars());
+        image.file_name.append_to(path);
         // The oldest events leave it to the header.
         let Some(pid) = self.stated(image.process_id.or(record.pid())) else { return Ok(()) };
         // Windows writes zeros for what it cannot read without waiting.
@@ -390,7 +390,7 @@ impl System {
         name: &mut String,
     ) -> Result<(), Error> {
         let file = parse(record, view::FileName::parse)?;
-        name.extend(file.file_name.chars());
+        file.file_name.append_to(name);
         self.take_file_name(event(FileKey(file.file_object.0)), time, name);
         Ok(())
     }
@@ -402,7 +402,7 @@ impl System {
         path: &mut String,
     ) -> Result<(), Error> {
         let file = parse(record, view::FileCreate::parse)?;
-        path.extend(file.open_path.chars());
+        file.open_path.append_to(path);
         self.take_file_name(FileNameEvent::Open(FileObject(file.file_object.0)), time, path);
         Ok(())
     }
@@ -421,7 +421,7 @@ impl System {
         name: &mut String,
     ) -> Result<(), Error> {
         let key = parse(record, view::RegistryOperation::parse)?;
-        name.extend(key.key_name.chars());
+        key.key_name.append_to(name);
         self.take_key_name(event, time, KeyControlBlock(key.key_handle.0), name);
         Ok(())
     }

@@ -217,7 +217,7 @@ fn snapshot(
         kernel = Part::Unknown;
     }
     if key.has_lower_half {
-        user = Part::Unknown;
+        (wow64, user) = (Part::Unknown, Part::Unknown);
     }
     Some(Snapshot { kernel, wow64, user })
 }

@@ -54,6 +54,12 @@ impl Tracker {
         }
         let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
         let evidence = if stack.kernel != Part::Absent { Evidence::Stitched } else { Evidence::Snapshot };
+        if stack.wow64 == Part::Absent
+            && let Some(side) = self.threads[thread].side(Mode::User(UserMode::Wow64))
+        {
+            // 32-bit code runs: some of what was seen of 64-bit code has returned, but not its outermost functions.
+            side.forget_seen(&mut self.steps);
+        }
         let mut is_merged = true;
         for mode in UserMode::ALL {
             let Some(frames) = stack.in_user_mode(mode) else { continue };

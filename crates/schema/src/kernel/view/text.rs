@@ -21,6 +21,27 @@ impl<'a> Utf16<'a> {
         utf16_chars(self.0)
     }
 
+    /// Appends the text, bad units as U+FFFD. Nearly all texts in traces are ASCII, which goes many characters at a time.
+    pub fn append_to(self, text: &mut String) {
+        const CHUNK: usize = 64;
+        let mut rest = self.0.as_chunks::<2>().0;
+        let mut ascii = [0; CHUNK];
+        while !rest.is_empty() {
+            let (units, behind) = rest.split_at(rest.len().min(CHUNK));
+            let mut all = 0;
+            for (byte, unit) in ascii.iter_mut().zip(units) {
+                let unit = u16::from_le_bytes(*unit);
+                all |= unit;
+                *byte = unit as u8;
+            }
+            match std::str::from_utf8(&ascii[..units.len()]) {
+                Ok(chunk) if all < 0x80 => text.push_str(chunk),
+                _ => return text.extend(utf16_chars(rest.as_flattened())),
+            }
+            rest = behind;
+        }
+    }
+
     /// The text with bad units replaced by U+FFFD. Allocates.
     pub fn to_string_lossy(self) -> String {
         self.chars().collect()
@@ -112,6 +133,15 @@ mod tests {
         assert_eq!(format!("{text} {text:?}"), "Grün \"Grün\"");
         assert_eq!(Utf16(&[0x00, 0xd8, b'x', 0, 7]).to_string_lossy(), "\u{fffd}x");
         assert!(Utf16(&[7]).is_empty());
+        for length in [0, 1, 63, 64, 65, 200] {
+            let whole: String = std::iter::repeat_n('a', length).chain("ü𝄞b".chars()).collect();
+            for (at, _) in whole.char_indices().filter(|&(at, _)| at == 0 || at >= length) {
+                let bytes: Vec<u8> = whole[..at].encode_utf16().flat_map(u16::to_le_bytes).collect();
+                let mut text = "before ".to_owned();
+                Utf16(&bytes).append_to(&mut text);
+                assert_eq!(text, format!("before {}", &whole[..at]));
+            }
+        }
 
         assert_eq!(Ansi("Grün".as_bytes()), "Grün");
         assert_eq!(Ansi(b"Gr\xfcn"), "Grün");
