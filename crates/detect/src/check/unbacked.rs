@@ -43,6 +43,7 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     let frame = view.frame(index);
     let process = &view.case.process;
     let may_compile = process.has_runtime != Some(false);
+    let is_grave = found.severity > Severity::Medium;
     let mut found = found;
     let mut lower = |to: Severity, reason| {
         found = Outcome { severity: found.severity.min(to), ..found.because(reason) };
@@ -52,7 +53,10 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
     } else if process.has_runtime == Some(true) {
         // Runtimes have code that they tell nothing of, and interrupts come there too.
         let is_interrupt = view.case.event.entry == Entry::Interrupt;
-        lower(if is_interrupt { Severity::Low } else { Severity::Medium }, Reason::RuntimeLoaded);
+        lower(
+            if is_grave && !is_interrupt { Severity::Medium } else { Severity::Low },
+            Reason::RuntimeLoaded,
+        );
     }
     let is_near = frame.address.is_some_and(|address| NEAR_IMAGES.iter().any(|near| near.contains(&address)));
     if may_compile && is_near {
@@ -120,15 +124,36 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
         Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
         _ => unbacked_caller(view).map_or(0, |caller| run_end(view, caller)),
     };
-    let mut others =
-        view.user_frames().filter(|(index, frame)| *index >= told && frame.code == Code::Unbacked);
-    match others.next() {
-        Some((index, _)) => {
+    let unbacked_from = |start: usize| {
+        let mut others = view.user_frames().skip_while(|(index, _)| *index < start);
+        others.find(|(_, frame)| frame.code == Code::Unbacked).map(|(index, _)| index)
+    };
+    let Some(first) = unbacked_from(told) else { return none_found(view, Severity::Medium) };
+    match unbacked_from(told.max(told_at_most(view))) {
+        Some(index) => {
             let found = Outcome::yes(Severity::Medium, Some(index), Reason::FrameUnbacked, USED);
             weighed(view, index, found)
         }
-        None => none_found(view, Severity::Medium),
+        // Of the frames before it, one that is not known decides which detection tells of it.
+        None => {
+            let missing = Inputs::of(&[Input::Modules]);
+            let unsure = Outcome::undetermined(Severity::Medium, Reason::FrameUnknown, USED, missing);
+            unsure.at(view.unknown.unwrap_or(first))
+        }
     }
+}
+
+/// The end of the frames that CS01 and CS07 may tell of, whatever the frames are that are not known.
+fn told_at_most(view: &View<'_>) -> usize {
+    let is_unknown = |index| view.frame(index).code == Code::Unknown;
+    let is_layer = |index| view.roles(view.frame(index)).has(Role::NativeLayer);
+    let user = || view.user_frames().map(|(index, _)| index);
+    let layer = user().take_while(|&index| is_layer(index) || is_unknown(index)).count();
+    if layer == 0 && !is_entry(view) {
+        return 0;
+    }
+    let is_run = |index| view.frame(index).code == Code::Unbacked || is_unknown(index);
+    user().skip(layer).take_while(|&index| is_run(index)).last().map_or(0, |index| index + 1)
 }
 
 /// Whether CS01 judges the innermost user frame.

@@ -30,6 +30,12 @@ fn the_caller_of_the_native_layer_counts_more() {
         ("CS08", "ntdll kernelbase jit clr kernel32 ntdll", No, Reason::AllBacked),
         ("CS08", "ntdll user32 K? K? win32u user32 app", No, Reason::AllBacked),
         ("CS08", "ntdll kernelbase app ? kernel32 ntdll", Undetermined, Reason::FrameUnknown),
+        // The frames that are not known can be of the native layer, or in no module either.
+        ("CS08", "ntdll ? ! app ntdll", Undetermined, Reason::FrameUnknown),
+        ("CS08", "? ? ! ! app ntdll", Undetermined, Reason::FrameUnknown),
+        ("CS08", "ntdll ! ? ! app ntdll", Undetermined, Reason::FrameUnknown),
+        ("CS08", "ntdll ? ! app ! app", Yes(Severity::Medium, 4), Reason::FrameUnbacked),
+        ("CS08", "ntdll app ? ! app", Yes(Severity::Medium, 3), Reason::FrameUnbacked),
     ] {
         check(id, given, stack, expected, reason);
     }
@@ -49,6 +55,9 @@ fn honest_reasons_lower_and_do_not_drop() {
         let process = Process { has_runtime, ..Process::UNKNOWN };
         Given { process, ..opening("lsass.exe", Some(0x1fffff)) }
     };
+    let process = Process { has_runtime: Some(true), ..Process::UNKNOWN };
+    let harmless = Given { process, ..Given::default() };
+    check("CS07", harmless, "ntdll kernelbase ! app", Yes(Severity::Low, 2), Reason::RuntimeLoaded);
     for (given, stack, severity, reason) in [
         (with(None), "ntdll kernelbase ! clr kernel32 ntdll", Severity::Low, Reason::RuntimeInStack),
         (with(None), "ntdll kernelbase !7ff812340000 app", Severity::Low, Reason::AddressNearImages),
