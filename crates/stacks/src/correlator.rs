@@ -378,7 +378,8 @@ impl Correlator {
                 // No loss can make a walk of a single frame a whole one.
                 Some(true) => has_callers(&self.table, walk, session),
                 Some(false) => self.roots.is_in_doubt(thread, walk, &self.table),
-                None => false,
+                // Other walks could show its root.
+                None => true,
             };
             Some((is_cut == Some(true), is_doubtful))
         });
