@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use stackhound::enrich::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
 
-use crate::Outcome;
 use crate::args::{Common, ListFormat, Output, SymbolArguments};
 use crate::output::Sink;
+use crate::{Outcome, inputs};
 
 /// What a config file may state; all of it may be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct ConfigText {
+pub struct ConfigText {
     kernel_symbols: Option<KernelSymbols>,
     events: BTreeMap<EventPattern, Level>,
     symbols: SymbolsText,
@@ -72,6 +72,16 @@ pub struct Config {
 /// The variable that Windows' own tools read.
 const SYMBOL_PATH_VARIABLE: &str = "_NT_SYMBOL_PATH";
 
+/// What a config file states.
+pub fn read_file(file: &Path) -> Result<ConfigText> {
+    let text = inputs::text(file)?;
+    toml::from_str(&text).map_err(|error| {
+        let line =
+            error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        anyhow!("{}:{line}: {}", file.display(), error.message())
+    })
+}
+
 impl Config {
     /// Built-in values with those of the environment, the config file and the arguments on top, in this order.
     pub fn read(common: &Common, symbols: &SymbolArguments) -> Result<Config> {
@@ -95,12 +105,7 @@ impl Config {
     }
 
     fn put_file(&mut self, file: &Path) -> Result<()> {
-        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let stated: ConfigText = toml::from_str(&text).map_err(|error| {
-            let line =
-                error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-            anyhow!("{}:{line}: {}", file.display(), error.message())
-        })?;
+        let stated = read_file(file)?;
         let origin = Origin::Named(file.display().to_string().into());
         let ConfigText { kernel_symbols, events, symbols } = stated;
         self.policy.put(PolicyText { kernel_symbols, events }, origin.clone());

@@ -3,7 +3,6 @@
 //! The recording is made by a simulation and says so; what is shown is what the reader finds in it, by the same path
 //! as for any other file.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,6 +13,7 @@ use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Severity};
 use stackhound::hunt::Hunter;
 use stackhound::stacks::StackState;
 use stackhound::symbols::file_loader;
+use stackhound::symbols::temporary::{self, Temporary};
 use stackhound::trace::Recordings;
 use stackhound::{Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
@@ -27,7 +27,7 @@ use crate::{Outcome, naming, render};
 const FRAMES_SHOWN: usize = 12;
 
 pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
-    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let temporary = temporary::folder().context("cannot make a temporary directory")?;
     let folder = arguments.out.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join("stackhound-demo.etl");
@@ -66,10 +66,13 @@ pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
 }
 
 fn write(scenario: &Scenario, path: &Path) -> Result<Truth> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let unwritable = || format!("cannot write {}", path.display());
+    // A recording that is there already stays if this one cannot be made.
+    let file = Temporary::in_folder(path.parent().unwrap_or(Path::new("."))).with_context(unwritable)?;
     let mut output = BufWriter::with_capacity(1 << 20, file);
-    let truth = scenario.write(&mut output).with_context(|| format!("cannot write {}", path.display()))?;
-    output.flush()?;
+    let truth = scenario.write(&mut output).with_context(unwritable)?;
+    let file = output.into_inner().map_err(|error| error.into_error()).with_context(unwritable)?;
+    file.persist(path).with_context(unwritable)?;
     Ok(truth)
 }
 

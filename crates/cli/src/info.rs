@@ -1,13 +1,13 @@
 //! `info`: what a recording says about itself, and with `--full` what is in it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
-use stackhound::etl::{Block, Damage, FileTime, LogfileHeader};
+use stackhound::etl::{Block, Damage, FileTime, Index, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
 use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
@@ -36,9 +36,15 @@ struct FileInfo {
     boot_time: String,
     start_time: String,
     end_time: Option<String>,
+    /// What the header counts; 0 in sessions that were not closed.
     buffers_written: u32,
+    /// What is there.
+    buffers_in_file: u64,
+    /// Whether the session was closed properly: the header says when it ended, and counts no fewer buffers than there are.
+    closed: bool,
     events_lost: u32,
     buffers_lost: u32,
+    damage: Vec<DamageInfo>,
     #[serde(flatten)]
     full: Option<Contents>,
 }
@@ -59,7 +65,6 @@ struct Contents {
     providers: BTreeMap<String, Provider>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     appended_sessions: Vec<SessionInfo>,
-    damage: Vec<DamageInfo>,
     stacks: StackInfo,
     first_event: Option<String>,
     last_event: Option<String>,
@@ -150,14 +155,16 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
-    for source in captures.iter().flat_map(|capture| capture.trace.sources()) {
-        let mut info = session_facts(source);
+    let sources =
+        captures.iter().flat_map(|capture| capture.trace.sources().iter().zip(capture.trace.indexes()));
+    for (source, index) in sources {
+        let mut info = session_facts(source, index);
         if arguments.full {
             let single = OpenTrace::new(vec![source.clone()], crate::threads(common))?;
-            let contents = scan(&single, common)?;
-            damaged |= !contents.damage.is_empty();
-            info.full = Some(contents);
+            let (contents, damage) = scan(&single, common)?;
+            (info.full, info.damage) = (Some(contents), damage);
         }
+        damaged |= !info.damage.is_empty();
         files.push(info);
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
@@ -188,9 +195,11 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
     Ok(Outcome { damaged, ..Outcome::default() })
 }
 
-fn session_facts(source: &Source) -> FileInfo {
+fn session_facts(source: &Source, index: &Index) -> FileInfo {
     let session = source.recording.session();
     let clock = session.clock();
+    // A session that was appended counts its own buffers only.
+    let is_counted = index.sessions.len() > 1 || u64::from(session.buffers_written) >= index.found();
     FileInfo {
         file: source.name.clone(),
         size: source.recording.size(),
@@ -209,17 +218,20 @@ fn session_facts(source: &Source) -> FileInfo {
         start_time: render::utc(session.start_time),
         end_time: session.end_time.map(render::utc),
         buffers_written: session.buffers_written,
+        buffers_in_file: index.found(),
+        closed: session.end_time.is_some() && is_counted,
         events_lost: session.events_lost,
         buffers_lost: session.buffers_lost,
+        damage: index.damage.iter().chain(&source.packed_damage).map(damage_info).collect(),
         full: None,
     }
 }
 
 /// Reads everything: once as stored for the counts, and once in order for the stacks.
-fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
+fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>)> {
     let index = &trace.indexes()[0];
     let mut contents = Contents {
-        buffers: index.buffers.len() as u64 + index.other_buffers,
+        buffers: index.found(),
         compressed_buffers: index.buffers.iter().filter(|buffer| buffer.compressed).count() as u64,
         buffers_missing: index.missing_buffers(),
         other_buffers: index.other_buffers,
@@ -254,8 +266,8 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<Contents> {
     for (guid, provider) in &mut contents.providers {
         provider.name = guid.parse().ok().and_then(|guid: Guid| known.provider_name(guid));
     }
-    contents.damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
-    Ok(contents)
+    let damage = outcome.trace.damage.iter().map(|(_, damage)| damage_info(damage)).collect();
+    Ok((contents, damage))
 }
 
 fn session_info(session: &LogfileHeader) -> SessionInfo {
@@ -373,11 +385,28 @@ fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
     )?;
     line("processors", info.processors.to_string())?;
     line("start", info.start_time.clone())?;
-    line("end", info.end_time.clone().unwrap_or_else(|| "not finished".to_owned()))?;
+    let end = info.end_time.as_deref().unwrap_or("not finished");
+    line("end", format!("{end}{}", if info.closed { "" } else { " (not closed properly)" }))?;
     line("clock", format!("{}, {} ticks/s", info.clock, grouped(info.ticks_per_second)))?;
-    line("buffers", format!("{} of {} bytes", info.buffers_written, grouped(info.buffer_size.into())))?;
+    let mut buffers = format!("{} of {} bytes", info.buffers_in_file, grouped(info.buffer_size.into()));
+    if u64::from(info.buffers_written) != info.buffers_in_file {
+        buffers += &format!("; the header counts {}", info.buffers_written);
+    }
+    line("buffers", buffers)?;
     line("lost", format!("{} events, {} buffers", info.events_lost, info.buffers_lost))?;
-    let Some(full) = &info.full else { return Ok(()) };
+    if let Some(full) = &info.full {
+        scanned(&mut line, full)?;
+    }
+    for damage in &info.damage {
+        line(
+            "damage",
+            format!("at {:#x}: {} ({} bytes skipped)", damage.offset, damage.reason, damage.skipped),
+        )?;
+    }
+    Ok(())
+}
+
+fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Contents) -> Result<()> {
     line("events", grouped(full.events))?;
     if let Some(compression) = full.compression {
         line(
@@ -436,12 +465,6 @@ fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
                 session.events_lost,
                 session.buffers_lost
             ),
-        )?;
-    }
-    for damage in &full.damage {
-        line(
-            "damage",
-            format!("at {:#x}: {} ({} bytes skipped)", damage.offset, damage.reason, damage.skipped),
         )?;
     }
     Ok(())

@@ -3,12 +3,44 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use stackhound::calltree::{self, journal};
-use stackhound::trace::{Capture, Error, Grouping, OpenTrace, Recordings};
+use stackhound::trace::{Capture, Captures, Error, Grouping, OpenTrace, Recordings};
 
 use crate::args::Common;
+
+/// Whether an input was left out, which the exit code says whatever the verb.
+static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a file of a folder was left out, since it could not be opened.
+pub fn is_incomplete() -> bool {
+    IS_INCOMPLETE.load(Ordering::Relaxed)
+}
+
+/// Reports the files that are left out, and gives the captures of the others.
+pub fn reported(Captures { captures, skipped }: Captures) -> Vec<Capture> {
+    for error in skipped {
+        IS_INCOMPLETE.store(true, Ordering::Relaxed);
+        anstream::eprintln!("error: {error}; skipped");
+    }
+    captures
+}
+
+/// Texts that people write are smaller, and devices without an end larger.
+const TEXT_SIZE_MAX: u64 = 64 << 20;
+
+/// The text of a file with settings.
+pub fn text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(TEXT_SIZE_MAX + 1).read_to_string(&mut text));
+    read.with_context(|| path.display().to_string())?;
+    if text.len() as u64 > TEXT_SIZE_MAX {
+        bail!("{}: larger than 64 MiB", path.display());
+    }
+    Ok(text)
+}
 
 /// Opens files and groups them into captures, of which there is at least one. A file that holds call trees is refused by
 /// naming the verbs that read it.
@@ -25,7 +57,7 @@ pub fn captures(files: &[PathBuf], grouping: impl Into<Grouping>, common: &Commo
             }
             None => Err(error.into()),
         },
-        opened => Ok(opened?),
+        opened => Ok(reported(opened?)),
     }
 }
 
@@ -56,6 +88,9 @@ pub fn refusal(error: &Error) -> anyhow::Error {
 
 fn holds_call_trees(path: &Path) -> bool {
     let mut first = [0; 8];
+    if !path.is_file() {
+        return false;
+    }
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && (journal::is_journal(&first) || first == *calltree::Trace::MAGIC)
 }

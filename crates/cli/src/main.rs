@@ -7,6 +7,7 @@ mod args;
 mod calltree;
 mod config;
 mod demo;
+mod ending;
 mod events;
 mod explain;
 mod filter;
@@ -33,7 +34,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, ColorChoice, Common, Verb};
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
     }
     match run(&arguments) {
+        Ok(_) if inputs::is_incomplete() => ExitCode::from(USAGE_OR_IO),
         Ok(outcome) if outcome.damaged && arguments.common.strict => ExitCode::from(DAMAGED),
         Ok(outcome) if outcome.found => ExitCode::from(FOUND),
         Ok(_) => ExitCode::SUCCESS,
@@ -96,6 +98,13 @@ fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 fn run(arguments: &Arguments) -> Result<Outcome> {
     let common = &arguments.common;
+    // Recordings end with a signal, and keep what was recorded.
+    if !is_recording(&arguments.verb) {
+        ending::prepare().context("cannot prepare for signals")?;
+    }
+    if let Some(file) = &common.config {
+        config::read_file(file)?;
+    }
     match &arguments.verb {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Events(arguments) => events::run(arguments, common),
@@ -127,6 +136,10 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
             Ok(Outcome::default())
         }
     }
+}
+
+fn is_recording(verb: &Verb) -> bool {
+    matches!(verb, Verb::Record(_))
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use stackhound::symbols::temporary::Temporary;
 
 /// A destination for data.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ enum Inner {
     Standard(BufWriter<io::Stdout>),
     /// A pipe or device, which nothing must replace.
     Place(BufWriter<File>),
-    File(BufWriter<tempfile::NamedTempFile>, PathBuf),
+    File(BufWriter<Temporary>, PathBuf),
 }
 
 const BUFFER_SIZE: usize = 1 << 18;
@@ -38,7 +39,7 @@ impl Sink {
                 let path = path.canonicalize().unwrap_or(path.to_owned());
                 let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let directory = directory.unwrap_or(Path::new("."));
-                let file = new_file(directory)
+                let file = Temporary::in_folder(directory)
                     .with_context(|| format!("cannot write in {}", directory.display()))?;
                 Inner::File(BufWriter::with_capacity(BUFFER_SIZE, file), path)
             }
@@ -64,18 +65,6 @@ impl Sink {
         serde_json::to_writer_pretty(&mut *self, value).map_err(io::Error::from)?;
         Ok(writeln!(self)?)
     }
-}
-
-/// A temporary file that others may read as far as they may read new files.
-fn new_file(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let everybody = std::fs::Permissions::from_mode(0o666);
-        tempfile::Builder::new().permissions(everybody).tempfile_in(directory)
-    }
-    #[cfg(not(unix))]
-    tempfile::NamedTempFile::new_in(directory)
 }
 
 impl Write for Sink {

@@ -168,7 +168,10 @@ fn files_are_fetched_once() {
 #[test]
 fn a_server_that_is_gone_is_told_and_nothing_aborts() {
     let user = User::new();
-    let report = user.json(&["fetch", "--online", "--symbol-path", "srv*http://127.0.0.1:1"]);
+    let nothing =
+        user.run(&["fetch", "--online", "--symbol-path", "srv*http://127.0.0.1:1", "--format", "json"]);
+    assert_eq!(nothing.status.code(), Some(2), "nothing that was asked for is in the store");
+    let report: Value = serde_json::from_slice(&nothing.stdout).unwrap();
     assert_eq!(missing(&report, "image", "unreachable"), user.files.len(), "{report}");
 }
 

@@ -67,4 +67,17 @@ pub enum DamageReason {
         /// Offset.
         offset: u32,
     },
+    /// The session counted more buffers as written than the file has, beyond those that it lost itself.
+    #[error(
+        "the file is incomplete: {missing} of the {written} buffers that the session wrote are not in it"
+    )]
+    Incomplete {
+        /// Buffers that the session wrote.
+        written: u32,
+        /// Those of them that are not in the file.
+        missing: u64,
+    },
+    /// Something of a packed file cannot be unpacked. Where it is, and how much, is counted in the packed file.
+    #[error("packed: {0}")]
+    Packed(&'static str),
 }

@@ -107,27 +107,39 @@ impl Index {
         index.damage.extend(repeat::remove(recording.bytes(), &mut index.buffers));
         index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
-        index.unaccounted = index.unaccounted_of(recording.session());
+        let missing = index.written_and_gone(recording.session());
+        index.unaccounted = missing.saturating_sub(index.in_gaps_beyond(recording.session()));
+        if missing > 0 {
+            let reason = DamageReason::Incomplete { written: recording.session().buffers_written, missing };
+            index.damage.push(Damage { offset: recording.size(), skipped: 0, reason });
+        }
         index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
         (index, sessions)
     }
 
-    /// How many buffers are missing before the first or after the last sequence number: those that were written and are
-    /// neither in the file nor in a gap that the session's own losses do not explain. Unfinished sessions have not
-    /// stated how many they wrote, appended ones state it for one part of the file.
-    fn unaccounted_of(&self, session: &LogfileHeader) -> u64 {
+    /// How many buffers were written and are not in the file. Unfinished sessions have not stated how many they wrote,
+    /// appended ones state it for one part of the file.
+    fn written_and_gone(&self, session: &LogfileHeader) -> u64 {
         let is_appended = self.buffers.iter().any(|buffer| buffer.epoch > 0);
         if session.end_time.is_none() || is_appended {
             return 0;
         }
         // The header buffer counts as written.
-        let found = self.buffers.len() as u64 + self.other_buffers;
-        let gone = u64::from(session.buffers_written).saturating_sub(found);
-        let unaccounted = gone.saturating_sub(self.in_gaps().saturating_sub(session.buffers_lost.into()));
+        let gone = u64::from(session.buffers_written).saturating_sub(self.found());
         let first = self.by_sequence().first().map_or(1, |&first| self.buffers[first].sequence);
         // A circular session overwrites its first buffers.
         let overwritten = if session.mode.has(LogFileMode::CIRCULAR) { first.abs_diff(1) } else { 0 };
-        unaccounted.saturating_sub(overwritten)
+        gone.saturating_sub(overwritten)
+    }
+
+    /// How many buffers are missing between the sequence numbers that the session's own losses do not explain.
+    fn in_gaps_beyond(&self, session: &LogfileHeader) -> u64 {
+        self.in_gaps().saturating_sub(session.buffers_lost.into())
+    }
+
+    /// Buffers of all kinds that are in the file.
+    pub fn found(&self) -> u64 {
+        self.buffers.len() as u64 + self.other_buffers
     }
 
     /// The buffers as streams, one a processor, each in the order in which it was written.

@@ -33,9 +33,11 @@ pub fn pipeline(bytes: &[u8]) {
     };
     let written: Vec<_> = [&case.first].into_iter().chain(&case.second).map(Plan::write).collect();
     let records = written.iter().map(|written| written.records).sum::<Option<u64>>();
-    let sources = written.into_iter().zip(0..).map(|(written, number)| Source {
-        name: String::new(),
-        recording: Recording::open(written.file.into()).expect("what the writer writes").numbered(number),
+    let sources = written.into_iter().zip(0..).map(|(written, number)| {
+        Source::new(
+            "",
+            Recording::open(written.file.into()).expect("what the writer writes").numbered(number),
+        )
     });
     let trace = OpenTrace::new(sources.collect(), 1).expect("at least one source");
     let events = correlation::check(&trace, Window { max_hold, max_pending: case.max_pending.into() });

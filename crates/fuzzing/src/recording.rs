@@ -33,9 +33,8 @@ pub fn recording(bytes: &[u8]) {
 }
 
 fn trace(recordings: &[&Recording]) -> OpenTrace {
-    let source = |(number, recording): (u16, &&Recording)| Source {
-        name: String::new(),
-        recording: Recording::clone(recording).numbered(number),
+    let source = |(number, recording): (u16, &&Recording)| {
+        Source::new("", Recording::clone(recording).numbered(number))
     };
     OpenTrace::new((0..).zip(recordings).map(source).collect(), 1).expect("at least one source")
 }

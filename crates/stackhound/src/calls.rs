@@ -1,10 +1,11 @@
 //! Opening whatever holds call trees: an index, the journal of an exact trace, a recording.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stackhound_calltree::{self as calltree, Trace, journal};
+use stackhound_symbols::temporary::Temporary;
 use stackhound_trace::{Grouping, Recordings};
 
 use crate::enrichment::Enrichment;
@@ -82,7 +83,7 @@ pub fn open_stacks(
 ) -> Result<(Trace, StacksFrom), OpenStacksError> {
     let unreadable = |error| OpenStacksError::Io(path.to_owned(), error);
     if fs::metadata(path).map_err(unreadable)?.is_file() {
-        let bytes = File::open(path).and_then(stackhound_trace::bytes_of).map_err(unreadable)?;
+        let bytes = stackhound_trace::bytes_of(path).map_err(unreadable)?;
         if bytes.starts_with(Trace::MAGIC) {
             return match Trace::open(bytes) {
                 Ok(trace) => Ok((trace, StacksFrom::Index)),
@@ -106,10 +107,7 @@ pub fn open_stacks(
 fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree::Error> {
     let index = index_of(path);
     // Whatever is wrong with it, it can be made anew.
-    let kept = File::open(&index)
-        .and_then(stackhound_trace::bytes_of)
-        .ok()
-        .and_then(|bytes| Trace::open(bytes).ok());
+    let kept = stackhound_trace::bytes_of(&index).ok().and_then(|bytes| Trace::open(bytes).ok());
     if let Some(kept) = kept.filter(|kept| kept.made_from() == Some(journal::fingerprint(bytes))) {
         return Ok((kept, StacksFrom::IndexOfJournal));
     }
@@ -123,12 +121,10 @@ fn of_journal(path: &Path, bytes: &[u8]) -> Result<(Trace, StacksFrom), calltree
 
 /// Writes beside and renames, so that there is never half an index.
 fn write(index: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = index.with_added_extension(std::process::id().to_string());
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, index));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    let folder = index.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = Temporary::in_folder(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.persist(index)
 }
 
 /// The index beside a journal.

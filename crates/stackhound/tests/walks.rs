@@ -11,7 +11,7 @@ use stackhound_etl::Recording;
 
 fn recording(name: &str) -> Option<OpenTrace> {
     let recording = Recording::open(stackhound_corpus::recording(name)?.into()).unwrap();
-    Some(OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap())
+    Some(OpenTrace::new(vec![Source::new("", recording)], 1).unwrap())
 }
 
 /// A stack with a user part.

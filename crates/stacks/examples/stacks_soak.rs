@@ -48,7 +48,7 @@ fn piece(number: i64) -> OpenTrace {
     }
     let (file, _) = writer.finish().expect("writing to memory");
     let recording = Recording::open(file.into_inner().into()).expect("what was written can be read");
-    OpenTrace::new(vec![Source { name: String::new(), recording }], 1).expect("one source")
+    OpenTrace::new(vec![Source::new("", recording)], 1).expect("one source")
 }
 
 /// Kilobytes of memory that is no file's, where the system tells.

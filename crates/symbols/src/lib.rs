@@ -23,6 +23,7 @@ pub mod store;
 pub mod stubs;
 mod symbolizer;
 pub mod table;
+pub mod temporary;
 
 #[cfg(windows)]
 pub use debug_help::DebugHelp;

@@ -122,6 +122,8 @@ pub struct Totals {
     pub other: u64,
     /// Lines and records that could not be read.
     pub unreadable: u64,
+    /// Parts of an event log that are not there, or not as they were written.
+    pub damaged_parts: u64,
 }
 
 /// Hunts in Sysmon's files. What is told of processes and images counts for all that follows, in further files too.
@@ -203,11 +205,12 @@ impl Sysmon {
 
     fn hunt_evtx(
         &mut self,
-        input: impl Read + Seek,
+        mut input: impl Read + Seek,
         name: &str,
         judge: &mut Judge,
         mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
+        let damage = crate::chunks::damage(&mut input)?;
         let parser = EvtxParser::from_read_seek(input).map_err(|error| Error::Evtx(error.to_string()))?;
         let mut parser = parser.with_configuration(ParserSettings::default());
         let mut totals = Totals::default();
@@ -217,6 +220,13 @@ impl Sysmon {
                 Err(error) => Err(one_line(error)),
             };
             if self.record(record, (name, number), judge, &mut totals, &mut on).is_break() {
+                return Ok(totals);
+            }
+        }
+        for reason in damage {
+            totals.damaged_parts += 1;
+            let place = Place { file: name.to_owned(), record: totals.records };
+            if on(Found::Unreadable(&Unreadable { place, reason })).is_break() {
                 break;
             }
         }

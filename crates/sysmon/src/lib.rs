@@ -21,6 +21,7 @@
 
 pub mod call_trace;
 pub mod case;
+mod chunks;
 pub mod hunt;
 pub mod json;
 mod known;

@@ -107,9 +107,41 @@ fn what_is_damaged_is_told_and_the_rest_read() {
     let at = 4096 + 2 * (1 << 16) + 512 + 24;
     file[at..at + 40].fill(0xff);
     let (totals, sightings, unreadable) = hunt(&file);
-    assert_eq!((totals.unreadable, totals.judged), (1, 2), "{unreadable:?}");
+    assert_eq!((totals.unreadable, totals.judged, totals.damaged_parts), (1, 2, 1), "{unreadable:?}");
     assert!(unreadable[0].starts_with("log.evtx:3: "), "{unreadable:?}");
+    assert!(
+        unreadable[1].ends_with("the checksums of 1 chunks of the event log do not match"),
+        "{unreadable:?}"
+    );
     assert_eq!(sightings.len(), 2);
+}
+
+/// Every bit of the header and of the records of a log without reserved chunks has a checksum.
+#[test]
+fn flipped_bits_and_missing_ends_are_reported() {
+    let whole = log(&events(), 2);
+    assert!((whole.len() - 4096).is_multiple_of(1 << 16));
+    let is_reported = |file: &[u8]| {
+        let mut judge = Judge::new(Lists::default(), Binaries::none());
+        let mut sysmon = Sysmon::new(judge.lists());
+        let read = sysmon.hunt(Cursor::new(file), "x", &mut judge, |_| ControlFlow::Continue(()));
+        read.is_err() || read.is_ok_and(|totals| totals.damaged_parts > 0)
+    };
+    assert!(!is_reported(&whole));
+    for length in (0..whole.len()).step_by(4099) {
+        assert!(is_reported(&whole[..length]), "{length} bytes");
+    }
+    for chunk in (4096..whole.len()).step_by(1 << 16) {
+        let used = u32::from_le_bytes(*whole[chunk + 48..].first_chunk().unwrap()) as usize;
+        for at in (0..120).chain(124..used).step_by(3) {
+            let mut flipped = whole.clone();
+            flipped[chunk + at] ^= 1 << (at % 8);
+            assert!(is_reported(&flipped), "{at:#x} of the chunk at {chunk:#x}");
+        }
+        let mut zeros = whole.clone();
+        zeros[chunk..chunk + (1 << 16)].fill(0);
+        assert!(is_reported(&zeros), "the chunk at {chunk:#x}");
+    }
 }
 
 proptest! {
@@ -138,7 +170,8 @@ proptest! {
             ControlFlow::Continue(())
         });
         if let Ok(totals) = totals {
-            prop_assert_eq!(told, totals.judged + totals.unreadable + totals.damaged_stacks);
+            let all = totals.judged + totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
+            prop_assert_eq!(told, all);
             prop_assert_eq!(totals.records, totals.judged + totals.unreadable + totals.context + totals.other);
         }
     }

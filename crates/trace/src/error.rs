@@ -21,6 +21,9 @@ pub enum Error {
     /// A packed file cannot be unpacked.
     #[error("{}: {}", .0.display(), .1)]
     Packed(PathBuf, String),
+    /// A path leads to a pipe or a device.
+    #[error("{}: neither a file nor a folder", .0.display())]
+    NoRegularFile(PathBuf),
     /// A directory holds no recordings.
     #[error("{}: no .etl, .etl.zst or .etl.zip file in this directory", .0.display())]
     NoRecordings(PathBuf),

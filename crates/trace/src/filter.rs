@@ -186,7 +186,7 @@ mod tests {
         }
         let (file, _) = writer.finish().unwrap();
         let recording = Recording::open(file.into_inner().into()).unwrap();
-        OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap()
+        OpenTrace::new(vec![Source::new("", recording)], 1).unwrap()
     }
 
     #[track_caller]

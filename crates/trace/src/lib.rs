@@ -40,11 +40,13 @@ pub use filter::{HeaderFilter, ProviderFilter};
 pub use live::{LiveSession, SessionCounters, SessionInfo};
 pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};
-pub use recordings::{Flow, OpenTrace, Recordings};
+pub use recordings::{Captures, Flow, OpenTrace, Recordings};
 pub use session::{
     Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
     GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
     Session, SessionClock, SessionNumbers, SettingError,
 };
+#[cfg(unix)]
+pub use source::on_shrunk_file;
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
 pub use stats::Stats;

@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::feed::{Feed, Loaded, Loading};
 use crate::filter::HeaderFilter;
 use crate::merge::{Ordered, TimeBase};
-use crate::source::{self, Source};
+use crate::source::{self, Opened, Source};
 use crate::{Error, Stats};
 
 /// Whether a callback wants more events.
@@ -61,11 +61,13 @@ impl Recordings {
     /// needs (see [`captures`](Recordings::captures)).
     ///
     /// # Errors
-    /// As [`captures`](Recordings::captures), and [`Error::SeveralCaptures`] if there is more than one.
+    /// As [`captures`](Recordings::captures), also for a file of a directory, and [`Error::SeveralCaptures`] if there is
+    /// more than one.
     pub fn open(&self) -> Result<OpenTrace, Error> {
-        let mut captures = self.captures()?;
-        match captures.len() {
-            1 => Ok(captures.remove(0).trace),
+        let Captures { mut captures, skipped } = self.captures()?;
+        match (captures.len(), skipped.into_iter().next()) {
+            (_, Some(error)) => Err(error),
+            (1, None) => Ok(captures.remove(0).trace),
             _ => Err(Error::several(&captures)),
         }
     }
@@ -76,16 +78,27 @@ impl Recordings {
     /// A single source is not read: its end is that of its session, as far as its header states it.
     ///
     /// # Errors
-    /// If a file cannot be opened, or there is none.
-    pub fn captures(&self) -> Result<Vec<Capture>, Error> {
-        let trace = OpenTrace::new(source::open_all(&self.paths)?, self.threads)?;
-        Ok(trace.filter(self.filter.clone()).into_captures(self.grouping))
+    /// If a file cannot be opened, or there is none. Of directories, files that cannot be opened are skipped, unless none
+    /// is left.
+    pub fn captures(&self) -> Result<Captures, Error> {
+        let Opened { sources, skipped } = source::open_all(&self.paths)?;
+        let trace = OpenTrace::new(sources, self.threads)?;
+        Ok(Captures { captures: trace.filter(self.filter.clone()).into_captures(self.grouping), skipped })
     }
 
     /// Hands every event to `handle`, in time order, until it breaks.
     pub fn run(&self, handle: impl FnMut(&Event<'_>) -> Flow) -> Result<Stats, Error> {
         Ok(self.open()?.run(handle))
     }
+}
+
+/// The captures of some paths.
+#[derive(Debug)]
+pub struct Captures {
+    /// In the order of their beginning.
+    pub captures: Vec<Capture>,
+    /// Files of directories that could not be opened, and why.
+    pub skipped: Vec<Error>,
 }
 
 /// A trace whose sources are open. Can be read any number of times.
@@ -141,8 +154,8 @@ impl OpenTrace {
     /// Some of the sources as a trace of their own.
     fn part(&self, group: &[usize]) -> OpenTrace {
         let source = |(number, &at): (usize, &usize)| {
-            let Source { name, recording } = self.sources[at].clone();
-            Source { name, recording: recording.numbered(number as u16) }
+            let source = self.sources[at].clone();
+            Source { recording: source.recording.numbered(number as u16), ..source }
         };
         let indexes: Vec<Index> = group.iter().map(|&at| self.indexes()[at].clone()).collect();
         OpenTrace {
@@ -199,8 +212,9 @@ impl OpenTrace {
                 index.sessions.iter().map(|session| u64::from(session.buffers_lost)).sum::<u64>();
             stats.buffers_missing = stats.buffers_missing.saturating_add(index.missing_buffers());
         }
-        for (number, index) in self.indexes().iter().enumerate() {
-            stats.damage.extend(index.damage.iter().map(|&damage| (number as u16, damage)));
+        for (number, (source, index)) in self.sources.iter().zip(self.indexes()).enumerate() {
+            let all = index.damage.iter().chain(&source.packed_damage);
+            stats.damage.extend(all.map(|&damage| (number as u16, damage)));
         }
         stats
     }

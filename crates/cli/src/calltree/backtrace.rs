@@ -49,7 +49,7 @@ struct Document<'t> {
 const STACKS_MAX: usize = 16;
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stacks = stacks(whose.stack(&trace, at)?, arguments.axis);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    Ok(Outcome::default())
+    Ok(outcome)
 }
 
 /// A stack and those below it, down to the first one of user mode.

@@ -59,7 +59,7 @@ impl<'t> Call<'t> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let limit = |place: Option<Place>, without| {
         place.map_or(Ok(ContextId(without)), |place: Place| place.limit(&trace))
     };
@@ -88,5 +88,5 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         true => tell(common, format_args!("{found} calls")),
         false => tell(common, format_args!("{found} calls, {} shown", shown.number())),
     }
-    Ok(Outcome::default())
+    Ok(outcome)
 }

@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let frame = arguments.frame.find(&trace)?;
     let items = events(frame, &arguments.skip).map(Json);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     )?;
     sink.finish()?;
     tell(common, format_args!("{count} events"));
-    Ok(Outcome::default())
+    Ok(outcome)
 }
 
 /// Events with how far below the frame they happen. A frame's beginning and its end have the same depth.

@@ -22,9 +22,9 @@ use stackhound::trace::Error;
 use stackhound::{OpenStacksError, StacksFrom};
 
 use crate::args::{Common, Naming};
-use crate::inputs;
 use crate::naming::{self, Use};
 use crate::render::utc;
+use crate::{Outcome, inputs};
 
 /// Forms of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,17 +49,20 @@ struct Source {
     naming: Naming,
 }
 
-fn open(source: &Source, common: &Common) -> Result<Trace> {
+/// Opens it, and says whether a byte of it could not be read.
+fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
     let enrichment = naming::enrichment(&source.naming, common, Use::Summary)?;
     let opened = stackhound::open_stacks(&source.file, enrichment, inputs::grouping(source.merge));
     let (trace, from) = opened.map_err(|error| match error {
         OpenStacksError::Recording(error @ Error::SeveralCaptures { .. }) => inputs::refusal(&error),
         error => error.into(),
     })?;
-    if common.quiet {
-        return Ok(trace);
-    }
-    if let StacksFrom::Journal(replayed, unwritten) = from {
+    let damaged = match &from {
+        StacksFrom::Index | StacksFrom::IndexOfJournal => false,
+        StacksFrom::Journal(replayed, _) => !replayed.finished,
+        StacksFrom::Recording(report) => !report.outcome.trace.damage.is_empty(),
+    };
+    if let (StacksFrom::Journal(replayed, unwritten), false) = (from, common.quiet) {
         if !replayed.finished {
             let lost = replayed.lost_bytes;
             eprintln!("{} breaks off, its last {lost} bytes cannot be read.", source.file.display());
@@ -68,7 +71,7 @@ fn open(source: &Source, common: &Common) -> Result<Trace> {
             eprintln!("The index could not be kept: {reason}");
         }
     }
-    Ok(trace)
+    Ok((trace, Outcome { damaged, ..Outcome::default() }))
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

@@ -37,7 +37,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let frame = arguments.frame.find(&trace)?;
     let head = ("frame", Json(frame));
     let contexts = Cell::new(0);
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     sink.finish()?;
     tell(common, format_args!("{count} ranges, {} contexts", trace.counted(contexts.get())));
-    Ok(Outcome::default())
+    Ok(outcome)
 }
 
 /// Ranges in order, those that follow one another without a gap as one.

@@ -51,7 +51,7 @@ impl<'t> Neighbours<'t> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stack = whose.stack(&trace, at)?;
     let before = Neighbours::new(|axis| stack.prev_stack(axis));
@@ -78,5 +78,5 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    Ok(Outcome::default())
+    Ok(outcome)
 }

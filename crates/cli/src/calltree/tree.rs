@@ -57,7 +57,7 @@ struct Document<'a> {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = open(&arguments.source, common)?;
+    let (trace, outcome) = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stack = whose.stack(&trace, at)?;
     let frame = whose.frame(&trace, at)?;
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         }
     }
     sink.finish()?;
-    Ok(Outcome::default())
+    Ok(outcome)
 }
 
 fn by_name(path: Option<&Path>) -> TreeFormat {

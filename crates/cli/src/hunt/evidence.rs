@@ -1,14 +1,14 @@
 //! What judges believe in, and the files that they look into.
 
 use std::cell::OnceCell;
-use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use stackhound::detect::{Binaries, Judge, Lists};
 use stackhound::symbols::file_loader;
 
 use crate::args::{Common, Hunt};
 use crate::config::Config;
+use crate::inputs;
 use crate::naming;
 
 use super::sums::Sums;
@@ -25,17 +25,13 @@ fn lists(arguments: &Hunt) -> Result<Lists> {
             let at = |error: stackhound::detect::lists::ListsError| {
                 anyhow!("{}:{}: {}", file.display(), error.line, error.message)
             };
-            Lists::with(&read(file)?).map_err(at)?
+            Lists::with(&inputs::text(file)?).map_err(at)?
         }
     };
     match &arguments.known_images {
         None => Ok(lists),
-        Some(file) => Ok(lists.with_known_images(&read(file)?)),
+        Some(file) => Ok(lists.with_known_images(&inputs::text(file)?)),
     }
-}
-
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
 /// Files along the symbol path, those of `--images` first.

@@ -83,7 +83,10 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
                 let read = sysmon::hunt(&mut events, path, &mut judge, told, common);
                 report.failed()?;
                 match read {
-                    Ok(totals) => unreadable += totals.unreadable,
+                    Ok(totals) => {
+                        unreadable += totals.unreadable;
+                        damaged |= totals.damaged_parts > 0;
+                    }
                     Err(error) => failed(error)?,
                 }
             }

@@ -13,6 +13,7 @@ use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
 
 use crate::args::Common;
+use crate::inputs;
 
 /// A provider, and who described it.
 #[derive(Debug)]
@@ -63,7 +64,8 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
             Some(descriptions) => descriptions,
             None => {
                 let mut described = Vec::new();
-                for capture in Recordings::file(path).threads(crate::threads(common)).captures()? {
+                let opened = Recordings::file(path).threads(crate::threads(common)).captures()?;
+                for capture in inputs::reported(opened) {
                     let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
                     let outcome =
                         pipeline.run_chosen(|_| ControlFlow::Continue(false), |_| ControlFlow::Continue(()));
@@ -95,7 +97,8 @@ pub fn store(files: &[PathBuf]) -> Result<SchemaStore> {
 /// What a file says if it is a manifest or an image, as its first bytes tell.
 fn of_manifest_or_image(path: &Path, culture: Option<&str>) -> Result<Option<Vec<ProviderDescription>>> {
     let context = || path.display().to_string();
-    if path.is_dir() {
+    // Opening a pipe waits for whoever writes to it.
+    if path.exists() && !path.is_file() {
         return Ok(None);
     }
     let mut start = [0; 64];

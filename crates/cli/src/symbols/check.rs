@@ -120,7 +120,7 @@ const NAMES: usize = 5;
 
 pub fn check(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let config = Config::read(common, &arguments.places)?;
-    run(arguments, naming::store_options(&config, common)?, common)
+    Ok(run(arguments, naming::store_options(&config, common)?, common)?.1)
 }
 
 pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
@@ -129,10 +129,14 @@ pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
         bail!("nothing is fetched without --online");
     }
     let options = StoreOptions { ask_again: arguments.retry, ..naming::store_options(&config, common)? };
-    run(&arguments.check, options, common)
+    let (report, outcome) = run(&arguments.check, options, common)?;
+    if report.modules > 0 && report.with_pdb + report.with_image == 0 {
+        bail!("no file of any of the {} modules is in the store", report.modules);
+    }
+    Ok(outcome)
 }
 
-fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<Outcome> {
+fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<(Report, Outcome)> {
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let store = Store::new(options);
@@ -143,5 +147,5 @@ fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<
         ListFormat::Table => report.table(&mut sink, common.verbose)?,
     }
     sink.finish()?;
-    Ok(Outcome { damaged, ..Outcome::default() })
+    Ok((report, Outcome { damaged, ..Outcome::default() }))
 }

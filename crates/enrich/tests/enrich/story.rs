@@ -235,7 +235,7 @@ pub fn trace(story: &str) -> OpenTrace {
     }
     let (file, _) = writer.finish().unwrap();
     let recording = Recording::open(file.into_inner().into()).unwrap();
-    OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap()
+    OpenTrace::new(vec![Source::new("", recording)], 1).unwrap()
 }
 
 /// `ntdll.dll+0x10`, `A.B.Main`, or the kind of memory, with `!` if it is unbacked and `?` if that is not known.

@@ -47,7 +47,7 @@ fn written(events: u64, seed: u64, mix: Mix) -> Written {
         })
         .unwrap();
     let recording = Recording::open(file.into_inner().into()).unwrap();
-    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap();
+    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).unwrap();
     Written { scenario, truth, expected, trace }
 }
 

@@ -30,7 +30,7 @@ fn case(events: u64, seed: u64) -> Case {
     let scenario = Scenario { events, seed, mix: Mix::Default };
     let (truth, deeds) = scenario.write_deeds(&mut file).unwrap();
     let recording = Recording::open(file.into_inner().into()).unwrap();
-    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).unwrap();
+    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).unwrap();
     let mut events = Vec::new();
     Pipeline::new(&trace, Passes::Two).run(|seen| {
         events.push((seen.raw_time(), seen.processor().unwrap()));

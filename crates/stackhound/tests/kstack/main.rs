@@ -31,7 +31,7 @@ fn written(seed: u64) -> Written {
 
 fn open(bytes: &[u8], threads: usize) -> OpenTrace {
     let recording = Recording::open(bytes.to_vec().into()).unwrap();
-    OpenTrace::new(vec![Source { name: String::new(), recording }], threads).unwrap()
+    OpenTrace::new(vec![Source::new("", recording)], threads).unwrap()
 }
 
 fn told(trace: &OpenTrace, at: Option<RawTime>, of: Selection) -> Vec<ThreadStack> {

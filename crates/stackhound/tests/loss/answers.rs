@@ -38,7 +38,7 @@ pub struct Answer {
 /// All answers of a trace.
 pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKey, Answer> {
     let recording = Recording::open(bytes.into()).expect("a trace");
-    let trace = OpenTrace::new(vec![Source { name: String::new(), recording }], 1).expect("a trace");
+    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).expect("a trace");
     let mut pipeline = Pipeline::new(&trace, passes);
     let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
     let mut answers = HashMap::new();

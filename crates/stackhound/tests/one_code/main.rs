@@ -58,7 +58,7 @@ fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
 }
 
 fn from_file(recording: &Recording) -> Vec<String> {
-    let source = Source { name: String::new(), recording: recording.clone() };
+    let source = Source::new("", recording.clone());
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     all(Pipeline::new(&trace, Passes::One))
 }

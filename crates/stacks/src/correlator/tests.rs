@@ -201,7 +201,7 @@ enum Way {
 
 /// What comes out: time, state and frames of each event, the logfile header left out.
 fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats) {
-    let source = Source { name: String::new(), recording: recording(lines) };
+    let source = Source::new("", recording(lines));
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     let mut correlator = match way {
         Way::TwoPasses => {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::wanted::Wanted;
 use crate::path::ServerUrl;
+use crate::temporary::Temporary;
 
 /// Longest file that is read.
 const LENGTH_MAX: u64 = 64 << 10;
@@ -56,9 +57,8 @@ impl Missing {
         }
         let folder = path.parent().unwrap_or(&self.root);
         fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = Temporary::in_folder(folder)?;
         file.write_all((lines.join("\n") + "\n").as_bytes())?;
-        file.persist(&path)?;
-        Ok(())
+        file.persist(&path)
     }
 }

@@ -27,6 +27,7 @@ pub use file_name::FileName;
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
 use crate::path::{Place, ServerUrl, StoreFolder, SymbolPath};
+use crate::temporary::Temporary;
 use crate::{ImageIdentity, ModuleIdentity, PdbIdentity};
 use client::Client;
 use folder::{Candidate, Folders};
@@ -262,8 +263,7 @@ impl Store {
         let not_kept =
             |error: std::io::Error| wanted.failure(Cause::NotKept, format!("{}: {error}", root.display()));
         fs::create_dir_all(root).map_err(not_kept)?;
-        let part = tempfile::Builder::new().prefix(".stackhound-").suffix(".part").tempfile_in(root);
-        let mut part = part.map_err(not_kept)?;
+        let mut part = Temporary::in_folder(root).map_err(not_kept)?;
         let size = client
             .download(server, wanted, &mut part)
             .map_err(|(cause, what)| wanted.failure(cause, format!("{server}: {what}")))?;
@@ -274,7 +274,7 @@ impl Store {
         let folder = root.join(wanted.name.as_str()).join(&wanted.key);
         fs::create_dir_all(&folder).map_err(not_kept)?;
         let path = folder.join(wanted.name.as_str());
-        part.persist(&path).map_err(|error| not_kept(error.error))?;
+        part.persist(&path).map_err(not_kept)?;
         self.downloads.fetch_add(1, Ordering::Relaxed);
         self.downloaded.fetch_add(size, Ordering::Relaxed);
         Ok(Found { path, downloaded: Some(size) })

@@ -14,6 +14,7 @@ use crate::image::Image;
 use crate::pdb::Pdb;
 use crate::store::{FileName, ModuleFiles, Store, read_image};
 use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
+use crate::temporary::Temporary;
 
 /// Larger tables are not kept on disk.
 const TABLE_SIZE_MAX: u64 = 1 << 30;
@@ -99,12 +100,11 @@ fn read_table(place: &Path, sources: &str) -> Option<SymbolTable> {
 fn write_table(place: &Path, sources: &str, table: &SymbolTable) -> std::io::Result<()> {
     let folder = place.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = Temporary::in_folder(folder)?;
     file.write_all(&(sources.len() as u32).to_le_bytes())?;
     file.write_all(sources.as_bytes())?;
     file.write_all(&table.to_bytes())?;
-    file.persist(place)?;
-    Ok(())
+    file.persist(place)
 }
 
 fn image_bytes(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {

@@ -57,6 +57,7 @@ fn each_line_is_judged_or_counted() {
         context: 0,
         other: 1,
         unreadable: 2,
+        damaged_parts: 0,
     };
     assert_eq!(totals, expected);
     let places: Vec<_> = sightings.iter().map(|sighting| (sighting.place.record, sighting.count)).collect();

@@ -3,18 +3,36 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// A file's bytes: mapped where the system allows it, read into memory elsewhere (pipes, some network drives).
+/// Files that are mapped, or were, and their sizes then.
+static MAPPED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
+
+/// A file's bytes: mapped where the system allows it, read into memory elsewhere (some network drives). What becomes of the
+/// process if somebody cuts the file shorter meanwhile, `on_shrunk_file` decides.
 ///
 /// # Errors
-/// The file can be neither mapped nor read.
-pub fn bytes_of(mut file: File) -> io::Result<Bytes> {
+/// The file can be neither opened, nor mapped, nor read.
+pub fn bytes_of(path: &Path) -> io::Result<Bytes> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !mapped.iter().any(|(known, of)| known == path && *of == size) {
+        mapped.push((path.to_owned(), size));
+    }
+    drop(mapped);
+    map(file)
+}
+
+/// The same for a file that nobody else can open.
+pub(super) fn map(mut file: File) -> io::Result<Bytes> {
     // SAFETY: a mapping is unsound only while somebody else changes the file. Nothing behind this reads a byte twice
     // and relies on the two readings being equal without a bounds check in between: every reader of recordings and
-    // of indexes treats bytes as hostile. A file that is cut shorter meanwhile ends the process with a bus error, never with wrong
-    // results; recordings are finished before they are read.
+    // of indexes treats bytes as hostile. A file that is cut shorter meanwhile ends the process with a bus error, never with
+    // wrong results.
     match unsafe { memmap2::Mmap::map(&file) } {
         Ok(mapping) => Ok(Bytes::from_owner(mapping)),
         Err(_) => {
@@ -23,4 +41,46 @@ pub fn bytes_of(mut file: File) -> io::Result<Bytes> {
             Ok(bytes.into())
         }
     }
+}
+
+/// From now on, where a mapped file turns out to be shorter than it was, `end` is called with its path, and has to end the
+/// process: the thread that reads the file stops for ever. For programs; a library leaves signals alone.
+///
+/// # Errors
+/// No thread, pipe or handler can be had.
+#[cfg(unix)]
+pub fn on_shrunk_file(end: impl FnOnce(&Path) + Send + 'static) -> io::Result<()> {
+    use std::os::fd::IntoRawFd;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    static WRITER: AtomicI32 = AtomicI32::new(-1);
+
+    extern "C" fn stop(_: libc::c_int) {
+        // SAFETY: both functions may be called in a signal handler. The byte is a static, and the pipe is never closed.
+        unsafe {
+            libc::write(WRITER.load(Ordering::Relaxed), [0_u8].as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+    }
+
+    let (mut reader, writer) = io::pipe()?;
+    WRITER.store(writer.into_raw_fd(), Ordering::Relaxed);
+    std::thread::Builder::new().name("mapped files".to_owned()).spawn(move || {
+        if reader.read_exact(&mut [0]).is_ok() {
+            let mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let is_shorter =
+                |(path, size): &&(PathBuf, u64)| path.metadata().map_or(true, |found| found.len() < *size);
+            let path = mapped.iter().find(is_shorter).or(mapped.last());
+            end(path.map_or(Path::new("a file"), |(path, _)| path));
+        }
+    })?;
+    // SAFETY: zeros are a valid `sigaction`, whose handler is a function that takes the signal's number.
+    let failed = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stop as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) != 0
+    };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -4,18 +4,23 @@
 //! and mapped like the others, so that they do not stay in memory.
 
 mod map;
+mod zip;
+mod zstd;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use stackhound_etl::Recording;
+use stackhound_etl::{Damage, Recording};
 
 use crate::Error;
 pub use map::bytes_of;
+#[cfg(unix)]
+pub use map::on_shrunk_file;
 
-/// A packed recording may not unpack to more than this; real ones stay far below, archives made to fill disks do not.
+/// What one packed file holds may not unpack to more than this; real ones stay far below, archives made to fill disks do
+/// not.
 pub const UNPACKED_SIZE_MAX: u64 = 64 << 30;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -28,32 +33,61 @@ pub struct Source {
     pub name: String,
     /// The recording.
     pub recording: Recording,
+    /// What could not be unpacked of a packed recording. Offsets and sizes are those of the packed file.
+    pub packed_damage: Vec<Damage>,
 }
 
-/// Opens all recordings behind the given paths, in that order; a directory's in the order of their names.
-pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
-    let mut found = Vec::new();
+impl Source {
+    /// A recording that was not packed.
+    pub fn new(name: impl Into<String>, recording: Recording) -> Source {
+        Source { name: name.into(), recording, packed_damage: Vec::new() }
+    }
+}
+
+/// The recordings behind some paths.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    pub sources: Vec<Source>,
+    /// Why files of directories are none of them.
+    pub skipped: Vec<Error>,
+}
+
+/// Opens all recordings behind the given paths, in that order; a directory's in the order of their names. A file of a
+/// directory that cannot be opened is skipped, unless it would be the only one.
+pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Opened, Error> {
+    let mut opened = Opened::default();
     for path in paths {
         if path.is_dir() {
-            let files = recordings_in(path)?;
-            if files.is_empty() {
-                return Err(Error::NoRecordings(path.clone()));
-            }
-            for file in files {
-                open_file(&file, &mut found)?;
-            }
+            open_directory(path, &mut opened)?;
         } else {
-            open_file(path, &mut found)?;
+            open_file(path, &mut opened.sources)?;
         }
     }
-    let number = |(index, mut source): (usize, Source)| {
-        source.recording = source.recording.numbered(index as u16);
-        source
-    };
-    if found.len() > usize::from(u16::MAX) {
+    if opened.sources.is_empty() && !opened.skipped.is_empty() {
+        return Err(opened.skipped.remove(0));
+    }
+    if opened.sources.len() > usize::from(u16::MAX) {
         return Err(Error::TooMany);
     }
-    Ok(found.into_iter().enumerate().map(number).collect())
+    for (source, number) in opened.sources.iter_mut().zip(0..) {
+        source.recording = source.recording.clone().numbered(number);
+    }
+    Ok(opened)
+}
+
+fn open_directory(directory: &Path, opened: &mut Opened) -> Result<(), Error> {
+    let files = recordings_in(directory)?;
+    if files.is_empty() {
+        return Err(Error::NoRecordings(directory.to_owned()));
+    }
+    for file in files {
+        let before = opened.sources.len();
+        if let Err(error) = open_file(&file, &mut opened.sources) {
+            opened.sources.truncate(before);
+            opened.skipped.push(error);
+        }
+    }
+    Ok(())
 }
 
 /// Files of a directory whose names say that they are recordings.
@@ -73,61 +107,70 @@ fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
 
 fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
     let io_error = |error| Error::Io(path.to_owned(), error);
+    // Opening a pipe waits for whoever writes to it, and devices have no end.
+    if !path.metadata().map_err(io_error)?.is_file() {
+        return Err(Error::NoRegularFile(path.to_owned()));
+    }
     let mut file = File::open(path).map_err(io_error)?;
     let mut magic = [0; 4];
     let read = file.read(&mut magic).map_err(io_error)?;
     file.seek(SeekFrom::Start(0)).map_err(io_error)?;
     let name = path.display().to_string();
     match magic {
-        ZSTD_MAGIC if read == 4 => {
-            let packed = io::BufReader::new(file);
-            let plain = ruzstd::decoding::StreamingDecoder::new(packed)
+        _ if read < 4 => found.push(recording(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
+        ZIP_MAGIC => zip::open(path, file, found)?,
+        _ if magic == ZSTD_MAGIC || zstd::is_skippable(magic) => {
+            let mut plain = Unpacked::new(UNPACKED_SIZE_MAX).map_err(io_error)?;
+            let damage = zstd::unpack(&file, &mut plain)
                 .map_err(|error| Error::Packed(path.to_owned(), error.to_string()))?;
-            let bytes = unpack(plain).map_err(|error| Error::Packed(path.to_owned(), error.to_string()))?;
-            found.push(recording(name, bytes)?);
+            let bytes = plain.finish().map_err(io_error)?;
+            // Where nothing was unpacked, the reason is no damage, but all there is to say.
+            if let (true, Some(damage)) = (bytes.is_empty(), damage.first()) {
+                return Err(Error::Packed(path.to_owned(), damage.reason.to_string()));
+            }
+            found.push(recording(name, bytes, damage)?);
         }
-        ZIP_MAGIC if read == 4 => open_archive(path, file, found)?,
-        _ => found.push(recording(name, map::bytes_of(file).map_err(io_error)?)?),
+        _ => found.push(recording(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
     }
     Ok(())
 }
 
-fn open_archive(path: &Path, file: File, found: &mut Vec<Source>) -> Result<(), Error> {
-    let packed = |error: String| Error::Packed(path.to_owned(), error);
-    let mut archive =
-        zip::ZipArchive::new(io::BufReader::new(file)).map_err(|error| packed(error.to_string()))?;
-    let before = found.len();
-    for index in 0..archive.len() {
-        let member = archive.by_index(index).map_err(|error| packed(error.to_string()))?;
-        let member_name = member.name().map_err(|error| packed(error.to_string()))?;
-        if member.is_dir() || !member_name.to_lowercase().ends_with(".etl") {
-            continue;
+/// An unnamed temporary file that takes what is unpacked, up to a limit.
+struct Unpacked {
+    file: File,
+    size: u64,
+    limit: u64,
+}
+
+impl Unpacked {
+    fn new(limit: u64) -> io::Result<Unpacked> {
+        Ok(Unpacked { file: tempfile::tempfile()?, size: 0, limit })
+    }
+
+    fn finish(mut self) -> io::Result<Bytes> {
+        self.file.flush()?;
+        if self.size == 0 { Ok(Bytes::new()) } else { map::map(self.file) }
+    }
+}
+
+impl Write for Unpacked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.size.saturating_add(bytes.len() as u64) > self.limit {
+            return Err(io::Error::other("unpacks to more than 64 GiB"));
         }
-        let name = format!("{}:{member_name}", path.display());
-        let bytes = unpack(member).map_err(|error| packed(error.to_string()))?;
-        found.push(recording(name, bytes)?);
+        let written = self.file.write(bytes)?;
+        self.size += written as u64;
+        Ok(written)
     }
-    if found.len() == before {
-        return Err(packed("no .etl file in the archive".to_owned()));
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
-    Ok(())
 }
 
-/// Unpacks into an unnamed temporary file.
-fn unpack(plain: impl Read) -> io::Result<Bytes> {
-    let mut file = tempfile::tempfile()?;
-    let mut limited = plain.take(UNPACKED_SIZE_MAX + 1);
-    let size = io::copy(&mut limited, &mut file)?;
-    if size > UNPACKED_SIZE_MAX {
-        return Err(io::Error::other("unpacks to more than 64 GiB"));
-    }
-    file.flush()?;
-    if size == 0 { Ok(Bytes::new()) } else { map::bytes_of(file) }
-}
-
-fn recording(name: String, bytes: Bytes) -> Result<Source, Error> {
+fn recording(name: String, bytes: Bytes, packed_damage: Vec<Damage>) -> Result<Source, Error> {
     match Recording::open(bytes) {
-        Ok(recording) => Ok(Source { name, recording }),
+        Ok(recording) => Ok(Source { name, recording, packed_damage }),
         Err(error) => Err(Error::NotARecording(name, error)),
     }
 }

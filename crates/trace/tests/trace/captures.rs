@@ -81,7 +81,7 @@ fn captures(files: &[File], grouping: Grouping) -> Vec<Capture> {
         std::fs::write(&path, file.make()).unwrap();
         path
     });
-    Recordings::files(paths.collect::<Vec<_>>()).grouping(grouping).captures().unwrap()
+    Recordings::files(paths.collect::<Vec<_>>()).grouping(grouping).captures().unwrap().captures
 }
 
 /// The numbers of the files of each capture.
@@ -277,7 +277,7 @@ fn several_captures_are_not_opened_as_one_trace() {
     let text = error.to_string().replace(&format!("{}/", directory.path().display()), "");
     assert_eq!(text, "the files are 2 captures, which cannot be read as one trace: (a.etl) (b.etl)");
     assert_eq!(recordings.clone().grouping(Grouping::Merge).open().unwrap().sources().len(), 2);
-    let captures = recordings.captures().unwrap();
+    let captures = recordings.captures().unwrap().captures;
     let text = captures[1].to_string().replace(&format!("{}/", directory.path().display()), "");
     assert_eq!(
         text,

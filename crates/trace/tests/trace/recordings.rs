@@ -82,9 +82,11 @@ pub fn small(source: u16) -> (Vec<u8>, Vec<Logged>) {
 }
 
 pub fn open(files: &[Vec<u8>], threads: usize) -> OpenTrace {
-    let sources = files.iter().enumerate().map(|(number, file)| Source {
-        name: format!("source {number}"),
-        recording: Recording::open(file.clone().into()).unwrap().numbered(number as u16),
+    let sources = files.iter().enumerate().map(|(number, file)| {
+        Source::new(
+            format!("source {number}"),
+            Recording::open(file.clone().into()).unwrap().numbered(number as u16),
+        )
     });
     OpenTrace::new(sources.collect(), threads).unwrap()
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use stackhound_etl::{Damage, DamageReason};
 use stackhound_trace::Recordings;
 use tempfile::TempDir;
 use zip::ZipWriter;
@@ -157,22 +158,134 @@ fn what_is_no_recording_is_told_in_a_sentence() {
     check_refusal(&archive(&[("a.etl", &file), ("b.etl", b"")]), "FILE:b.etl: the file is empty");
 }
 
+/// A skippable frame of so many bytes.
+fn skippable(size: u32) -> Vec<u8> {
+    let head = [[0x5a, 0x2a, 0x4d, 0x18], size.to_le_bytes()].concat();
+    [head, vec![7; size as usize]].concat()
+}
+
 #[test]
-fn damaged_packed_files_are_refused() {
+fn all_frames_are_read_and_skippable_ones_are_skipped() {
     let (file, _) = small(0);
-    let cut = |bytes: Vec<u8>| bytes[..bytes.len() / 2].to_vec();
-    let zip = archive(&[("a.etl", &file)]);
-    for (what, bytes) in [
-        ("half an archive", cut(zip)),
-        ("half a frame", cut(zst(&file))),
-        ("a frame's magic number alone", zst(&file)[..4].to_vec()),
-        ("an archive's magic number alone", b"PK\x03\x04".to_vec()),
+    let (first, rest) = file.split_at(file.len() / 3);
+    for packed in [
+        [zst(first), zst(rest)].concat(),
+        [skippable(5), zst(first), skippable(0), skippable(1000), zst(rest), skippable(3)].concat(),
+        [zst(first), zst(b""), zst(rest)].concat(),
     ] {
-        let directory = directory(&[("file.etl", bytes)]);
-        let path = directory.path().join("file.etl");
-        let error = Recordings::file(&path).open().unwrap_err().to_string();
-        assert!(error.starts_with(&format!("{}: ", path.display())), "{what}: {error}");
+        let directory = directory(&[("file.etl.zst", packed)]);
+        let trace = Recordings::file(directory.path()).open().unwrap();
+        let source = &trace.sources()[0];
+        assert_eq!((&source.recording.bytes()[..], &source.packed_damage[..]), (&file[..], &[][..]));
     }
+}
+
+/// Of a packed recording that was changed: `Ok` if it gives all of the recording, and nothing is reported; otherwise what it
+/// gives, or nothing where it is refused.
+fn changed(file: &[u8], packed: &[u8]) -> Result<(), Vec<u8>> {
+    let directory = directory(&[("file.etl", packed.to_vec())]);
+    let Ok(trace) = Recordings::file(directory.path().join("file.etl")).open() else {
+        return Err(Vec::new());
+    };
+    let [source] = trace.sources() else { panic!("{:?}", trace.sources()) };
+    let bytes = source.recording.bytes();
+    if trace.run(|_| ControlFlow::Continue(())).damage.is_empty() {
+        assert_eq!(bytes, file, "a change that nothing reports");
+        return Ok(());
+    }
+    let skipped: u64 = source.packed_damage.iter().map(|damage| damage.skipped).sum();
+    assert!(skipped <= packed.len() as u64, "{:?}", source.packed_damage);
+    assert!(source.packed_damage.iter().all(|damage| damage.offset <= packed.len() as u64));
+    Err(bytes.to_vec())
+}
+
+fn packed(file: &[u8]) -> [(&'static str, Vec<u8>); 2] {
+    let frames: Vec<u8> = file.chunks(2000).flat_map(zst).collect();
+    [("frames", frames), ("archive", archive(&[("a.etl", file)]))]
+}
+
+#[test]
+fn a_packed_recording_that_breaks_off_is_read_up_to_there() {
+    let (file, _) = small(0);
+    for (what, packed) in packed(&file) {
+        let mut longest = 0;
+        for length in (0..packed.len()).step_by(7) {
+            let found = changed(&file, &packed[..length]).expect_err("it breaks off");
+            assert!(file.starts_with(&found) && found.len() >= longest, "{what}, {length} bytes");
+            longest = found.len();
+        }
+        assert!(longest > file.len() / 2, "{what}: {longest} of {} bytes", file.len());
+    }
+}
+
+#[test]
+fn flipped_bits_of_packed_recordings_are_reported() {
+    let (file, _) = small(0);
+    for (what, packed) in packed(&file) {
+        let mut reported = 0;
+        for bit in (0..packed.len() * 8).step_by(41) {
+            let mut flipped = packed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            reported += u32::from(changed(&file, &flipped).is_err());
+        }
+        assert!(reported > 100, "{what}: {reported}");
+    }
+}
+
+#[test]
+fn an_archive_whose_members_overlap_is_refused() {
+    let (file, _) = small(0);
+    let packed = archive(&[("a.etl", &file), ("b.etl", &file)]);
+    // The list of members, whose entries say where each one begins.
+    let entries: Vec<usize> =
+        (0..packed.len() - 4).filter(|&at| packed[at..at + 4] == *b"PK\x01\x02").collect();
+    let [first, second] = entries[..] else { panic!("{entries:?}") };
+    let mut overlapping = packed.clone();
+    overlapping.copy_within(first + 42..first + 46, second + 42);
+    check_refusal(&overlapping, "FILE: members of the archive overlap");
+}
+
+#[test]
+fn a_recording_of_which_buffers_are_gone_is_incomplete() {
+    let (file, _) = small(0);
+    let whole = Recordings::file(directory(&[("a.etl", file.clone())]).path()).open().unwrap();
+    let index = &whole.indexes()[0];
+    assert!(index.damage.is_empty() && index.buffers.len() > 3, "{index:?}");
+    let written = whole.sources()[0].recording.session().buffers_written;
+    for kept in 1..index.buffers.len() {
+        let end = index.buffers[kept].offset as usize;
+        let cut = Recordings::file(directory(&[("a.etl", file[..end].to_vec())]).path()).open().unwrap();
+        let stats = events(cut.ordered()).1;
+        let missing = index.buffers.len() as u64 - kept as u64;
+        let reason = DamageReason::Incomplete { written, missing };
+        assert_eq!(stats.damage, [(0, Damage { offset: end as u64, skipped: 0, reason })]);
+    }
+}
+
+#[test]
+fn files_of_a_directory_that_are_none_are_skipped() {
+    let (file, _) = small(0);
+    let directory = directory(&[
+        ("a.etl", file.clone()),
+        ("b.etl", Vec::new()),
+        ("c.etl", b"text".to_vec()),
+        ("d.etl.zip", archive(&[("a.etl", &file), ("b.etl", b"")])),
+    ]);
+    let opened = Recordings::file(directory.path()).captures().unwrap();
+    let sources: Vec<_> = opened.captures.iter().flat_map(|capture| capture.trace.sources()).collect();
+    assert_eq!(sources.len(), 1);
+    let skipped: Vec<String> = opened.skipped.iter().map(ToString::to_string).collect();
+    assert_eq!(skipped.len(), 3);
+    assert!(skipped[0].ends_with("b.etl: the file is empty"), "{skipped:?}");
+    // Who wants one trace of all of them gets none.
+    assert_eq!(Recordings::file(directory.path()).open().unwrap_err().to_string(), skipped[0]);
+}
+
+#[cfg(unix)]
+#[test]
+fn devices_are_refused() {
+    let error = Recordings::file("/dev/zero").open().unwrap_err().to_string();
+    assert_eq!(error, "/dev/zero: neither a file nor a folder");
 }
 
 #[test]

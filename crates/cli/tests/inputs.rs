@@ -1,0 +1,234 @@
+//! Inputs that are incomplete, endless or none, and runs that are ended early: what is reported, the exit code, and what is
+//! left behind.
+
+mod program;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use program::{refused, stackhound, text};
+use stackhound_calltree::journal::Writer;
+use stackhound_calltree::{Change, ContextId, Cpu, StackInfo, StackKind};
+use tempfile::TempDir;
+
+/// A folder with the demo recording, called `a.etl`.
+fn demo(events: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let made = stackhound(&["demo", "-q", "--events", events, "--out", text(folder.path())]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let path = folder.path().join("a.etl");
+    fs::rename(folder.path().join("stackhound-demo.etl"), &path).unwrap();
+    (folder, path)
+}
+
+const FOLDED: [&str; 3] = ["profile", "--format", "folded"];
+
+fn zst(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+/// The exit code of a verb with and without `--strict`, and whether the run printed anything.
+fn codes(verb: &[&str], path: &Path) -> [Option<i32>; 2] {
+    let run = |strict: &[&str]| {
+        let output = stackhound(&[verb, strict, &["-q", text(path)]].concat());
+        output.status.code()
+    };
+    [run(&[]), run(&["--strict"])]
+}
+
+#[test]
+fn a_recording_that_ends_at_a_buffer_is_incomplete_for_every_verb() {
+    let (folder, path) = demo("8000");
+    let bytes = fs::read(&path).unwrap();
+    let size = 65_536;
+    assert!(bytes.len() > 4 * size && bytes.len().is_multiple_of(size));
+    let (part, packed) = (folder.path().join("part.etl"), folder.path().join("part.etl.zst"));
+    fs::write(&part, &bytes[..4 * size]).unwrap();
+    let whole = zst(&bytes);
+    fs::write(&packed, &whole[..whole.len() / 2]).unwrap();
+    for verb in [&["info"][..], &["info", "--full"], &["events"], &["stacks"], &FOLDED] {
+        assert_eq!(codes(verb, &path), [Some(0); 2], "{verb:?}");
+        for cut in [&part, &packed] {
+            assert_eq!(codes(verb, cut), [Some(0), Some(3)], "{verb:?} {}", cut.display());
+        }
+    }
+    for verb in [&["calls", "--strict"][..], &["calls"]] {
+        let output = stackhound(&[verb, &["-q", text(&part), "NtCreateFile"]].concat());
+        let expected = if verb.len() > 1 { 3 } else { 0 };
+        assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let info = stackhound(&["info", "--format", "json", text(&part)]);
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!((&info["buffers_in_file"], &info["closed"]), (&4.into(), &true.into()));
+    let written = info["buffers_written"].as_u64().unwrap();
+    let reason = format!(
+        "the file is incomplete: {} of the {written} buffers that the session wrote are not in it",
+        written - 4
+    );
+    assert_eq!(info["damage"][0]["reason"], reason);
+}
+
+#[test]
+fn a_session_that_was_not_closed_is_stated() {
+    let (_folder, path) = demo("8000");
+    let mut bytes = fs::read(&path).unwrap();
+    // BuffersWritten, in the header record's payload.
+    let written = 72 + 32 + 0x24;
+    let found = u32::from_le_bytes(*bytes[written..].first_chunk().unwrap());
+    for stated in [0, found - 1] {
+        bytes[written..written + 4].copy_from_slice(&stated.to_le_bytes());
+        fs::write(&path, &bytes).unwrap();
+        let output = stackhound(&["info", "--strict", text(&path)]);
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.contains("(not closed properly)"), "{printed}");
+        assert!(printed.contains(&format!("buffers           {found} of ")), "{printed}");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_bad_file_of_a_folder_is_skipped_and_the_exit_code_says_so() {
+    let (folder, path) = demo("8000");
+    fs::remove_dir_all(folder.path().join("symbols")).unwrap();
+    let alone = stackhound(&["events", "-q", "--format", "ndjson", text(&path)]).stdout;
+    fs::write(folder.path().join("b.etl"), b"").unwrap();
+    fs::write(folder.path().join("c.etl.zst"), &zst(b"text")[..9]).unwrap();
+    let output = stackhound(&["events", "-q", "--strict", "--format", "ndjson", text(folder.path())]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stdout, alone);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("b.etl: the file is empty; skipped"), "{errors}");
+    assert!(errors.contains("c.etl.zst: ") && errors.lines().count() == 2, "{errors}");
+    for verb in [&["info"][..], &["stacks"], &["hunt"], &FOLDED] {
+        let output = stackhound(&[verb, &["-q", text(folder.path())]].concat());
+        assert_eq!(output.status.code(), Some(2), "{verb:?}");
+        assert!(!output.stdout.is_empty(), "{verb:?}");
+    }
+}
+
+#[test]
+fn journals_that_break_off_are_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.calls");
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let (kind, thread) = (StackKind::User, Some(1));
+    let stack = StackInfo { kind, process: thread, thread, cpu: None, name: None, region: None };
+    let stack = writer.stack(&stack).unwrap();
+    writer.change(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
+    writer.flush().unwrap();
+    let whole = writer.finish(10).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let run = |strict: &[&str]| {
+        stackhound(&[&["stack", "-q", text(&path), "--at", "#0"], strict].concat()).status.code()
+    };
+    assert_eq!([run(&[]), run(&["--strict"])], [Some(0), Some(3)]);
+    fs::write(&path, &whole).unwrap();
+    assert_eq!([run(&[]), run(&["--strict"])], [Some(0), Some(0)]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_has_no_end_is_refused() {
+    let (_folder, path) = demo("8000");
+    let verbs = [
+        &["info"][..],
+        &["events"],
+        &["stacks"],
+        &FOLDED,
+        &["providers", "--manifest"],
+        &["tree", "--at", "#0"],
+    ];
+    for verb in verbs {
+        refused(&[verb, &["/dev/zero"]].concat(), "/dev/zero: neither a file nor a folder");
+    }
+    let trace = text(&path);
+    refused(&["events", trace, "--config", "/dev/zero"], "/dev/zero: larger than 64 MiB");
+    refused(&["hunt", trace, "--lists", "/dev/zero"], "/dev/zero: larger than 64 MiB");
+    refused(&["hunt", trace, "--known-images", "/dev/zero"], "/dev/zero: larger than 64 MiB");
+    let pipe = path.with_extension("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for verb in verbs {
+        let sentence = format!("{}: neither a file nor a folder", pipe.display());
+        refused(&[verb, &[text(&pipe)]].concat(), &sentence);
+    }
+}
+
+#[test]
+fn a_config_file_is_read_by_every_verb() {
+    let (_folder, path) = demo("8000");
+    let missing = "nosuch.toml: No such file or directory (os error 2)";
+    for verb in ["info", "events", "stacks", "hunt"] {
+        refused(&[verb, text(&path), "--config", "nosuch.toml"], missing);
+    }
+}
+
+#[test]
+fn a_refused_demo_leaves_the_recording_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stackhound-demo.etl");
+    fs::write(&path, b"precious").unwrap();
+    let output = stackhound(&["demo", "--events", "10", "--out", text(folder.path())]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+mod ended {
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A run whose output cannot go on, since nobody reads it: it stands still when `is_there` is true.
+    fn started(arguments: &[&str], is_there: impl Fn() -> bool) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stackhound"));
+        let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let since = Instant::now();
+        while !is_there() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{arguments:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_signal_leaves_nothing_behind() {
+        let (folder, path) = demo("200000");
+        let before = names(folder.path());
+        let out = folder.path().join("out.ndjson");
+        for signal in ["INT", "TERM", "HUP"] {
+            let is_there = || names(folder.path()).len() > before.len();
+            let arguments = ["events", "-q", "--stacks", "--format", "ndjson", text(&path), "-o", text(&out)];
+            let mut child = started(&arguments, is_there);
+            let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+            assert!(kill.success());
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+            assert_eq!(names(folder.path()), before, "{signal}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_becomes_shorter_is_named() {
+        let (folder, path) = demo("200000");
+        let before = names(folder.path());
+        let mut child = started(&["events", "-q", "--format", "ndjson", text(&path)], || true);
+        // It has read something, and waits for somebody to take more.
+        let mut first = [0; 100];
+        child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert_eq!(errors.trim_end(), format!("error: {}: became shorter while it was read", path.display()));
+        assert_eq!(names(folder.path()), before);
+    }
+}
