@@ -10,6 +10,7 @@ use stackhound::calltree::{self, journal};
 use stackhound::trace::{Capture, Captures, Error, Grouping, OpenTrace, Recordings};
 
 use crate::args::Common;
+use crate::hunt::sysmon;
 
 /// Whether an input was left out, which the exit code says whatever the verb.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
@@ -55,7 +56,13 @@ pub fn captures(files: &[PathBuf], grouping: impl Into<Grouping>, common: &Commo
                     "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
                 )
             }
-            None => Err(error.into()),
+            None => match files.iter().find(|path| path.is_file() && sysmon::is_one(path)) {
+                Some(path) => {
+                    let path = path.display();
+                    bail!("{path} is no recording: if it holds Sysmon's events, ask `stackhound hunt {path}`")
+                }
+                None => Err(error.into()),
+            },
         },
         opened => Ok(reported(opened?)),
     }

@@ -88,12 +88,17 @@ fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
         !known
             && first != "help"
             && !first.as_encoded_bytes().starts_with(b"-")
-            && std::path::Path::new(first).exists()
+            && (std::path::Path::new(first).exists() || looks_like_file(first))
     });
     if is_file {
         arguments.insert(1, "info".into());
     }
     arguments
+}
+
+/// Whether somebody who writes this means a file, which may be missing, and not a verb.
+fn looks_like_file(argument: &std::ffi::OsStr) -> bool {
+    argument.as_encoded_bytes().iter().any(|byte| matches!(byte, b'.' | b'/' | b'\\'))
 }
 
 fn run(arguments: &Arguments) -> Result<Outcome> {

@@ -3,7 +3,9 @@
 
 mod program;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use program::{refused, stackhound, text};
@@ -171,6 +173,137 @@ fn a_refused_demo_leaves_the_recording_that_is_there() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// One ProcessAccess by code in no module, as each tool writes it.
+fn rows() -> Vec<(&'static str, String)> {
+    const TRACE: &str =
+        r"C:\\Windows\\SYSTEM32\\ntdll.dll+9d934|UNKNOWN(0000024F64B7B7A1)|C:\\Temp\\a.exe+18be";
+    let named = |write: &dyn Fn(&str, &str) -> String| {
+        let fields = [
+            ("UtcTime", "2020-10-20 11:50:56.473"),
+            ("SourceProcessId", "6896"),
+            ("SourceImage", r"C:\\Temp\\a.exe"),
+            ("TargetImage", r"C:\\Windows\\system32\\lsass.exe"),
+            ("GrantedAccess", "0x1fffff"),
+            ("CallTrace", TRACE),
+        ];
+        fields.map(|(name, value)| write(name, value)).join(",")
+    };
+    let data = named(&|name, value| format!(r#""{name}":"{value}""#));
+    let escaped = format!("{{{data}}}").replace('\\', r"\\").replace('"', r#"\""#);
+    let small = named(&|name, value| format!(r#""{}{}":"{value}""#, name[..1].to_lowercase(), &name[1..]));
+    let sysmon = "Microsoft-Windows-Sysmon";
+    let event = format!(
+        r##"{{"Event":{{"System":{{"Provider":{{"#attributes":{{"Name":"{sysmon}"}}}},"EventID":10,"Computer":"PC"}},"EventData":{{{data}}}}}}}"##
+    );
+    let beat = format!(
+        r#"{{"@timestamp":"2020-10-20T11:50:57Z","winlog":{{"provider_name":"{sysmon}","event_id":"10","event_data":{{{data}}}}}}}"#
+    );
+    vec![
+        ("winlogbeat.json", beat.clone()),
+        ("elastic/source.ndjson", format!(r#"{{"_index":"i","_source":{beat}}}"#)),
+        ("evtx_dump.jsonl", event.clone()),
+        (
+            "chainsaw/hits.json",
+            format!(r#"{{"kind":"individual","document":{{"kind":"evtx","data":{event}}}}}"#),
+        ),
+        ("nxlog/flat.json", format!(r#"{{"EventID":10,"SourceName":"{sysmon}","Hostname":"PC",{data}}}"#)),
+        (
+            "azure/deep/sentinel.json",
+            format!(
+                r#"{{"TimeGenerated":"2020-10-20T11:51:03Z","Provider":"{sysmon}","EventID":10,"EventData":"{escaped}"}}"#
+            ),
+        ),
+        (
+            "velociraptor.json",
+            format!(
+                r#"{{"System":{{"Provider":{{"Name":"{sysmon}"}},"EventID":{{"Value":10}}}},"EventData":{{{data}}}}}"#
+            ),
+        ),
+        (
+            "wazuh/alerts.json",
+            format!(
+                r#"{{"agent":{{"name":"x"}},"data":{{"win":{{"system":{{"providerName":"{sysmon}","eventID":"10"}},"eventdata":{{{small}}}}}}}}}"#
+            ),
+        ),
+        (
+            "splunk/export.json",
+            format!(
+                r#"{{"preview":false,"result":{{"source":"XmlWinEventLog:{sysmon}/Operational","EventCode":"10",{data}}}}}"#
+            ),
+        ),
+    ]
+}
+
+fn gz(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+/// What is found in a folder: the names of the files with findings; the exit code; what is written beside.
+fn hunted(folder: &Path) -> (BTreeSet<String>, Option<i32>, String) {
+    let output = stackhound(&["hunt", "--only", "CS07", "--format", "ndjson", text(folder)]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let file = |line: &str| {
+        let finding: serde_json::Value = serde_json::from_str(line).unwrap();
+        let path = PathBuf::from(finding["input"]["file"].as_str().unwrap());
+        path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned()
+    };
+    let errors = String::from_utf8(output.stderr).unwrap();
+    (lines.lines().map(file).collect(), output.status.code(), errors)
+}
+
+#[test]
+fn what_each_tool_writes_is_found_in_folders_below() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expected = BTreeSet::new();
+    for (name, row) in rows() {
+        for (name, bytes) in
+            [(name.to_owned(), row.clone().into_bytes()), (format!("{name}.gz"), gz(row.as_bytes()))]
+        {
+            let path = folder.path().join(&name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+            expected.insert(name);
+        }
+    }
+    let other = r#"{"EventID":4656,"SourceName":"Microsoft-Windows-Security-Auditing"}"#;
+    fs::write(folder.path().join("nxlog/other.json"), format!("{other}\n{other}\n")).unwrap();
+    fs::write(folder.path().join("azure/readme.txt"), "text").unwrap();
+    fs::write(folder.path().join("list.json"), "[\n1]").unwrap();
+    let (found, code, errors) = hunted(folder.path());
+    assert_eq!((found, code), (expected, Some(1)), "{errors}");
+    assert!(errors.contains(", 2 rows of other events, 2 other files"), "{errors}");
+}
+
+#[test]
+fn where_nothing_is_recognised_the_exit_code_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("below")).unwrap();
+    fs::write(folder.path().join("below/notes.txt"), "text").unwrap();
+    let (found, code, errors) = hunted(folder.path());
+    assert_eq!((found.len(), code), (0, Some(2)));
+    assert!(errors.contains("none of its 1 files is a recording"), "{errors}");
+    fs::write(folder.path().join("below/rows.json"), r#"{"EventID":4656,"Hostname":"a"}"#).unwrap();
+    let (found, code, errors) = hunted(folder.path());
+    assert_eq!((found.len(), code), (0, Some(2)));
+    assert!(errors.contains("nothing was recognised in 1 rows: looked for Sysmon's events 8"), "{errors}");
+}
+
+#[test]
+fn a_file_of_sysmon_and_a_missing_one_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.json");
+    fs::write(&path, &rows()[0].1).unwrap();
+    let path = text(&path);
+    let sentence =
+        format!("{path} is no recording: if it holds Sysmon's events, ask `stackhound hunt {path}`");
+    for arguments in [&[path][..], &["info", path], &["events", path]] {
+        refused(arguments, &sentence);
+    }
+    refused(&["nosuch.evtx"], "nosuch.evtx: No such file or directory (os error 2)");
 }
 
 #[cfg(unix)]

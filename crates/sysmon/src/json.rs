@@ -1,8 +1,9 @@
 //! Events in JSON: which names mean which field, wherever a shipper of logs has put them, and how rows are written.
 //!
 //! Read are Winlogbeat's documents (`winlog.event_data.X`, also with the fields that Elastic's common schema moves away),
-//! flat ones (`EventID`, `CallTrace`, … at the top), what `evtx_dump` makes of a file (`Event.EventData.X`), and rows of the
-//! form `event_id`, `calltrace`, `count`. Names can also be joined by dots.
+//! flat ones (`EventID`, `CallTrace`, … at the top, as NXLog and Velociraptor write them), what `evtx_dump` and Chainsaw make of
+//! a file (`Event.EventData.X`), exports of Sentinel (`EventData` as a text of JSON or XML), Wazuh (`data.win.eventdata.x`) and
+//! Splunk (`result.X`), and rows of the form `event_id`, `calltrace`, `count`. Names can also be joined by dots.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -58,6 +59,10 @@ enum Place {
     /// Attributes of an element of [`Place::System`] that stand in an object of their own.
     Provider,
     Data,
+    /// Of Wazuh, whose names begin with small letters.
+    Wazuh,
+    WazuhSystem,
+    WazuhData,
     /// Of Elastic's common schema.
     EcsEvent,
     Host,
@@ -87,7 +92,21 @@ impl Place {
             (Place::Root, "event") => Into(Place::EcsEvent),
             (Place::Root, "process") => Into(Place::Process),
             (Place::Root, "file" | "dll") => Into(Place::File),
-            (Place::Root, "_source") => Into(Place::Root),
+            // Wrapped by Elastic, Chainsaw, Wazuh, and Splunk.
+            (Place::Root, "_source" | "document" | "data" | "result") => Into(Place::Root),
+            (Place::Root, "win") => Into(Place::Wazuh),
+            (Place::Wazuh, "system") => Into(Place::WazuhSystem),
+            (Place::Wazuh, "eventdata") => Into(Place::WazuhData),
+            (Place::WazuhSystem, "providerName") => Step::Field(Field::Provider),
+            (Place::WazuhSystem, "eventID") => Step::Field(Field::EventId),
+            (Place::WazuhSystem, "channel") => Step::Field(Field::Channel),
+            (Place::WazuhSystem, "computer") => Step::Field(Field::Host),
+            (Place::WazuhSystem, "systemTime") => Step::Field(Field::Timestamp),
+            (Place::WazuhData, _) => field(capitalized(name).and_then(|name| data(&name))),
+            // Names of the collector's tables, beside the event's own.
+            (Place::Root, "Source" | "source") => Step::Field(Field::Channel),
+            (Place::Root, "EventCode") => Step::Field(Field::EventId),
+            (Place::Root, "TimeGenerated") => Step::Field(Field::Timestamp),
             // A name, or an object with one.
             (Place::Root, "host") => Into(Place::Host),
             (Place::Root | Place::Winlog, "event_data") | (Place::Event | Place::Root, "EventData") => {
@@ -120,6 +139,12 @@ impl Place {
             _ => Nothing,
         }
     }
+}
+
+/// A name with a capital first letter.
+fn capitalized(name: &str) -> Option<String> {
+    let first = name.chars().next()?;
+    Some(format!("{}{}", first.to_ascii_uppercase(), &name[first.len_utf8()..]))
 }
 
 /// What is told of every event.
@@ -207,8 +232,23 @@ impl Fields {
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         self.given = 0;
         let mut reader = serde_json::Deserializer::from_slice(json);
-        Object { fields: self, place: Place::Root }.deserialize(&mut reader)?;
+        reader.deserialize_map(Object { fields: self, place: Place::Root })?;
         reader.end()
+    }
+
+    /// Takes what stands as `<Data Name="X">text</Data>`.
+    fn read_xml(&mut self, xml: &str) {
+        for element in xml.split("<Data ").skip(1) {
+            let name = element.split_once("Name=").and_then(|(_, rest)| {
+                let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+                rest[1..].split_once(quote)
+            });
+            let Some((name, rest)) = name else { continue };
+            let text = rest.split_once('>').and_then(|(_, rest)| rest.split_once("</Data>"));
+            if let (Some(field), Some((text, _))) = (data(name), text) {
+                self.set(field, &unescaped(text));
+            }
+        }
     }
 
     fn set(&mut self, field: Field, text: &str) {
@@ -225,6 +265,15 @@ impl Fields {
     }
 }
 
+/// A text of XML without its escapes. `&amp;` comes last, since what it stands for can begin another.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return text.into();
+    }
+    let escapes = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+    escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)).into()
+}
+
 /// An object whose names count.
 struct Object<'f> {
     fields: &'f mut Fields,
@@ -235,7 +284,7 @@ impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        if self.place == Place::Root { reader.deserialize_map(self) } else { reader.deserialize_any(self) }
+        reader.deserialize_any(self)
     }
 }
 
@@ -268,6 +317,12 @@ impl<'de> Visitor<'de> for Object<'_> {
         match self.place {
             Place::Host => self.fields.set(Field::Collector, text),
             Place::Provider => self.fields.set(Field::Provider, text),
+            // Tables without columns for it hold all of it as one text.
+            Place::Data if text.trim_start().starts_with('{') => {
+                let mut reader = serde_json::Deserializer::from_str(text);
+                reader.deserialize_map(self).map_err(E::custom)?;
+            }
+            Place::Data => self.fields.read_xml(text),
             _ => {}
         }
         Ok(())
@@ -301,7 +356,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// The value of a field: a text or number, the first of a list, or the text of an XML element with attributes.
+/// The value of a field: a text or number, the first of a list, or the text of an XML element with attributes (`#text`, in
+/// Velociraptor's rows `Value`).
 struct Value<'f> {
     fields: &'f mut Fields,
     field: Field,
@@ -362,7 +418,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Name<'de>>()? {
             match &*name.0 {
-                "#text" => map.next_value_seed(Value { fields: self.fields, field: self.field })?,
+                "#text" | "Value" => map.next_value_seed(Value { fields: self.fields, field: self.field })?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }

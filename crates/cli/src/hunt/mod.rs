@@ -5,10 +5,10 @@ mod live;
 mod recorded;
 mod report;
 mod sums;
-mod sysmon;
+pub mod sysmon;
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use stackhound::trace::{self, Capture};
@@ -34,7 +34,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
     }
-    let inputs = inputs_of(&arguments.sources.files, common)?;
+    let (inputs, other_files) = inputs_of(&arguments.sources.files, common)?;
     if let Some(Input::Sysmon(path)) = inputs.iter().find(|input| matches!(input, Input::Sysmon(_)))
         && has_any(&arguments.filters)
     {
@@ -47,6 +47,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
+    let (mut rows, mut recognised) = (0, false);
     // One input that cannot be read is told and is no reason to leave out the others.
     let mut failures = 0;
     let mut failed = |error: anyhow::Error| match inputs.len() {
@@ -67,6 +68,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
                         continue;
                     }
                 };
+                recognised = true;
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
                     report.next_capture(judge.lists());
@@ -85,6 +87,10 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
                 match read {
                     Ok(totals) => {
                         unreadable += totals.unreadable;
+                        rows += totals.other;
+                        // Where nothing could be read, or nothing came, that is another matter.
+                        let is_none = totals.records == totals.unreadable;
+                        recognised |= is_none || totals.judged + totals.context > 0;
                         damaged |= totals.damaged_parts > 0;
                     }
                     Err(error) => failed(error)?,
@@ -98,34 +104,57 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if unreadable > 0 {
         losses += &format!(", {} records unreadable", grouped(unreadable));
     }
+    if rows > 0 {
+        losses += &format!(", {} rows of other events", grouped(rows));
+    }
+    if other_files > 0 {
+        losses += &format!(", {} other files", grouped(other_files));
+    }
     progress.finish(&(losses + &told));
     damaged |= unreadable > 0;
     if failures > 0 {
         bail!("{failures} of {} inputs could not be read, or not to their end", inputs.len());
     }
+    if !recognised {
+        bail!(
+            "nothing was recognised in {} rows: looked for Sysmon's events 8 (CreateRemoteThread) and 10 (ProcessAccess)",
+            grouped(rows)
+        );
+    }
     Ok(Outcome { damaged, found: found && !arguments.exit_zero })
 }
 
-fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<Vec<Input>> {
-    let mut inputs = Vec::new();
+/// The inputs behind some paths, and how many files of directories are none.
+fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
+    let (mut inputs, mut other) = (Vec::new(), 0);
     let (mut recordings, mut place) = (Vec::new(), None);
     for path in paths {
-        let found = if path.is_dir() { sysmon::of_directory(path, common)? } else { Vec::new() };
-        if found.is_empty() || has_recordings(path) {
-            match sysmon::is_pipe(path) || path.is_file() && sysmon::is_one(path) {
-                true => inputs.push(Input::Sysmon(path.clone())),
-                false => {
-                    place.get_or_insert(inputs.len());
-                    recordings.push(path.clone());
-                }
-            }
+        let mut found = sysmon::Found::default();
+        if path.is_dir() {
+            found.look(path, common)?;
+        } else if sysmon::is_pipe(path) || path.is_file() && sysmon::is_one(path) {
+            found.sysmon.push(path.clone());
+        } else {
+            found.recordings.push(path.clone());
         }
-        inputs.extend(found.into_iter().map(Input::Sysmon));
+        if found.sysmon.is_empty() && found.recordings.is_empty() {
+            bail!(
+                "{}: none of its {} files is a recording (.etl, .etl.zst, .etl.zip) or begins as Sysmon's events do (.evtx, or JSON with one object on each line, also as .gz)",
+                path.display(),
+                grouped(found.other)
+            );
+        }
+        other += found.other;
+        if !found.recordings.is_empty() {
+            place.get_or_insert(inputs.len());
+            recordings.extend(found.recordings);
+        }
+        inputs.extend(found.sysmon.into_iter().map(Input::Sysmon));
     }
     if let Some(place) = place {
         inputs.insert(place, Input::Recordings(recordings));
     }
-    Ok(inputs)
+    Ok((inputs, other))
 }
 
 /// Opens recordings; of what is none, says what else could have been meant.
@@ -143,15 +172,6 @@ fn open(files: &[PathBuf], arguments: &Hunt, common: &Common) -> Result<Vec<Capt
             None => error,
         }
     })
-}
-
-/// Whether a directory has recordings too.
-fn has_recordings(directory: &Path) -> bool {
-    let endings = [".etl", ".etl.zst", ".etl.zip"];
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().to_ascii_lowercase())
-        .any(|name| endings.iter().any(|ending| name.ends_with(ending)))
 }
 
 fn has_any(filters: &Filters) -> bool {

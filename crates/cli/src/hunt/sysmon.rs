@@ -1,13 +1,14 @@
 //! Hunting in Sysmon's events: event logs and JSON.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use flate2::read::MultiGzDecoder;
 use stackhound::detect::Judge;
-use stackhound_sysmon::{Format, Found, Sysmon, Totals, detects};
+use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
 use super::report::Report;
 use crate::args::Common;
@@ -17,8 +18,9 @@ use crate::progress::Progress;
 /// Things that cannot be read are told one by one up to this number; all are counted.
 const TOLD_MAX: u64 = 5;
 
-/// Endings of files in directories that are taken for Sysmon's.
-const ENDINGS: [&str; 4] = ["evtx", "json", "jsonl", "ndjson"];
+/// Endings of files in directories that are taken for Sysmon's, also with `.gz` behind them, and for recordings.
+const ENDINGS: [&str; 4] = [".evtx", ".json", ".jsonl", ".ndjson"];
+const RECORDINGS: [&str; 3] = [".etl", ".etl.zst", ".etl.zip"];
 
 /// Bytes of a file's first line that are looked at.
 const FIRST_LINE_MAX: u64 = 1 << 20;
@@ -34,6 +36,22 @@ pub fn is_pipe(path: &Path) -> bool {
     path == Path::new(STANDARD_INPUT) || is_special(path)
 }
 
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// An event log may not unpack to more than this.
+const UNPACKED_SIZE_MAX: u64 = 64 << 30;
+
+/// The content of a file, and whether it is packed as `.gz`.
+fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, bool)> {
+    let mut file = BufReader::with_capacity(BUFFER_SIZE, File::open(path)?);
+    let is_packed = file.fill_buf()?.starts_with(&GZIP_MAGIC);
+    let content: Box<dyn BufRead> = match is_packed {
+        true => Box::new(BufReader::with_capacity(BUFFER_SIZE, MultiGzDecoder::new(file))),
+        false => Box::new(file),
+    };
+    Ok((content, is_packed))
+}
+
 /// Whether a file begins as Sysmon's do: JSON with a whole object on its first line. What cannot be opened is none: it is told
 /// by who opens it.
 pub fn is_one(path: &Path) -> bool {
@@ -47,7 +65,7 @@ pub fn is_one(path: &Path) -> bool {
 
 /// Up to the first end of a line behind something else.
 fn first_line(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = BufReader::new(File::open(path)?.take(FIRST_LINE_MAX));
+    let mut file = open(path)?.0.take(FIRST_LINE_MAX);
     let mut line = Vec::new();
     while file.read_until(b'\n', &mut line)? > 0 && line.trim_ascii().is_empty() {}
     Ok(line)
@@ -65,26 +83,59 @@ pub fn what_else(path: &Path) -> Option<&'static str> {
     })
 }
 
-/// The files of a directory whose names say that they may be Sysmon's, and that begin so, in the order of their names.
-pub fn of_directory(directory: &Path, common: &Common) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| directory.display().to_string())?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        if ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)) && path.is_file() {
-            files.push(path);
+/// What a directory and those in it hold, in the order of their names.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Files whose names say that they may be Sysmon's, and that begin so.
+    pub sysmon: Vec<PathBuf>,
+    /// Directories with recordings.
+    pub recordings: Vec<PathBuf>,
+    /// Other files.
+    pub other: u64,
+    /// Those of them whose names say that they may be Sysmon's.
+    passed_over: u64,
+}
+
+impl Found {
+    /// Looks through a directory. Links to directories are not followed.
+    pub fn look(&mut self, directory: &Path, common: &Common) -> Result<()> {
+        let unreadable = || directory.display().to_string();
+        let entries = std::fs::read_dir(directory).with_context(unreadable)?;
+        let mut entries: Vec<_> = entries.collect::<io::Result<_>>().with_context(unreadable)?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().to_ascii_lowercase());
+            let plain = name.strip_suffix(".gz").unwrap_or(&name);
+            let has_ending = |endings: &[&str]| endings.iter().any(|ending| plain.ends_with(ending));
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.look(&path, common)?;
+            } else if !path.is_file() {
+                self.other += 1;
+            } else if has_ending(&RECORDINGS) {
+                if self.recordings.last().is_none_or(|last| last != directory) {
+                    self.recordings.push(directory.to_owned());
+                }
+            } else if has_ending(&ENDINGS) && is_one(&path) {
+                self.sysmon.push(path);
+            } else {
+                self.other += 1;
+                if has_ending(&ENDINGS) {
+                    self.pass_over(&path, common);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, path: &Path, common: &Common) {
+        self.passed_over += 1;
+        if self.passed_over <= TOLD_MAX && !common.quiet {
+            anstream::eprintln!(
+                "{}: left out, since it does not begin as Sysmon's events do",
+                path.display()
+            );
         }
     }
-    files.sort();
-    files.retain(|path| {
-        let is_one = is_one(path);
-        if !is_one && !common.quiet {
-            eprintln!("{}: left out, since it does not begin as Sysmon's events do", path.display());
-        }
-        is_one
-    });
-    Ok(files)
 }
 
 /// Judges all rows of a file or pipe.
@@ -97,8 +148,8 @@ pub fn hunt(
 ) -> Result<Totals> {
     let name = path.display().to_string();
     let mut told = 0;
-    let on = |found: Found<'_>| match found {
-        Found::Judged(judged) => {
+    let on = |found: Row<'_>| match found {
+        Row::Judged(judged) => {
             progress.tick();
             report.count_one(judged.judgement, judged.row.count, !judged.case.stack.frames.is_empty());
             match report.wants(judged.judgement) {
@@ -106,7 +157,7 @@ pub fn hunt(
                 false => ControlFlow::Continue(()),
             }
         }
-        Found::Unreadable(unreadable) => {
+        Row::Unreadable(unreadable) => {
             told += 1;
             if told <= TOLD_MAX && !common.quiet {
                 eprintln!("{unreadable}");
@@ -117,14 +168,33 @@ pub fn hunt(
     let totals = if is_pipe(path) {
         sysmon.hunt_json(pipe(path)?, &name, judge, on)
     } else {
-        let file = File::open(path).with_context(|| name.clone())?;
-        sysmon.hunt(BufReader::with_capacity(BUFFER_SIZE, file), &name, judge, on)
+        let (mut content, is_packed) = open(path).with_context(|| name.clone())?;
+        match detects(content.fill_buf().with_context(|| name.clone())?) {
+            Some(Format::Json) => sysmon.hunt_json(content, &name, judge, on),
+            // Event logs are read from more than one place.
+            _ if is_packed => sysmon.hunt(unpacked(content).with_context(|| name.clone())?, &name, judge, on),
+            _ => {
+                let file = File::open(path).with_context(|| name.clone())?;
+                sysmon.hunt(BufReader::with_capacity(BUFFER_SIZE, file), &name, judge, on)
+            }
+        }
     };
     let totals = totals.with_context(|| name.clone())?;
     if told > TOLD_MAX && !common.quiet {
         eprintln!("{name}: {} more of this kind", grouped(told - TOLD_MAX));
     }
     Ok(totals)
+}
+
+/// The content in a temporary file without a name.
+fn unpacked(content: impl Read) -> io::Result<BufReader<File>> {
+    let mut file = tempfile::tempfile()?;
+    if io::copy(&mut content.take(UNPACKED_SIZE_MAX + 1), &mut file)? > UNPACKED_SIZE_MAX {
+        return Err(io::Error::other("unpacks to more than 64 GiB"));
+    }
+    file.flush()?;
+    file.rewind()?;
+    Ok(BufReader::with_capacity(BUFFER_SIZE, file))
 }
 
 /// What comes through a pipe, which is JSON: other forms have to be read from behind, or more than once.

@@ -47,6 +47,32 @@ fn each_shape_tells_the_same() {
         r#"{"Event":{"System":{"Provider_attributes":{"Name":"Microsoft-Windows-Sysmon"},"EventID":10,"Computer":"PC"},
             "EventData":{"UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":6896,"SourceThreadId":1084,"SourceImage":"C:\\a.exe",
             "TargetImage":"C:\\b.exe","GrantedAccess":"0x1410","CallTrace":"x+1|y+2"}}}"#,
+        // Chainsaw, of an event that a rule found.
+        r#"{"group":"Sigma","kind":"individual","document":{"kind":"evtx","path":"a.evtx","data":{"Event":{"System":{"Provider_attributes":
+            {"Name":"Microsoft-Windows-Sysmon"},"EventID":10,"Computer":"PC"},"EventData":{"UtcTime":"2020-10-20 11:50:56.473",
+            "SourceProcessId":6896,"SourceThreadId":1084,"SourceImage":"C:\\a.exe","TargetImage":"C:\\b.exe","GrantedAccess":"0x1410",
+            "CallTrace":"x+1|y+2"}}}}}"#,
+        // Sentinel's WindowsEvent, and its Event.
+        r#"{"TimeGenerated":"2020-10-20T11:51:03Z","Computer":"PC","Provider":"Microsoft-Windows-Sysmon","EventID":10,"EventData":
+            "{\"UtcTime\":\"2020-10-20 11:50:56.473\",\"SourceProcessId\":\"6896\",\"SourceThreadId\":\"1084\",\"SourceImage\":\"C:\\\\a.exe\",\"TargetImage\":\"C:\\\\b.exe\",\"GrantedAccess\":\"0x1410\",\"CallTrace\":\"x+1|y+2\"}"}"#,
+        r#"{"TimeGenerated":"2020-10-20T11:51:03Z","Source":"Microsoft-Windows-Sysmon","EventID":10,"Computer":"PC","EventData":
+            "<DataItem type=\"System.XmlData\"><EventData xmlns=\"u\"><Data Name=\"UtcTime\">2020-10-20 11:50:56.473</Data><Data Name=\"SourceProcessId\">6896</Data><Data Name=\"SourceThreadId\">1084</Data><Data Name=\"SourceImage\">C:\\a.exe</Data><Data Name=\"TargetImage\">C:\\b.exe</Data><Data Name=\"GrantedAccess\">0x1410</Data><Data Name=\"CallTrace\">x+1|y+2</Data></EventData></DataItem>"}"#,
+        // Velociraptor, both of its forms.
+        r#"{"System":{"Provider":{"Name":"Microsoft-Windows-Sysmon","Guid":"g"},"EventID":{"Value":10},"TimeCreated":{"SystemTime":1603194656.4},
+            "Computer":"PC"},"EventData":{"UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":6896,"SourceThreadId":1084,
+            "SourceImage":"C:\\a.exe","TargetImage":"C:\\b.exe","GrantedAccess":5136,"CallTrace":"x+1|y+2"},"Message":"m"}"#,
+        r#"{"EventTime":"2020-10-20T11:50:56Z","Computer":"PC","Channel":"Microsoft-Windows-Sysmon/Operational","Provider":"Microsoft-Windows-Sysmon",
+            "EventID":10,"EventData":{"UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":6896,"SourceThreadId":1084,"SourceImage":"C:\\a.exe",
+            "TargetImage":"C:\\b.exe","GrantedAccess":5136,"CallTrace":"x+1|y+2"}}"#,
+        // Wazuh.
+        r#"{"timestamp":"2020-10-20T11:51:00.000+0000","rule":{"level":12},"agent":{"name":"other"},"data":{"win":{"system":{"providerName":
+            "Microsoft-Windows-Sysmon","eventID":"10","computer":"PC","systemTime":"2020-10-20T11:50:57.1Z"},"eventdata":{"utcTime":
+            "2020-10-20 11:50:56.473","sourceProcessId":"6896","sourceThreadId":"1084","sourceImage":"C:\\a.exe","targetImage":"C:\\b.exe",
+            "grantedAccess":"0x1410","callTrace":"x+1|y+2"}}}}"#,
+        // Splunk.
+        r#"{"preview":false,"offset":0,"result":{"_time":"2020-10-20T11:50:56.000+00:00","source":"XmlWinEventLog:Microsoft-Windows-Sysmon/Operational",
+            "EventCode":"10","Computer":"PC","UtcTime":"2020-10-20 11:50:56.473","SourceProcessId":"6896","SourceThreadId":"1084",
+            "SourceImage":"C:\\a.exe","TargetImage":"C:\\b.exe","GrantedAccess":"0x1410","CallTrace":"x+1|y+2"}}"#,
         // Folded rows.
         r#"{"repo":"r","files":["f"],"event_id":10,"record":369,"utc":"2020-10-20 11:50:56.473","host":"PC","pid":6896,"tid":1084,
             "source_image":"C:\\a.exe","target_image":"C:\\b.exe","granted_access":"0x1410","count":1,"calltrace":"x+1|y+2","truth":{"count":9}}"#,
@@ -79,6 +105,7 @@ fn other_events_are_none_of_ours() {
         r#"{"EventID":"ten","SourceName":"Microsoft-Windows-Sysmon"}"#,
         r#"{"EventID":4656,"Hostname":"a","TargetImage":"b"}"#,
         r#"{"EventID":1,"Hostname":"a","CommandLine":"b"}"#,
+        r#"{"data":7,"result":"x","document":[{"EventID":10}],"win":{"system":null}}"#,
         r#"{"winlog":7,"event":[1,{"code":10}],"host":null,"process":true,"file":1.5,"Event":-1,"System":"x"}"#,
     ] {
         check(json, |row| assert_eq!(row, None, "{json}"));
