@@ -44,6 +44,9 @@ struct FileInfo {
     closed: bool,
     events_lost: u32,
     buffers_lost: u32,
+    /// Bytes of buffers that are read, and those that are stepped over: together all of the file.
+    bytes_read: u64,
+    bytes_unreadable: u64,
     damage: Vec<DamageInfo>,
     #[serde(flatten)]
     full: Option<Contents>,
@@ -222,6 +225,8 @@ fn session_facts(source: &Source, index: &Index) -> FileInfo {
         closed: session.end_time.is_some() && is_counted,
         events_lost: session.events_lost,
         buffers_lost: session.buffers_lost,
+        bytes_read: index.bytes_read,
+        bytes_unreadable: index.damage.iter().map(|damage| damage.skipped).sum(),
         damage: index.damage.iter().chain(&source.packed_damage).map(damage_info).collect(),
         full: None,
     }

@@ -64,6 +64,8 @@ pub struct Index {
     pub other_buffers: u64,
     /// What was stepped over.
     pub damage: Vec<Damage>,
+    /// Bytes of the buffers, and of zeros behind the last one. With what was stepped over, that is all of the file.
+    pub bytes_read: u64,
     /// Buffers that the session counted as written and that are not in the file, where the sequence numbers show no
     /// gap: the first or the last ones.
     unaccounted: u64,
@@ -73,7 +75,7 @@ impl Index {
     /// Walks from buffer to buffer. Gives the sessions, too, with all that reading their buffers takes.
     pub(crate) fn of(recording: &Recording) -> (Index, Vec<SessionStart>) {
         let session = recording.first_session().clone();
-        let mut walk = Walk { recording, session, position: 0, damage: Vec::new() };
+        let mut walk = Walk { recording, session, position: 0, zeros: 0, damage: Vec::new() };
         let mut index = Index::default();
         let mut sessions = vec![walk.session.clone()];
         let mut inflated = Inflated::default();
@@ -87,7 +89,10 @@ impl Index {
             if compressed && !inflated.fits(header) {
                 let reason = DamageReason::TooManyStreams;
                 walk.damage.push(Damage { offset: place.start as u64, skipped: place.len() as u64, reason });
-            } else if buffer_type.has_records() {
+                continue;
+            }
+            index.bytes_read += place.len() as u64;
+            if buffer_type.has_records() {
                 index.buffers.push(BufferRef {
                     offset: place.start as u64,
                     sequence: header.sequence_number.get(),
@@ -103,8 +108,11 @@ impl Index {
                 index.other_buffers += 1;
             }
         }
+        index.bytes_read += walk.zeros as u64;
         index.damage = walk.damage;
-        index.damage.extend(repeat::remove(recording.bytes(), &mut index.buffers));
+        let repeated = repeat::remove(recording.bytes(), &mut index.buffers);
+        index.bytes_read -= repeated.iter().map(|damage| damage.skipped).sum::<u64>();
+        index.damage.extend(repeated);
         index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
         let missing = index.written_and_gone(recording.session());
@@ -256,6 +264,8 @@ struct Walk<'r> {
     /// The session whose buffers follow.
     session: SessionStart,
     position: usize,
+    /// Zeros at the end.
+    zeros: usize,
     damage: Vec<Damage>,
 }
 
@@ -279,6 +289,8 @@ impl<'r> Walk<'r> {
                 // Up to 71 bytes that cannot be a header. Zeros are the unused end of a reserved file.
                 if left.iter().any(|&byte| byte != 0) {
                     self.note_truncation(left.len(), left.len(), BUFFER_HEADER_SIZE);
+                } else {
+                    self.zeros = left.len();
                 }
                 return None;
             };
@@ -301,6 +313,7 @@ impl<'r> Walk<'r> {
             // The unused end of a preallocated or unfinished file is no damage.
             if left[..BUFFER_HEADER_SIZE].iter().all(|&byte| byte == 0) && left.iter().all(|&byte| byte == 0)
             {
+                self.zeros = left.len();
                 return None;
             }
             let next = resync::find(left, 1, self.session.nominal).unwrap_or(left.len());

@@ -95,6 +95,8 @@ fn a_file_may_end_anywhere() {
                 }
             };
             let found = cut.index();
+            let skipped: u64 = found.damage.iter().map(|damage| damage.skipped).sum();
+            assert_eq!(found.bytes_read + skipped, end as u64, "cut at {end}: {:?}", found.damage);
             let expected = index
                 .buffers
                 .iter()
