@@ -58,7 +58,7 @@ fn run_recorded(
         filter.choose(seen)
     };
     let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
-    naming::finish(progress, &outcome, &pipeline, common);
+    naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     Ok(!outcome.trace.damage.is_empty())
 }
 
@@ -112,7 +112,7 @@ fn enrichment(arguments: &Events, filter: &EventFilter, common: &Common) -> Resu
         EventFormat::Table | EventFormat::Csv => naming::Use::Events,
     };
     let wanted = arguments.stacks || filter.names_functions();
-    wanted.then(|| naming::enrichment(&arguments.naming, common, used)).transpose()
+    wanted.then(|| naming::enrichment(&arguments.naming, common, used, Some(filter))).transpose()
 }
 
 fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> {

@@ -1,12 +1,15 @@
 //! Which events a verb shows: one filter out of all options.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use anyhow::{Result, anyhow};
+use stackhound::expr::Undecided;
 use stackhound::trace::OpenTrace;
 use stackhound::{Clock, FileTime, Predicate, RawTime, Seen};
 
 use crate::args::Filters;
+use crate::output::grouped;
 use crate::time::Point;
 
 /// Decides about events.
@@ -16,6 +19,8 @@ pub struct EventFilter {
     predicates: Vec<Predicate>,
     from: Option<RawTime>,
     to: Option<RawTime>,
+    /// Events that could not be decided, by predicate and by the field that was wanted.
+    undecided: RefCell<Vec<Vec<u64>>>,
 }
 
 impl EventFilter {
@@ -40,7 +45,7 @@ impl EventFilter {
         texts.extend(filters.expression.clone());
         let texts = texts.iter().filter(|text| !text.is_empty());
         let predicates: Result<Vec<_>> = texts.map(|text| parse(text)).collect();
-        Ok(EventFilter { predicates: predicates?, from: None, to: None })
+        Ok(EventFilter::of(predicates?))
     }
 
     /// Of these, those within the times, on a clock that began with the trace.
@@ -51,8 +56,30 @@ impl EventFilter {
 
     /// Of all events of a kind, such as `FileIo/*`.
     pub fn of_kind(pattern: &str) -> Result<EventFilter> {
-        let predicate = parse(&format!("event i~ {}", quoted(pattern)))?;
-        Ok(EventFilter { predicates: vec![predicate], from: None, to: None })
+        Ok(EventFilter::of(vec![parse(&format!("event i~ {}", quoted(pattern)))?]))
+    }
+
+    fn of(predicates: Vec<Predicate>) -> EventFilter {
+        let undecided = predicates.iter().map(|predicate| vec![0; predicate.names().count()]).collect();
+        EventFilter { predicates, from: None, to: None, undecided: RefCell::new(undecided) }
+    }
+
+    /// How many events could not be decided, and for want of what, for the closing line.
+    pub fn undecided(&self) -> String {
+        let counts = self.undecided.borrow();
+        let mut wanted: Vec<(u64, String)> = Vec::new();
+        for (predicate, counts) in self.predicates.iter().zip(&*counts) {
+            let named = counts.iter().copied().zip(predicate.names());
+            wanted.extend(named.filter(|(count, _)| *count > 0));
+        }
+        wanted.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let total: u64 = wanted.iter().map(|(count, _)| count).sum();
+        let wanted: Vec<String> =
+            wanted.into_iter().map(|(count, name)| format!("{name} {}", grouped(count))).collect();
+        match total {
+            0 => String::new(),
+            _ => format!(", {} events undecided for want of {}", grouped(total), wanted.join(", ")),
+        }
     }
 
     /// Whether the names of functions decide.
@@ -63,9 +90,22 @@ impl EventFilter {
     /// Whether the event is wanted.
     pub fn wants(&self, seen: &Seen<'_>) -> bool {
         let time = RawTime(seen.time().0);
-        self.from.is_none_or(|from| time >= from)
-            && self.to.is_none_or(|to| time < to)
-            && self.predicates.iter().all(|predicate| predicate.matches(seen))
+        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to) && self.holds(seen)
+    }
+
+    fn holds(&self, seen: &Seen<'_>) -> bool {
+        let mut open = None;
+        for (number, predicate) in self.predicates.iter().enumerate() {
+            match predicate.decide(seen) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(Undecided(field)) => open = open.or(Some((number, field))),
+            }
+        }
+        if let Some((number, field)) = open {
+            self.undecided.borrow_mut()[number][field] += 1;
+        }
+        open.is_none()
     }
 
     /// Whether the event is wanted; breaks where no more can be.

@@ -11,6 +11,7 @@ use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
+use crate::filter::EventFilter;
 use crate::progress::Progress;
 use crate::render;
 
@@ -25,8 +26,13 @@ pub enum Use {
     Summary,
 }
 
-/// How much of stacks is named, and with what.
-pub fn enrichment(arguments: &Naming, common: &Common, used: Use) -> Result<Enrichment> {
+/// How much of stacks is named, and with what. A filter that asks for names gets them, whatever is shown.
+pub fn enrichment(
+    arguments: &Naming,
+    common: &Common,
+    used: Use,
+    filter: Option<&EventFilter>,
+) -> Result<Enrichment> {
     let config = Config::read(common, &arguments.places)?;
     let depth = match (arguments.symbols, used) {
         (Some(Symbols::Full), _) | (None, Use::Summary) => Some(Depth::Function),
@@ -36,6 +42,9 @@ pub fn enrichment(arguments: &Naming, common: &Common, used: Use) -> Result<Enri
     };
     let symbolizer = match depth {
         None | Some(Depth::Function) => Some(symbolizer(&config, common, used == Use::EventsWithCode)?),
+        Some(_) if filter.is_some_and(EventFilter::names_functions) => {
+            Some(symbolizer(&config, common, false)?)
+        }
         Some(_) => None,
     };
     Ok(Enrichment { policy: config.policy, depth, symbolizer })
@@ -99,9 +108,20 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
 }
 
 /// The closing line of a verb that shows stacks; then, once, what was missing, by cause.
-pub fn finish(progress: Progress, outcome: &Outcome, pipeline: &Pipeline<'_>, common: &Common) {
+pub fn finish(
+    progress: Progress,
+    outcome: &Outcome,
+    pipeline: &Pipeline<'_>,
+    filter: Option<&EventFilter>,
+    common: &Common,
+) {
     let symbols = pipeline.symbol_stats();
-    progress.finish(&(render::losses(outcome) + &render::symbols(symbols.as_ref())));
+    let counts = [
+        render::losses(outcome),
+        filter.map(EventFilter::undecided).unwrap_or_default(),
+        render::symbols(symbols.as_ref()),
+    ];
+    progress.finish(&counts.concat());
     if !common.quiet {
         tell_missing(symbols.as_ref());
     }

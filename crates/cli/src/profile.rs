@@ -36,9 +36,12 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     let sources = captures.iter().flat_map(|capture| capture.trace.sources());
     let mut progress = Progress::new(common, sources.map(|source| source.recording.size()).sum());
     let (mut losses, mut damaged, mut symbols) = (render::Losses::default(), false, Vec::new());
+    let mut undecided = String::new();
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
-        let (outcome, named) = collect(arguments, common, &capture.trace, (&mut collector, &mut progress))?;
+        let (outcome, named, open) =
+            collect(arguments, common, &capture.trace, (&mut collector, &mut progress))?;
+        undecided += &open;
         losses.add(&outcome);
         damaged |= !outcome.trace.damage.is_empty();
         symbols.push(named);
@@ -60,7 +63,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     }
     sink.finish()?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
-    progress.finish(&(losses.to_string() + &named));
+    progress.finish(&(losses.to_string() + &undecided + &named));
     if !common.quiet {
         symbols.iter().for_each(|named| naming::tell_missing(named.as_ref()));
         tell(&profile, &counted, shows_time(format));
@@ -74,9 +77,9 @@ fn collect(
     common: &Common,
     trace: &OpenTrace,
     (collector, progress): (&mut Collector, &mut Progress),
-) -> Result<(stackhound::Outcome, Option<SymbolStats>)> {
+) -> Result<(stackhound::Outcome, Option<SymbolStats>, String)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
-    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut failure = None;
     collector.begin_capture(trace.clock());
@@ -99,7 +102,7 @@ fn collect(
     }
     let (known, naming) = pipeline.parts();
     collector.end_capture(known, naming);
-    Ok((outcome, pipeline.symbol_stats()))
+    Ok((outcome, pipeline.symbol_stats(), filter.undecided()))
 }
 
 /// Whether a format shows more than samples.

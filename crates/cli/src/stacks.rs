@@ -137,7 +137,7 @@ fn of_capture(
     report: &mut Report<'_>,
 ) -> Result<bool> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
-    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
@@ -163,7 +163,7 @@ fn of_capture(
         kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
     }
     name(&mut pipeline, &kinds, &mut frames);
-    naming::finish(progress, &outcome, &pipeline, common);
+    naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     let (known, naming) = pipeline.parts();
     let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
     report.add(&kinds, &shown)?;

@@ -29,10 +29,16 @@ pub enum Value<'v> {
     Float(f64),
     /// A truth value.
     Bool(bool),
+    /// A value that is there, and not known.
+    Unknown,
 }
 
 /// Takes the values of a field one by one; after [`ControlFlow::Break`] it needs no more of them.
 pub type Visitor<'v> = dyn FnMut(Value<'_>) -> ControlFlow<()> + 'v;
+
+/// The field for want of which a filter could not decide: its place in [`Matcher::fields`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecided(pub usize);
 
 /// A filter whose fields are resolved to `F`, ready to be asked about events.
 #[derive(Clone, Debug)]
@@ -101,44 +107,75 @@ impl<F> Matcher<F> {
         self
     }
 
+    /// Whether an event passes; what could not be decided does not.
+    pub fn matches(&self, lookup: impl FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> bool {
+        self.decide(lookup) == Ok(true)
+    }
+
     /// Whether an event passes.
     ///
     /// `lookup` is called with a field and a visitor, and hands the visitor every value that the event has for the
     /// field: none if the field is missing, several for a list. It should stop at [`ControlFlow::Break`], as
     /// `visit(value)?` and `try_for_each(visit)` do; values after it change nothing. A field is looked up as often as
     /// the filter names it, and not at all where the rest has already decided.
-    pub fn matches(&self, mut lookup: impl FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> bool {
+    ///
+    /// # Errors
+    /// A field is missing, or not all of its values are known, and the others do not decide.
+    pub fn decide(
+        &self,
+        mut lookup: impl FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, Undecided> {
         self.holds(&self.root, &mut lookup)
     }
 
-    fn holds<L>(&self, node: &Node, lookup: &mut L) -> bool
+    fn holds<L>(&self, node: &Node, lookup: &mut L) -> Result<bool, Undecided>
     where
         L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         match node {
-            Node::Constant(holds) => *holds,
-            Node::Any(nodes) => nodes.iter().any(|node| self.holds(node, lookup)),
-            Node::All(nodes) => nodes.iter().all(|node| self.holds(node, lookup)),
+            Node::Constant(holds) => Ok(*holds),
+            Node::Any(nodes) => self.first(nodes, true, lookup),
+            Node::All(nodes) => self.first(nodes, false, lookup),
             Node::Question(question) => {
                 let passed = self.ask(question.field, &question.test, lookup);
-                (passed == Some(!question.about_others)) != question.negated
+                let passed = passed.ok_or(Undecided(question.field))?;
+                Ok((passed != question.about_others) != question.negated)
             }
         }
     }
 
-    /// Whether a value passes the test; `None` if there is no value.
+    /// What decides a list if one of it comes to this; otherwise the opposite, if all of it is known.
+    fn first<L>(&self, nodes: &[Node], deciding: bool, lookup: &mut L) -> Result<bool, Undecided>
+    where
+        L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    {
+        let mut rest = Ok(!deciding);
+        for node in nodes {
+            match self.holds(node, lookup) {
+                Ok(holds) if holds == deciding => return Ok(deciding),
+                Ok(_) => {}
+                Err(undecided) => rest = rest.and(Err(undecided)),
+            }
+        }
+        rest
+    }
+
+    /// Whether a value passes the test; `None` if there is no value, or if none of those that are known does and not all
+    /// are.
     fn ask<L>(&self, field: usize, test: &Test, lookup: &mut L) -> Option<bool>
     where
         L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
-        let mut passed = None;
+        let (mut passed, mut is_known) = (None, true);
         let _ = lookup(&self.fields[field], &mut |value| {
-            if passed != Some(true) {
-                passed = Some(test.passes(value));
+            match value {
+                Value::Unknown => is_known = false,
+                _ if passed == Some(true) => {}
+                _ => passed = Some(test.passes(value)),
             }
             if passed == Some(true) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        passed
+        passed.filter(|&passed| passed || is_known)
     }
 }
 
@@ -211,7 +248,7 @@ impl<'v> Value<'v> {
             Self::Text(text) => Some(Text::Utf8(text)),
             Self::Utf16(bytes) => Some(Text::Utf16(bytes.as_chunks().0)),
             Self::Latin1(bytes) => Some(Text::Latin1(bytes)),
-            Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) | Self::Bool(_) => None,
+            Self::Unsigned(_) | Self::Signed(_) | Self::Float(_) | Self::Bool(_) | Self::Unknown => None,
         }
     }
 
@@ -223,6 +260,7 @@ impl<'v> Value<'v> {
             Self::Float(value) => Some(Number::Float(value)),
             Self::Bool(value) => Some(Number::Integer(value.into())),
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => self.text()?.number(),
+            Self::Unknown => None,
         }
     }
 
@@ -237,6 +275,7 @@ impl<'v> Value<'v> {
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => {
                 self.text().is_some_and(|text| needle.is_in(Part::Whole, text))
             }
+            Self::Unknown => false,
         }
     }
 

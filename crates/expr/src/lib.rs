@@ -113,10 +113,13 @@
 //!
 //! ## Missing fields, several values
 //!
-//! A field that the event does not have makes its comparison false, whatever the operator; `missing != 1` is false and
-//! `not (missing = 1)` is true.
+//! There are three answers: yes, no, and unknown. A comparison with a field that the event does not have is unknown,
+//! whatever the operator. `not` leaves unknown what is. `and` is no where one side is, and unknown where one side is and
+//! the other is not no; `or` is yes where one side is. Only events for which the answer is yes pass; so neither
+//! `missing = 1` nor `not (missing = 1)` holds, and [`Matcher::decide`] says for want of which field.
 //!
 //! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them.
+//! If it holds for none, and one of them is not known, the answer is unknown.
 //! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` says what it
 //! seems to say, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
 //! pass.) For a field that is there, `a != 1` and `not (a = 1)` are therefore always the same.
@@ -166,7 +169,7 @@ use std::fmt::{self, Display, Formatter};
 
 pub use build::field;
 pub use error::Error;
-pub use eval::{Matcher, Value, Visitor};
+pub use eval::{Matcher, Undecided, Value, Visitor};
 pub use literal::Literal;
 pub use syntax::Field;
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_expr::{Filter, Value};
 
-const FIELDS: [(&str, &[Value<'static>]); 22] = [
+const FIELDS: [(&str, &[Value<'static>]); 23] = [
     ("pid", &[Value::Unsigned(16)]),
     ("big", &[Value::Unsigned(u64::MAX)]),
     ("offset", &[Value::Signed(-8)]),
@@ -23,6 +23,7 @@ const FIELDS: [(&str, &[Value<'static>]); 22] = [
     ("empty", &[Value::Text("")]),
     ("modules", &[Value::Text("ntdll.dll"), Value::Text("KERNEL32.DLL"), Value::Text("app.exe")]),
     ("missing", &[]),
+    ("partly", &[Value::Text("known.dll"), Value::Unknown]),
     ("utf16", &[Value::Utf16(b"Z\0o\0\xeb\0.\0e\0x\0e\0")]),
     ("latin1", &[Value::Latin1(b"Zo\xeb.exe")]),
     ("wide digits", &[Value::Utf16(b"0\0x\x001\x000\0")]),
@@ -31,21 +32,26 @@ const FIELDS: [(&str, &[Value<'static>]); 22] = [
 ];
 
 fn matches(source: &str) -> bool {
+    decide(source) == Some(true)
+}
+
+/// The answer; `None` if it is unknown.
+fn decide(source: &str) -> Option<bool> {
     let known = FIELDS.map(|(name, _)| name);
     let filter = Filter::parse(source).unwrap_or_else(|error| panic!("{}", error.render(source)));
     let matcher = filter
         .compile(&known, |name| known.iter().position(|known| *known == name))
         .unwrap_or_else(|error| panic!("{}", error.render(source)));
-    let passes = matcher.matches(|field, visit| FIELDS[*field].1.iter().try_for_each(|value| visit(*value)));
+    let passes = matcher.decide(|field, visit| FIELDS[*field].1.iter().try_for_each(|value| visit(*value)));
     // A lookup that ignores the request to stop gets the same answer.
-    let stubborn = matcher.matches(|field, visit| {
+    let stubborn = matcher.decide(|field, visit| {
         for value in FIELDS[*field].1 {
             let _ = visit(*value);
         }
         ControlFlow::Continue(())
     });
     assert_eq!(passes, stubborn, "{source}");
-    passes
+    passes.ok()
 }
 
 fn check(rows: &[(&str, bool)]) {
@@ -333,7 +339,7 @@ fn missing_fields() {
         for value in ["1", "''", "'*'", "true"] {
             check(&[
                 (&format!("missing {operator} {value}"), false),
-                (&format!("not (missing {operator} {value})"), true),
+                (&format!("not (missing {operator} {value})"), false),
             ]);
         }
     }
@@ -342,6 +348,55 @@ fn missing_fields() {
         ("missing = 1 or pid = 16", true),
         ("missing = 1 and pid = 16", false),
     ]);
+}
+
+/// Every combination of two answers, as Kleene's logic has them, negated in every place.
+#[test]
+fn there_are_three_answers() {
+    let answers =
+        [("pid = 16", Some(true)), ("pid = 1", Some(false)), ("missing = 1", None), ("partly = x", None)];
+    let not = |answer: Option<bool>| answer.map(|answer| !answer);
+    let and = |a: Option<bool>, b: Option<bool>| match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
+    let or = |a, b| not(and(not(a), not(b)));
+    for (a, is_a) in answers {
+        assert_eq!(decide(a), is_a, "{a}");
+        assert_eq!(decide(&format!("not {a}")), not(is_a), "not {a}");
+        for (b, is_b) in answers {
+            for (source, expected) in [
+                (format!("{a} and {b}"), and(is_a, is_b)),
+                (format!("{a} or {b}"), or(is_a, is_b)),
+                (format!("not ({a} and {b})"), not(and(is_a, is_b))),
+                (format!("not ({a} or {b})"), not(or(is_a, is_b))),
+                (format!("not {a} and {b}"), and(not(is_a), is_b)),
+                (format!("not {a} or not {b}"), or(not(is_a), not(is_b))),
+            ] {
+                assert_eq!(decide(&source), expected, "{source}");
+            }
+            for (c, is_c) in answers {
+                let source = format!("{a} and ({b} or not {c})");
+                assert_eq!(decide(&source), and(is_a, or(is_b, not(is_c))), "{source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_are_not_known_leave_the_others() {
+    for (source, expected) in [
+        ("partly = known.dll", Some(true)),
+        ("partly ~ *.dll", Some(true)),
+        ("partly = other.dll", None),
+        ("not partly = known.dll", Some(false)),
+        ("partly != known.dll", Some(false)),
+        ("partly != other.dll", None),
+        ("partly hasany 1", None),
+    ] {
+        assert_eq!(decide(source), expected, "{source}");
+    }
 }
 
 #[test]

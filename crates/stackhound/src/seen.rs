@@ -283,6 +283,12 @@ impl<'c> Seen<'c> {
         })
     }
 
+    /// The same, with all that is known of each, whatever is shown.
+    pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
+        let system = self.known.system();
+        self.facts().map(move |facts| Frame::new(facts, system, Depth::Function))
+    }
+
     pub(crate) fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
         let frames = || Frames::of(self.known.system(), &self.delivered);
         let all: Arc<[enrich::Frame]> = match (self.stack(), &self.enricher.frames) {

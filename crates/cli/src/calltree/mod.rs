@@ -51,7 +51,7 @@ struct Source {
 
 /// Opens it, and says whether a byte of it could not be read.
 fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
-    let enrichment = naming::enrichment(&source.naming, common, Use::Summary)?;
+    let enrichment = naming::enrichment(&source.naming, common, Use::Summary, None)?;
     let opened = stackhound::open_stacks(&source.file, enrichment, inputs::grouping(source.merge));
     let (trace, from) = opened.map_err(|error| match error {
         OpenStacksError::Recording(error @ Error::SeveralCaptures { .. }) => inputs::refusal(&error),

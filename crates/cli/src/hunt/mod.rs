@@ -47,7 +47,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
-    let (mut rows, mut recognised) = (0, false);
+    let (mut rows, mut recognised, mut undecided) = (0, false, String::new());
     // One input that cannot be read is told and is no reason to leave out the others.
     let mut failures = 0;
     let mut failed = |error: anyhow::Error| match inputs.len() {
@@ -77,6 +77,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
                     judge = same;
                     report.count(hunted.with_stack, &hunted.totals);
                     losses.add(&hunted.outcome);
+                    undecided += &hunted.undecided;
                     damaged |= !hunted.outcome.trace.damage.is_empty();
                 }
             }
@@ -110,7 +111,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if other_files > 0 {
         losses += &format!(", {} other files", grouped(other_files));
     }
-    progress.finish(&(losses + &told));
+    progress.finish(&(losses + &undecided + &told));
     damaged |= unreadable > 0;
     if failures > 0 {
         bail!("{failures} of {} inputs could not be read, or not to their end", inputs.len());

@@ -21,6 +21,8 @@ pub struct Hunted {
     pub totals: Totals,
     /// Judged events with a stack, or a part of one.
     pub with_stack: u64,
+    /// What the filter could not decide, for the closing line.
+    pub undecided: String,
 }
 
 /// Judges all events of a trace that are wanted; gives the judge back.
@@ -49,7 +51,7 @@ pub fn hunt(
     });
     let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
     report.failed()?;
-    Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack }))
+    Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
 /// Judges an event, and reports what was found. Breaks if nothing more can be written.
@@ -81,5 +83,5 @@ pub fn with_names<'t>(
         return Ok(pipeline);
     }
     let naming = Naming { symbols: None, places: arguments.symbols.clone() };
-    Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events)?))
+    Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events, Some(filter))?))
 }

@@ -13,7 +13,7 @@ use crate::{Outcome, naming, render};
 
 /// As of recordings that are read once, at the session's end.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, None)?;
     let schemas = arguments.reading.schemas()?;
     let settings = LiveSettings {
         preset: Some(Preset::Switches),

@@ -120,7 +120,7 @@ impl Arguments {
 
 fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let trace = inputs::one(&arguments.recording, arguments.merge, common)?;
-    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary)?;
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, None)?;
     let pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
     let start = trace.sources()[0].recording.session().start_time;
     let clock = trace.clock();
@@ -140,7 +140,7 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let outcome = source.read(|| progress.tick(), |_| ControlFlow::Continue(())).clone();
     let stacks = source.stacks(&arguments.selection())?;
     write(arguments, source.time(), &stacks)?;
-    naming::finish(progress, &outcome, source.pipeline(), common);
+    naming::finish(progress, &outcome, source.pipeline(), None, common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
 }
 

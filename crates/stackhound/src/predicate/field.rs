@@ -35,6 +35,16 @@ pub(super) enum Name {
     Payload(Box<str>),
 }
 
+impl Name {
+    /// As it is written.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Name::Payload(name) => format!("{PAYLOAD}{name}"),
+            named => NAMES.iter().find(|(_, name)| name == named).map_or("", |(text, _)| text).to_owned(),
+        }
+    }
+}
+
 /// What has to be looked at for a field, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cost {

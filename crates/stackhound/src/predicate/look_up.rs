@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use stackhound_enrich::{CreateEnd, Summary};
+use stackhound_enrich::{Backing, CreateEnd, Summary};
 use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
@@ -80,20 +80,26 @@ fn descriptor(seen: &Seen<'_>) -> Option<Descriptor> {
 }
 
 fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    for frame in seen.frames() {
-        text((Label { frame: &frame, names: None }).module().as_deref(), visit)?;
+    for frame in seen.frames_in_full() {
+        let label = (Label { frame: &frame, names: None }).module();
+        if label.is_none() && frame.backing != Backing::Unbacked {
+            visit(Value::Unknown)?;
+        }
+        text(label.as_deref(), visit)?;
         text(frame.module().map(|module| module.path()), visit)?;
     }
     ControlFlow::Continue(())
 }
 
 fn symbols(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    for frame in seen.frames() {
+    for frame in seen.frames_in_full() {
         let names = seen.names(&frame);
         let label = Label { frame: &frame, names: names.as_deref() };
         if let Some((module, name)) = label.module().zip(label.name()) {
             visit(Value::Text(&name.text))?;
             shown(format_args!("{module}!{}", name.text), visit)?;
+        } else if frame.backing != Backing::Unbacked {
+            visit(Value::Unknown)?;
         }
     }
     ControlFlow::Continue(())

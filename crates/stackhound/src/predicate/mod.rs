@@ -8,7 +8,7 @@ mod field;
 mod look_up;
 mod shown;
 
-use stackhound_expr::{Error, Filter, Matcher};
+use stackhound_expr::{Error, Filter, Matcher, Undecided};
 
 use crate::seen::Seen;
 pub(crate) use field::PAYLOAD;
@@ -79,9 +79,23 @@ impl Predicate {
         Ok(Predicate { matcher })
     }
 
-    /// Whether the event passes. Of an event that nobody describes, all fields of the payload are missing.
+    /// Whether the event passes; what cannot be decided does not. Of an event that nobody describes, all fields of the
+    /// payload are missing.
     pub fn matches(&self, seen: &Seen<'_>) -> bool {
-        self.matcher.matches(|name, visit| look_up::look_up(seen, name, visit))
+        self.decide(seen) == Ok(true)
+    }
+
+    /// Whether the event passes.
+    ///
+    /// # Errors
+    /// The field for want of which that cannot be decided, by its place in [`names`](Predicate::names).
+    pub fn decide(&self, seen: &Seen<'_>) -> Result<bool, Undecided> {
+        self.matcher.decide(|name, visit| look_up::look_up(seen, name, visit))
+    }
+
+    /// The fields that are asked for, in the order of their first use.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.matcher.fields().iter().map(Name::text)
     }
 
     /// Whether the event passes, where that can be told.
