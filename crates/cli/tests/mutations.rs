@@ -101,7 +101,7 @@ fn numbers() -> impl FnMut(usize) -> usize {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |below| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (u128::from(state >> 11) * below as u128 >> 53) as usize
+        ((u128::from(state >> 11) * below as u128) >> 53) as usize
     }
 }
 
