@@ -1,10 +1,13 @@
 //! Which events a verb shows: one filter out of all options.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use anyhow::{Result, anyhow};
+use rustc_hash::FxHashMap;
 use stackhound::expr::Undecided;
+use stackhound::stacks::OwnerKind;
+use stackhound::system::System;
 use stackhound::trace::OpenTrace;
 use stackhound::{Clock, FileTime, Predicate, RawTime, Seen};
 
@@ -21,7 +24,15 @@ pub struct EventFilter {
     to: Option<RawTime>,
     /// Events that could not be decided, by predicate and by the field that was wanted.
     undecided: RefCell<Vec<Vec<u64>>>,
+    asked: Cell<u64>,
+    /// Kinds of events and how many there are, as long as none is wanted.
+    kinds: RefCell<Option<Kinds>>,
 }
+
+type Kinds = FxHashMap<OwnerKind, (u64, String)>;
+
+/// Names that are listed where nothing is selected.
+const LISTED_MAX: usize = 8;
 
 impl EventFilter {
     /// For recordings.
@@ -61,7 +72,14 @@ impl EventFilter {
 
     fn of(predicates: Vec<Predicate>) -> EventFilter {
         let undecided = predicates.iter().map(|predicate| vec![0; predicate.names().count()]).collect();
-        EventFilter { predicates, from: None, to: None, undecided: RefCell::new(undecided) }
+        EventFilter {
+            predicates,
+            from: None,
+            to: None,
+            undecided: RefCell::new(undecided),
+            asked: Cell::new(0),
+            kinds: RefCell::new(Some(Kinds::default())),
+        }
     }
 
     /// How many events could not be decided, and for want of what, for the closing line.
@@ -90,7 +108,32 @@ impl EventFilter {
     /// Whether the event is wanted.
     pub fn wants(&self, seen: &Seen<'_>) -> bool {
         let time = RawTime(seen.time().0);
-        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to) && self.holds(seen)
+        let is_wanted = self.from.is_none_or(|from| time >= from)
+            && self.to.is_none_or(|to| time < to)
+            && self.holds(seen);
+        self.asked.set(self.asked.get() + 1);
+        if is_wanted {
+            self.kinds.replace(None);
+        } else if let Some(kinds) = &mut *self.kinds.borrow_mut() {
+            let new = || (0, seen.name().to_string());
+            kinds.entry(OwnerKind::of(seen.event())).or_insert_with(new).0 += 1;
+        }
+        is_wanted
+    }
+
+    /// Where events were asked about and none was wanted: how many, and which events and processes there are.
+    pub fn nothing(&self, system: &System) -> Option<String> {
+        let kinds = self.kinds.borrow();
+        let kinds = kinds.as_ref().filter(|kinds| !kinds.is_empty())?;
+        let mut events: Vec<(u64, &str)> = kinds.values().map(|(count, name)| (*count, &**name)).collect();
+        events.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let events = events.into_iter().map(|(_, name)| name).collect();
+        let mut processes: Vec<&str> = system.processes().map(|process| process.image_name()).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes.retain(|name| !name.is_empty());
+        let (events, processes) = (listed("events", events), listed("processes", processes));
+        Some(format!("0 of {} events match{events}{processes}", grouped(self.asked.get())))
     }
 
     fn holds(&self, seen: &Seen<'_>) -> bool {
@@ -116,6 +159,16 @@ impl EventFilter {
     /// Whether no event from here on can be wanted, since time has passed the end.
     pub fn is_past(&self, seen: &Seen<'_>) -> bool {
         self.to.is_some_and(|to| RawTime(seen.time().0) >= to)
+    }
+}
+
+fn listed(what: &str, names: Vec<&str>) -> String {
+    match (names.split_at_checked(LISTED_MAX), names.is_empty()) {
+        (_, true) => String::new(),
+        (Some((first, rest)), _) if !rest.is_empty() => {
+            format!("; {what}: {} and {} more", first.join(", "), grouped(rest.len() as u64))
+        }
+        _ => format!("; {what}: {}", names.join(", ")),
     }
 }
 

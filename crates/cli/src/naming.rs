@@ -8,6 +8,7 @@ use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment, Outcome, Pipeline};
+use stackhound_export::tree::Plain;
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
@@ -123,7 +124,15 @@ pub fn finish(
     ];
     progress.finish(&counts.concat());
     if !common.quiet {
+        tell_nothing(filter, pipeline);
         tell_missing(symbols.as_ref());
+    }
+}
+
+/// That a filter selected nothing, and what there is.
+pub fn tell_nothing(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
+    if let Some(nothing) = filter.and_then(|filter| filter.nothing(pipeline.knowledge().system())) {
+        anstream::eprintln!("{}", Plain(nothing));
     }
 }
 

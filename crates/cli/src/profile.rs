@@ -100,6 +100,9 @@ fn collect(
     if let Some(full) = failure {
         return Err(full.into());
     }
+    if !common.quiet {
+        naming::tell_nothing(Some(&filter), &pipeline);
+    }
     let (known, naming) = pipeline.parts();
     collector.end_capture(known, naming);
     Ok((outcome, pipeline.symbol_stats(), filter.undecided()))

@@ -105,6 +105,21 @@ fn what_has_no_name_makes_no_negation_true() {
 }
 
 #[test]
+fn no_match_says_what_there_is() {
+    let (trace, _) = demo();
+    for verb in [&["events"][..], &["stacks"], &["profile", "--format", "folded"], &["hunt"]] {
+        let output = stackhound(&[verb, &["--no-progress", "--process", "nosuch.exe", trace]].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let line =
+            errors.lines().find(|line| line.starts_with("0 of ")).unwrap_or_else(|| panic!("{errors}"));
+        assert!(line.contains(" events match; events: ") && line.contains("Thread/CSwitch"), "{line}");
+        assert!(line.contains("; processes: ") && line.contains(" more"), "{line}");
+    }
+    let (_, errors) = chosen(&["--event", "Process/*"]);
+    assert!(!errors.contains(" events match"), "{errors}");
+}
+
+#[test]
 fn a_missing_field_is_neither_equal_nor_different() {
     for filter in
         ["fields.FileName = x", "fields.FileName != x", "not fields.FileName = x", "not create.asked = open"]

@@ -51,6 +51,9 @@ pub fn hunt(
     });
     let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
     report.failed()?;
+    if !common.quiet {
+        naming::tell_nothing(Some(&filter), &pipeline);
+    }
     Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
