@@ -5,7 +5,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use crate::{Error, Location};
 
 /// A pattern `module!symbol` with `*`, `?`, `[…]` and `{…,…}` in either part; case does not matter. Without a `!` it is
-/// one of symbols, in any module. A location without a symbol has the empty one, which `*` fits.
+/// one of symbols, in any module. The module may be written without its extension. A location without a symbol has the
+/// empty one, which `*` fits.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     module: Option<GlobMatcher>,
@@ -31,7 +32,10 @@ impl Pattern {
     /// Whether a location's name fits.
     pub fn fits(&self, location: &Location<'_>) -> bool {
         let module = || location.module().map_or("", |module| module.name);
-        self.module.as_ref().is_none_or(|pattern| pattern.is_match(module()))
-            && self.symbol.is_match(location.symbol().unwrap_or_default())
+        let fits = |pattern: &GlobMatcher| {
+            let is_stem = || module().rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
+            pattern.is_match(module()) || is_stem()
+        };
+        self.module.as_ref().is_none_or(fits) && self.symbol.is_match(location.symbol().unwrap_or_default())
     }
 }

@@ -323,6 +323,9 @@ pub struct Naming {
     /// How much of stacks is named; by default what the settings say for each event
     #[arg(long, value_enum, value_name = "HOW")]
     pub symbols: Option<Symbols>,
+    /// How much of the kernel's frames is named at most; by default what the settings say, which is modules
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub kernel_symbols: Option<Symbols>,
     #[command(flatten)]
     pub places: SymbolArguments,
 }

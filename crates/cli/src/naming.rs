@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use stackhound::enrich::{KernelSymbols, Origin, PolicyText};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
@@ -34,7 +35,16 @@ pub fn enrichment(
     used: Use,
     filter: Option<&EventFilter>,
 ) -> Result<Enrichment> {
-    let config = Config::read(common, &arguments.places)?;
+    let mut config = Config::read(common, &arguments.places)?;
+    let kernel_symbols = arguments.kernel_symbols.map(|symbols| match symbols {
+        Symbols::Full => KernelSymbols::Full,
+        Symbols::Modules => KernelSymbols::Modules,
+        Symbols::Off => KernelSymbols::Off,
+    });
+    if kernel_symbols.is_some() {
+        let stated = PolicyText { kernel_symbols, ..PolicyText::default() };
+        config.policy.put(stated, Origin::Named("--kernel-symbols".into()));
+    }
     let depth = match (arguments.symbols, used) {
         (Some(Symbols::Full), _) | (None, Use::Summary) => Some(Depth::Function),
         (Some(Symbols::Modules), _) => Some(Depth::Module),

@@ -130,3 +130,37 @@ fn a_missing_field_is_neither_equal_nor_different() {
         assert!(errors.contains(" events undecided for want of "), "{filter}: {errors}");
     }
 }
+
+#[test]
+fn kernel_frames_are_named_where_that_is_asked_for() {
+    let (trace, symbols) = demo();
+    let kernel_names = |arguments: &[&str]| {
+        let fixed = ["stacks", "-q", trace, "--symbol-path", symbols, "--format", "table"];
+        let output = stackhound(&[&fixed[..], arguments].concat());
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let kernel: Vec<&str> =
+            printed.lines().filter(|line| line.trim_start().starts_with("kernel ")).collect();
+        assert!(!kernel.is_empty(), "{arguments:?}");
+        ["!", ".exe+0x", " 0x"].map(|text| kernel.iter().filter(|line| line.contains(text)).count() > 0)
+    };
+    assert_eq!(kernel_names(&[]), [false, true, false]);
+    assert_eq!(kernel_names(&["--symbols", "full", "--kernel-symbols", "modules"]), [false, true, false]);
+    assert!(kernel_names(&["--kernel-symbols", "full"])[0]);
+    assert_eq!(kernel_names(&["--kernel-symbols", "off"]), [false, false, true]);
+}
+
+#[test]
+fn modules_may_be_written_without_their_extension() {
+    let count = |symbol: &str| chosen(&["--where", &format!("stack.symbol = '{symbol}'")]).0.len();
+    let expected = count("ntdll.dll!NtCreateFile");
+    assert!(expected > 50);
+    assert_eq!(count("ntdll!NtCreateFile"), expected);
+    assert_eq!(count("ntdl!NtCreateFile"), 0);
+    let (trace, symbols) = demo();
+    let calls = |pattern: &str| {
+        let output = stackhound(&["calls", "-q", trace, "--symbol-path", symbols, pattern]);
+        String::from_utf8(output.stdout).unwrap().lines().count()
+    };
+    assert!(calls("ntdll!NtCreateFile") > 0);
+    assert_eq!(calls("ntdll!NtCreateFile"), calls("ntdll.dll!NtCreateFile"));
+}

@@ -85,6 +85,6 @@ pub fn with_names<'t>(
     if !filter.names_functions() {
         return Ok(pipeline);
     }
-    let naming = Naming { symbols: None, places: arguments.symbols.clone() };
+    let naming = Naming { symbols: None, kernel_symbols: None, places: arguments.symbols.clone() };
     Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events, Some(filter))?))
 }

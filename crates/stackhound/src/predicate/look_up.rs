@@ -98,6 +98,10 @@ fn symbols(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
         if let Some((module, name)) = label.module().zip(label.name()) {
             visit(Value::Text(&name.text))?;
             shown(format_args!("{module}!{}", name.text), visit)?;
+            // People leave extensions out.
+            if let Some((module, _)) = module.rsplit_once('.') {
+                shown(format_args!("{module}!{}", name.text), visit)?;
+            }
         } else if frame.backing != Backing::Unbacked {
             visit(Value::Unknown)?;
         }

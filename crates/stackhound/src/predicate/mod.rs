@@ -33,7 +33,7 @@ use field::{Cost, Name};
 /// | `fields.NAME` | of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name and path of each frame's module | the stack |
 /// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
-/// | `stack.symbol` | each frame's function, alone and behind `module!` | names of functions |
+/// | `stack.symbol` | each frame's function, alone and behind `module!`, also without the module's extension | names of functions |
 ///
 /// What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
 /// payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
