@@ -43,19 +43,7 @@ impl EventFilter {
 
     /// Puts the short cuts and the expression together, without times.
     pub fn parse(filters: &Filters) -> Result<EventFilter> {
-        let mut texts = Vec::new();
-        let any = |field: &str, operator: &str, values: Vec<String>| {
-            let terms = values.into_iter().map(|value| format!("{field} {operator} {}", quoted(&value)));
-            terms.collect::<Vec<_>>().join(" or ")
-        };
-        let ids: Vec<_> = filters.pid.iter().map(|pid| format!("pid = {pid}")).collect();
-        texts.push(ids.join(" or "));
-        texts.push(any("process", "i~", filters.process.clone()));
-        texts.push(any("provider", "i~", filters.provider.clone()));
-        texts.push(any("event", "i~", filters.event.clone()));
-        texts.extend(filters.expression.clone());
-        let texts = texts.iter().filter(|text| !text.is_empty());
-        let predicates: Result<Vec<_>> = texts.map(|text| parse(text)).collect();
+        let predicates: Result<Vec<_>> = texts(filters).iter().map(|text| parse(text)).collect();
         Ok(EventFilter::of(predicates?))
     }
 
@@ -162,6 +150,31 @@ impl EventFilter {
     }
 }
 
+/// The short cuts and the expression, each as an expression; all must hold.
+pub fn texts(filters: &Filters) -> Vec<String> {
+    let any = |field: &str, operator: &str, values: &[String]| {
+        let terms = values.iter().map(|value| format!("{field} {operator} {}", quoted(value)));
+        terms.collect::<Vec<_>>().join(" or ")
+    };
+    let ids: Vec<_> = filters.pid.iter().map(|pid| format!("pid = {pid}")).collect();
+    let mut texts = vec![
+        ids.join(" or "),
+        any("process", "i~", &filters.process),
+        any("provider", "i~", &filters.provider),
+        any("event", "i~", &filters.event),
+    ];
+    texts.extend(filters.expression.clone());
+    texts.retain(|text| !text.is_empty());
+    texts
+}
+
+/// What is wrong with an expression, with the place below it.
+pub fn rendered(error: &stackhound::expr::Error, text: &str) -> anyhow::Error {
+    // The program says "error: " itself.
+    let told = error.render(text);
+    anyhow!("{}", told.strip_prefix("error: ").unwrap_or(&told).to_owned())
+}
+
 fn listed(what: &str, names: Vec<&str>) -> String {
     match (names.split_at_checked(LISTED_MAX), names.is_empty()) {
         (_, true) => String::new(),
@@ -177,9 +190,5 @@ fn quoted(text: &str) -> String {
 }
 
 fn parse(text: &str) -> Result<Predicate> {
-    // The program says "error: " itself.
-    Predicate::parse(text).map_err(|error| {
-        let told = error.render(text);
-        anyhow!("{}", told.strip_prefix("error: ").unwrap_or(&told).to_owned())
-    })
+    Predicate::parse(text).map_err(|error| rendered(&error, text))
 }

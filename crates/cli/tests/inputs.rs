@@ -279,6 +279,37 @@ fn what_each_tool_writes_is_found_in_folders_below() {
 }
 
 #[test]
+fn rows_of_sysmon_are_chosen_as_events_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.json");
+    fs::write(&path, &rows()[0].1).unwrap();
+    for (arguments, is_found) in [
+        (&["--pid", "6896"][..], true),
+        (&["--pid", "6897"], false),
+        (&["--process", "A.EXE"], true),
+        (&["--process", "b*"], false),
+        (&["--event", "ProcessAccess"], true),
+        (&["--event", "Sysmon/*"], true),
+        (&["--event", "CreateRemoteThread"], false),
+        (&["--from", "2020-10-20T11:50:56.473Z", "--to", "2020-10-20T11:50:57Z"], true),
+        (&["--to", "2020-10-20T11:50:56.473Z"], false),
+        (&["--where", "fields.TargetImage iendswith 'lsass.exe' and fields.GrantedAccess hasany 0x10"], true),
+        (&["--where", "stack.module = 'ntdll.dll' and not stack.module = 'x.dll'"], true),
+        (&["--where", "host = PC or fields.StartModule = x"], false),
+        (&["--where", "stack.summary = 'ntdll.dll|Unbacked|a.exe'"], true),
+    ] {
+        let output = stackhound(&[&["hunt", "-q", "--only", "CS07", text(&path)], arguments].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(i32::from(is_found)), "{arguments:?}: {errors}");
+    }
+    let path = text(&path);
+    let relative = "Sysmon's events have no start to count from: write 2026-01-31T12:00:00Z";
+    refused(&["hunt", path, "--from", "+5s"], relative);
+    let unknown = stackhound(&["hunt", path, "--where", "stack.symbl = x"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
 fn where_nothing_is_recognised_the_exit_code_says_so() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("below")).unwrap();

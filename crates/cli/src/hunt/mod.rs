@@ -4,6 +4,7 @@ mod evidence;
 mod live;
 mod recorded;
 mod report;
+mod rows;
 mod sums;
 pub mod sysmon;
 
@@ -14,11 +15,12 @@ use anyhow::{Result, anyhow, bail};
 use stackhound::trace::{self, Capture};
 use stackhound_sysmon::Sysmon;
 
-use crate::args::{ColorChoice, Common, Filters, Hunt, HuntFormat};
+use crate::args::{ColorChoice, Common, Hunt, HuntFormat};
 use crate::output::grouped;
 use crate::progress::Progress;
 use crate::{Outcome, inputs, render};
 use report::Report;
+use rows::RowFilter;
 
 /// What is read at once.
 enum Input {
@@ -35,12 +37,8 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
         return live::run(arguments, common);
     }
     let (inputs, other_files) = inputs_of(&arguments.sources.files, common)?;
-    if let Some(Input::Sysmon(path)) = inputs.iter().find(|input| matches!(input, Input::Sysmon(_)))
-        && has_any(&arguments.filters)
-    {
-        let path = path.display();
-        bail!("{path}: expressions and times choose among the events of recordings; this file is Sysmon's");
-    }
+    let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
+    let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
     let mut judge = evidence::judge(arguments, common)?;
     let mut events = Sysmon::new(judge.lists());
     let mut report = Report::open(arguments, judge.lists(), is_colored(arguments, common))?;
@@ -83,7 +81,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
             }
             Input::Sysmon(path) => {
                 let told = (&mut report, &mut progress);
-                let read = sysmon::hunt(&mut events, path, &mut judge, told, common);
+                let read = sysmon::hunt((&mut events, &chosen), path, &mut judge, told, common);
                 report.failed()?;
                 match read {
                     Ok(totals) => {
@@ -111,6 +109,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if other_files > 0 {
         losses += &format!(", {} other files", grouped(other_files));
     }
+    undecided += &chosen.undecided();
     progress.finish(&(losses + &undecided + &told));
     damaged |= unreadable > 0;
     if failures > 0 {
@@ -173,16 +172,6 @@ fn open(files: &[PathBuf], arguments: &Hunt, common: &Common) -> Result<Vec<Capt
             None => error,
         }
     })
-}
-
-fn has_any(filters: &Filters) -> bool {
-    let Filters { expression, pid, process, provider, event, from, to } = filters;
-    let texts = [process, provider, event];
-    expression.is_some()
-        || !pid.is_empty()
-        || texts.iter().any(|texts| !texts.is_empty())
-        || from.is_some()
-        || to.is_some()
 }
 
 /// Only tables that go to a terminal have colours, unless they are asked for.

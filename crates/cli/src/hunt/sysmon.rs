@@ -11,6 +11,7 @@ use stackhound::detect::Judge;
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
 use super::report::Report;
+use super::rows::RowFilter;
 use crate::args::Common;
 use crate::output::grouped;
 use crate::progress::Progress;
@@ -140,7 +141,7 @@ impl Found {
 
 /// Judges all rows of a file or pipe.
 pub fn hunt(
-    sysmon: &mut Sysmon,
+    (sysmon, chosen): (&mut Sysmon, &RowFilter),
     path: &Path,
     judge: &mut Judge,
     (report, progress): (&mut Report<'_>, &mut Progress),
@@ -151,6 +152,9 @@ pub fn hunt(
     let on = |found: Row<'_>| match found {
         Row::Judged(judged) => {
             progress.tick();
+            if !chosen.wants(&judged) {
+                return ControlFlow::Continue(());
+            }
             report.count_one(judged.judgement, judged.row.count, !judged.case.stack.frames.is_empty());
             match report.wants(judged.judgement) {
                 true => report.write(&judged.sighting(), judged.judgement),

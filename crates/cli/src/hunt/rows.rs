@@ -1,0 +1,194 @@
+//! Which of Sysmon's events are judged: the same options as for recordings.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use anyhow::{Result, bail};
+use stackhound::FileTime;
+use stackhound::detect::report::Sighting;
+use stackhound::expr::{Filter, Matcher, Value, Visitor};
+use stackhound::schema::Rfc3339;
+use stackhound_sysmon::Judged;
+
+use crate::args::Filters;
+use crate::filter;
+use crate::output::grouped;
+use crate::time::Point;
+
+/// A field of Sysmon's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Time,
+    Host,
+    Pid,
+    Tid,
+    Process,
+    Provider,
+    Event,
+    Id,
+    SourceImage,
+    TargetImage,
+    TargetPid,
+    Access,
+    StartModule,
+    StartFunction,
+    CallTrace,
+    StackModule,
+    StackSummary,
+    FinalUserModule,
+}
+
+const FIELDS: [(&str, Field); 18] = [
+    ("time", Field::Time),
+    ("host", Field::Host),
+    ("pid", Field::Pid),
+    ("tid", Field::Tid),
+    ("process", Field::Process),
+    ("provider", Field::Provider),
+    ("event", Field::Event),
+    ("id", Field::Id),
+    ("fields.SourceImage", Field::SourceImage),
+    ("fields.TargetImage", Field::TargetImage),
+    ("fields.TargetProcessId", Field::TargetPid),
+    ("fields.GrantedAccess", Field::Access),
+    ("fields.StartModule", Field::StartModule),
+    ("fields.StartFunction", Field::StartFunction),
+    ("fields.CallTrace", Field::CallTrace),
+    ("stack.module", Field::StackModule),
+    ("stack.summary", Field::StackSummary),
+    ("stack.final_user_module", Field::FinalUserModule),
+];
+
+const PROVIDER: &str = "Microsoft-Windows-Sysmon";
+
+/// Decides about Sysmon's events.
+#[derive(Debug, Default)]
+pub struct RowFilter {
+    /// All must hold.
+    matchers: Vec<Matcher<Field>>,
+    from: Option<FileTime>,
+    to: Option<FileTime>,
+    undecided: Cell<u64>,
+}
+
+impl RowFilter {
+    pub fn new(filters: &Filters) -> Result<RowFilter> {
+        let names = FIELDS.map(|(name, _)| name);
+        let field = |name: &str| FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
+        let matcher = |text: String| {
+            let parsed = Filter::parse(&text).and_then(|filter| filter.compile(&names, field));
+            parsed.map_err(|error| filter::rendered(&error, &text))
+        };
+        Ok(RowFilter {
+            matchers: filter::texts(filters).into_iter().map(matcher).collect::<Result<_>>()?,
+            from: filters.from.map(absolute).transpose()?,
+            to: filters.to.map(absolute).transpose()?,
+            undecided: Cell::new(0),
+        })
+    }
+
+    /// Whether an event is wanted.
+    pub fn wants(&self, judged: &Judged<'_>) -> bool {
+        let time = judged.row.time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
+        let is_between = match time {
+            Some(time) => {
+                self.from.is_none_or(|from| time.0 >= from.0) && self.to.is_none_or(|to| time.0 < to.0)
+            }
+            None => self.from.is_none() && self.to.is_none(),
+        };
+        if !is_between {
+            return false;
+        }
+        let mut sighting = None;
+        let mut is_open = false;
+        for matcher in &self.matchers {
+            match matcher.decide(|field, visit| look_up(judged, *field, &mut sighting, visit)) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => is_open = true,
+            }
+        }
+        self.undecided.set(self.undecided.get() + u64::from(is_open));
+        !is_open
+    }
+
+    /// How many events could not be decided, for the closing line.
+    pub fn undecided(&self) -> String {
+        match self.undecided.get() {
+            0 => String::new(),
+            count => format!(", {} rows undecided", grouped(count)),
+        }
+    }
+}
+
+fn absolute(point: Point) -> Result<FileTime> {
+    match point {
+        Point::Absolute(time) => Ok(time),
+        Point::SinceStart(_) => {
+            bail!("Sysmon's events have no start to count from: write 2026-01-31T12:00:00Z")
+        }
+    }
+}
+
+fn look_up(
+    judged: &Judged<'_>,
+    field: Field,
+    sighting: &mut Option<Sighting>,
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    use stackhound_sysmon::row::Action;
+    let (row, missing) = (judged.row, ControlFlow::Continue(()));
+    let mut text = |text: &str| if text.is_empty() { missing } else { visit(Value::Text(text)) };
+    let target = match row.action {
+        Action::ProcessAccess { target, .. } | Action::RemoteThread { target, .. } => Some(target),
+        Action::ImageLoad { .. } | Action::ProcessCreate { .. } => None,
+    };
+    let number = match field {
+        Field::Pid => row.actor.pid,
+        Field::Tid => row.actor.tid,
+        Field::Id => Some(row.action.event_id()),
+        Field::TargetPid => target.and_then(|target| target.pid),
+        Field::Access => match row.action {
+            Action::ProcessAccess { access, .. } => access,
+            _ => None,
+        },
+        Field::Time => {
+            let time = row.time.and_then(|time| i64::try_from(time).ok());
+            return time.map_or(missing, |time| text(&Rfc3339(FileTime(time)).to_string()));
+        }
+        Field::Host => return text(row.host),
+        Field::Process => return text(row.actor.image.rsplit('\\').next().unwrap_or_default()),
+        Field::Provider => return text(PROVIDER),
+        Field::Event => {
+            text(row.action.event_name())?;
+            return text(&format!("Sysmon/{}", row.action.event_name()));
+        }
+        Field::SourceImage => return text(row.actor.image),
+        Field::TargetImage => return text(target.map_or("", |target| target.image)),
+        Field::StartModule | Field::StartFunction => match row.action {
+            Action::RemoteThread { module, function, .. } => {
+                return text(if field == Field::StartModule { module } else { function });
+            }
+            _ => return missing,
+        },
+        Field::CallTrace => match row.action {
+            Action::ProcessAccess { call_trace, .. } => return text(call_trace),
+            _ => return missing,
+        },
+        Field::StackModule | Field::StackSummary | Field::FinalUserModule => {
+            let sighting = sighting.get_or_insert_with(|| judged.sighting());
+            if sighting.stack.is_empty() {
+                return missing;
+            }
+            return match field {
+                Field::StackSummary => text(&sighting.summary),
+                Field::FinalUserModule => text(&sighting.final_user_module),
+                _ => sighting.stack.iter().try_for_each(|frame| {
+                    text(frame.module_name())?;
+                    text(&frame.module)
+                }),
+            };
+        }
+    };
+    number.map_or(missing, |number| visit(Value::Unsigned(number.into())))
+}
