@@ -24,10 +24,13 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     inferno::flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), out)
 }
 
+/// Stands for white space.
+const SPACE: &str = "\u{2423}";
+
 /// Makes a name one that the library reads as it is, and puts behind it what the library gives a colour.
 ///
 /// The library takes a line that starts with `# ` for a remark, a number at the end of the last name for a second
-/// weight, and leaves out white space at both ends. Underscores prevent all that.
+/// weight, and leaves out white space at both ends. A visible space, which no name has, prevents all that.
 fn adapt(name: &mut String, mode: Option<Mode>) {
     let is_plain = |c: char| !(c.is_whitespace() || c.is_ascii_digit() || c == '.' || c == '#');
     let start = name.find(is_plain).unwrap_or(name.len());
@@ -35,9 +38,12 @@ fn adapt(name: &mut String, mode: Option<Mode>) {
     if name[..start].contains(char::is_whitespace) || name[end..].contains(char::is_whitespace) {
         let (before, rest) = name.split_at(start);
         let (middle, behind) = rest.split_at(end - start);
-        *name =
-            [&*before.replace(char::is_whitespace, "_"), middle, &*behind.replace(char::is_whitespace, "_")]
-                .concat();
+        *name = [
+            &*before.replace(char::is_whitespace, SPACE),
+            middle,
+            &*behind.replace(char::is_whitespace, SPACE),
+        ]
+        .concat();
     }
     name.push_str(match mode {
         Some(Mode::Kernel) => "_[k]",
