@@ -22,7 +22,7 @@ pub struct EventFilter {
     predicates: Vec<Predicate>,
     from: Option<RawTime>,
     to: Option<RawTime>,
-    /// Events that could not be decided, by predicate and by the field that was wanted.
+    /// Events that could not be decided, by predicate and by the field that was missing.
     undecided: RefCell<Vec<Vec<u64>>>,
     asked: Cell<u64>,
     /// Kinds of events and how many there are, as long as none is wanted.
@@ -70,21 +70,21 @@ impl EventFilter {
         }
     }
 
-    /// How many events could not be decided, and for want of what, for the closing line.
+    /// How many events could not be decided, and which fields were missing, for the closing line.
     pub fn undecided(&self) -> String {
         let counts = self.undecided.borrow();
-        let mut wanted: Vec<(u64, String)> = Vec::new();
+        let mut missing: Vec<(u64, String)> = Vec::new();
         for (predicate, counts) in self.predicates.iter().zip(&*counts) {
             let named = counts.iter().copied().zip(predicate.names());
-            wanted.extend(named.filter(|(count, _)| *count > 0));
+            missing.extend(named.filter(|(count, _)| *count > 0));
         }
-        wanted.sort_by(|(a, _), (b, _)| b.cmp(a));
-        let total: u64 = wanted.iter().map(|(count, _)| count).sum();
-        let wanted: Vec<String> =
-            wanted.into_iter().map(|(count, name)| format!("{name} {}", grouped(count))).collect();
+        missing.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let total: u64 = missing.iter().map(|(count, _)| count).sum();
+        let missing: Vec<String> =
+            missing.into_iter().map(|(count, name)| format!("{name} {}", grouped(count))).collect();
         match total {
             0 => String::new(),
-            _ => format!(", {} events undecided for want of {}", grouped(total), wanted.join(", ")),
+            _ => format!(", {} events undecided (missing: {})", grouped(total), missing.join(", ")),
         }
     }
 
@@ -110,7 +110,7 @@ impl EventFilter {
     }
 
     /// Where events were asked about and none was wanted: how many, and which events and processes there are.
-    pub fn nothing(&self, system: &System) -> Option<String> {
+    pub fn no_match(&self, system: &System) -> Option<String> {
         let kinds = self.kinds.borrow();
         let kinds = kinds.as_ref().filter(|kinds| !kinds.is_empty())?;
         let mut events: Vec<(u64, &str)> = kinds.values().map(|(count, name)| (*count, &**name)).collect();
@@ -171,8 +171,8 @@ pub fn texts(filters: &Filters) -> Vec<String> {
 /// What is wrong with an expression, with the place below it.
 pub fn rendered(error: &stackhound::expr::Error, text: &str) -> anyhow::Error {
     // The program says "error: " itself.
-    let told = error.render(text);
-    anyhow!("{}", told.strip_prefix("error: ").unwrap_or(&told).to_owned())
+    let message = error.render(text);
+    anyhow!("{}", message.strip_prefix("error: ").unwrap_or(&message).to_owned())
 }
 
 fn listed(what: &str, names: Vec<&str>) -> String {

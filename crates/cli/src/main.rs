@@ -96,7 +96,7 @@ fn with_default_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Whether somebody who writes this means a file, which may be missing, and not a verb.
+/// Whether an argument means a file, which may be missing, and not a verb.
 fn looks_like_file(argument: &std::ffi::OsStr) -> bool {
     argument.as_encoded_bytes().iter().any(|byte| matches!(byte, b'.' | b'/' | b'\\'))
 }

@@ -134,15 +134,15 @@ pub fn finish(
     ];
     progress.finish(&counts.concat());
     if !common.quiet {
-        tell_nothing(filter, pipeline);
+        report_no_match(filter, pipeline);
         tell_missing(symbols.as_ref());
     }
 }
 
-/// That a filter selected nothing, and what there is.
-pub fn tell_nothing(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
-    if let Some(nothing) = filter.and_then(|filter| filter.nothing(pipeline.knowledge().system())) {
-        anstream::eprintln!("{}", Plain(nothing));
+/// Reports that a filter selected nothing, and what there is.
+pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
+    if let Some(report) = filter.and_then(|filter| filter.no_match(pipeline.knowledge().system())) {
+        anstream::eprintln!("{}", Plain(report));
     }
 }
 

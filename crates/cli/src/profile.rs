@@ -101,7 +101,7 @@ fn collect(
         return Err(full.into());
     }
     if !common.quiet {
-        naming::tell_nothing(Some(&filter), &pipeline);
+        naming::report_no_match(Some(&filter), &pipeline);
     }
     let (known, naming) = pipeline.parts();
     collector.end_capture(known, naming);

@@ -36,7 +36,7 @@ pub enum Value<'v> {
 /// Takes the values of a field one by one; after [`ControlFlow::Break`] it needs no more of them.
 pub type Visitor<'v> = dyn FnMut(Value<'_>) -> ControlFlow<()> + 'v;
 
-/// The field for want of which a filter could not decide: its place in [`Matcher::fields`].
+/// A filter could not decide, since a field is missing: its place in [`Matcher::fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecided(pub usize);
 

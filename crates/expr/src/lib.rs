@@ -116,7 +116,7 @@
 //! There are three answers: yes, no, and unknown. A comparison with a field that the event does not have is unknown,
 //! whatever the operator. `not` leaves unknown what is. `and` is no where one side is, and unknown where one side is and
 //! the other is not no; `or` is yes where one side is. Only events for which the answer is yes pass; so neither
-//! `missing = 1` nor `not (missing = 1)` holds, and [`Matcher::decide`] says for want of which field.
+//! `missing = 1` nor `not (missing = 1)` holds, and [`Matcher::decide`] names the missing field.
 //!
 //! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them.
 //! If it holds for none, and one of them is not known, the answer is unknown.

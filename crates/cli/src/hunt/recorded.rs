@@ -52,7 +52,7 @@ pub fn hunt(
     let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
     report.failed()?;
     if !common.quiet {
-        naming::tell_nothing(Some(&filter), &pipeline);
+        naming::report_no_match(Some(&filter), &pipeline);
     }
     Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }

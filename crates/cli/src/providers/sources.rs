@@ -97,7 +97,7 @@ pub fn store(files: &[PathBuf]) -> Result<SchemaStore> {
 /// What a file says if it is a manifest or an image, as its first bytes tell.
 fn of_manifest_or_image(path: &Path, culture: Option<&str>) -> Result<Option<Vec<ProviderDescription>>> {
     let context = || path.display().to_string();
-    // Opening a pipe waits for whoever writes to it.
+    // Opening a pipe waits for a writer.
     if path.exists() && !path.is_file() {
         return Ok(None);
     }

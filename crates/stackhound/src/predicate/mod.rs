@@ -88,7 +88,7 @@ impl Predicate {
     /// Whether the event passes.
     ///
     /// # Errors
-    /// The field for want of which that cannot be decided, by its place in [`names`](Predicate::names).
+    /// The missing field, if that leaves it open, by its place in [`names`](Predicate::names).
     pub fn decide(&self, seen: &Seen<'_>) -> Result<bool, Undecided> {
         self.matcher.decide(|name, visit| look_up::look_up(seen, name, visit))
     }

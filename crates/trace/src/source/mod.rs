@@ -107,7 +107,7 @@ fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
 
 fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
     let io_error = |error| Error::Io(path.to_owned(), error);
-    // Opening a pipe waits for whoever writes to it, and devices have no end.
+    // Opening a pipe waits for a writer, and devices have no end.
     if !path.metadata().map_err(io_error)?.is_file() {
         return Err(Error::NoRegularFile(path.to_owned()));
     }
