@@ -272,10 +272,12 @@ fn what_each_tool_writes_is_found_in_folders_below() {
     let other = r#"{"EventID":4656,"SourceName":"Microsoft-Windows-Security-Auditing"}"#;
     fs::write(folder.path().join("nxlog/other.json"), format!("{other}\n{other}\n")).unwrap();
     fs::write(folder.path().join("azure/readme.txt"), "text").unwrap();
+    // No recording that is read, and no reason to look for one.
+    fs::write(folder.path().join("azure/a.etl.gz"), "text").unwrap();
     fs::write(folder.path().join("list.json"), "[\n1]").unwrap();
     let (found, code, errors) = hunted(folder.path());
     assert_eq!((found, code), (expected, Some(1)), "{errors}");
-    assert!(errors.contains(", 2 rows of other events, 2 other files"), "{errors}");
+    assert!(errors.contains(", 2 rows of other events, 3 other files"), "{errors}");
 }
 
 #[test]
@@ -345,7 +347,7 @@ mod ended {
 
     use super::*;
 
-    /// A run whose output cannot go on, since nobody reads it: it stands still when `is_there` is true.
+    /// A run whose output cannot go on, since no one reads it: it waits when `is_there` is true.
     fn started(arguments: &[&str], is_there: impl Fn() -> bool) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stackhound"));
         let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -385,7 +387,7 @@ mod ended {
         let (folder, path) = demo("200000");
         let before = names(folder.path());
         let mut child = started(&["events", "-q", "--format", "ndjson", text(&path)], || true);
-        // It has read something, and waits for somebody to take more.
+        // It has read something, and waits for a reader.
         let mut first = [0; 100];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();

@@ -25,7 +25,7 @@ fn text(path: &Path) -> &str {
 struct Format {
     name: &'static str,
     bytes: Vec<u8>,
-    /// The verb with its arguments; the file comes behind the first one.
+    /// The verb with its arguments; the file follows the first one.
     verb: &'static [&'static str],
     /// Whether every change shows: all of it has checksums, or its length is stated.
     is_checked: bool,

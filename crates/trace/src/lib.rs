@@ -48,5 +48,5 @@ pub use session::{
 };
 #[cfg(unix)]
 pub use source::on_shrunk_file;
-pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of};
+pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_recording_name};
 pub use stats::Stats;

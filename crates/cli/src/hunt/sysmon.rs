@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use flate2::read::MultiGzDecoder;
 use stackhound::detect::Judge;
+use stackhound::trace::{UNPACKED_SIZE_MAX, is_recording_name};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
 use super::report::Report;
@@ -19,9 +20,8 @@ use crate::progress::Progress;
 /// Things that cannot be read are told one by one up to this number; all are counted.
 const TOLD_MAX: u64 = 5;
 
-/// Endings of files in directories that are taken for Sysmon's, also with `.gz` behind them, and for recordings.
+/// Endings of files in directories that are taken for Sysmon's, also followed by `.gz`.
 const ENDINGS: [&str; 4] = [".evtx", ".json", ".jsonl", ".ndjson"];
-const RECORDINGS: [&str; 3] = [".etl", ".etl.zst", ".etl.zip"];
 
 /// Bytes of a file's first line that are looked at.
 const FIRST_LINE_MAX: u64 = 1 << 20;
@@ -38,9 +38,6 @@ pub fn is_pipe(path: &Path) -> bool {
 }
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// An event log may not unpack to more than this.
-const UNPACKED_SIZE_MAX: u64 = 64 << 30;
 
 /// The content of a file, and whether it is packed as `.gz`.
 fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, bool)> {
@@ -107,20 +104,20 @@ impl Found {
         for entry in entries {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().to_ascii_lowercase());
             let plain = name.strip_suffix(".gz").unwrap_or(&name);
-            let has_ending = |endings: &[&str]| endings.iter().any(|ending| plain.ends_with(ending));
+            let may_be_one = ENDINGS.iter().any(|ending| plain.ends_with(ending));
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.look(&path, common)?;
             } else if !path.is_file() {
                 self.other += 1;
-            } else if has_ending(&RECORDINGS) {
+            } else if is_recording_name(&name) {
                 if self.recordings.last().is_none_or(|last| last != directory) {
                     self.recordings.push(directory.to_owned());
                 }
-            } else if has_ending(&ENDINGS) && is_one(&path) {
+            } else if may_be_one && is_one(&path) {
                 self.sysmon.push(path);
             } else {
                 self.other += 1;
-                if has_ending(&ENDINGS) {
+                if may_be_one {
                     self.pass_over(&path, common);
                 }
             }

@@ -119,8 +119,8 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
 /// CS08.
 pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
-    // What CS01 and CS07 tell of is not told again.
-    let told = match view.top {
+    // What CS01 and CS07 report is not reported again.
+    let reported = match view.top {
         Some(top) if view.frame(top).code == Code::Unbacked && is_entry(view) => run_end(view, top),
         _ => unbacked_caller(view).map_or(0, |caller| run_end(view, caller)),
     };
@@ -128,13 +128,13 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
         let mut others = view.user_frames().skip_while(|(index, _)| *index < start);
         others.find(|(_, frame)| frame.code == Code::Unbacked).map(|(index, _)| index)
     };
-    let Some(first) = unbacked_from(told) else { return none_found(view, Severity::Medium) };
-    match unbacked_from(told.max(told_at_most(view))) {
+    let Some(first) = unbacked_from(reported) else { return none_found(view, Severity::Medium) };
+    match unbacked_from(reported.max(reported_at_most(view))) {
         Some(index) => {
             let found = Outcome::yes(Severity::Medium, Some(index), Reason::FrameUnbacked, USED);
             weighed(view, index, found)
         }
-        // Of the frames before it, one that is not known decides which detection tells of it.
+        // Of the frames before it, one that is not known decides which detection reports it.
         None => {
             let missing = Inputs::of(&[Input::Modules]);
             let unsure = Outcome::undetermined(Severity::Medium, Reason::FrameUnknown, USED, missing);
@@ -143,8 +143,8 @@ pub(crate) fn elsewhere(evidence: &mut Evidence<'_, '_>) -> Outcome {
     }
 }
 
-/// The end of the frames that CS01 and CS07 may tell of, whatever the frames are that are not known.
-fn told_at_most(view: &View<'_>) -> usize {
+/// The end of the frames that CS01 and CS07 may report, whatever the frames are that are not known.
+fn reported_at_most(view: &View<'_>) -> usize {
     let is_unknown = |index| view.frame(index).code == Code::Unknown;
     let is_layer = |index| view.roles(view.frame(index)).has(Role::NativeLayer);
     let user = || view.user_frames().map(|(index, _)| index);

@@ -96,13 +96,18 @@ fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in directory.read_dir().map_err(io_error)? {
         let path = entry.map_err(io_error)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        if path.is_file() && [".etl", ".etl.zst", ".etl.zip"].iter().any(|end| name.ends_with(end)) {
+        if path.is_file() && is_recording_name(&path.file_name().unwrap_or_default().to_string_lossy()) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether a file of a directory is taken for a recording, by its name.
+pub fn is_recording_name(name: &str) -> bool {
+    let name = name.to_lowercase();
+    [".etl", ".etl.zst", ".etl.zip"].iter().any(|end| name.ends_with(end))
 }
 
 fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
