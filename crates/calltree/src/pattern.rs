@@ -1,5 +1,7 @@
 //! Patterns of function names, as in `ntoskrnl!Ke*`.
 
+use std::fmt;
+
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::{Error, Location};
@@ -9,6 +11,7 @@ use crate::{Error, Location};
 /// empty one, which `*` fits.
 #[derive(Clone, Debug)]
 pub struct Pattern {
+    text: String,
     module: Option<GlobMatcher>,
     symbol: GlobMatcher,
 }
@@ -24,18 +27,32 @@ impl Pattern {
             Err(error) => Err(Error::Pattern { pattern: text.to_owned(), reason: error.kind().to_string() }),
         };
         match text.split_once('!') {
-            Some((module, symbol)) => Ok(Self { module: Some(glob(module)?), symbol: glob(symbol)? }),
-            None => Ok(Self { module: None, symbol: glob(text)? }),
+            Some((module, symbol)) => {
+                Ok(Self { text: text.to_owned(), module: Some(glob(module)?), symbol: glob(symbol)? })
+            }
+            None => Ok(Self { text: text.to_owned(), module: None, symbol: glob(text)? }),
         }
+    }
+
+    /// Whether a module of this name fits.
+    pub fn fits_module(&self, module: &str) -> bool {
+        let fits = |pattern: &GlobMatcher| {
+            let is_stem = || module.rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
+            pattern.is_match(module) || is_stem()
+        };
+        self.module.as_ref().is_none_or(fits)
     }
 
     /// Whether a location's name fits.
     pub fn fits(&self, location: &Location<'_>) -> bool {
-        let module = || location.module().map_or("", |module| module.name);
-        let fits = |pattern: &GlobMatcher| {
-            let is_stem = || module().rsplit_once('.').is_some_and(|(stem, _)| pattern.is_match(stem));
-            pattern.is_match(module()) || is_stem()
-        };
-        self.module.as_ref().is_none_or(fits) && self.symbol.is_match(location.symbol().unwrap_or_default())
+        self.fits_module(location.module().map_or("", |module| module.name))
+            && self.symbol.is_match(location.symbol().unwrap_or_default())
+    }
+}
+
+/// As it was written.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }

@@ -181,6 +181,11 @@ impl Trace {
         self.calls_where(|location| pattern.fits(location))
     }
 
+    /// Whether some module of the trace is one that the pattern names; a pattern without a module names all.
+    pub fn has_module_of(&self, pattern: &Pattern) -> bool {
+        pattern.fits_module("") || self.index.tables.module_names().any(|name| pattern.fits_module(name))
+    }
+
     /// As [`Trace::calls`], of the locations for which `fits` says so.
     pub fn calls_where(&self, fits: impl Fn(&Location<'_>) -> bool) -> Vec<Frame<'_>> {
         let index = &self.index;

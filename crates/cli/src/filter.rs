@@ -124,6 +124,11 @@ impl EventFilter {
         Some(format!("0 of {} events match{events}{processes}", grouped(self.asked.get())))
     }
 
+    /// Modules that it names and that are not there.
+    pub fn unknown_modules(&self, system: &System) -> Vec<String> {
+        self.predicates.iter().flat_map(|predicate| predicate.unknown_modules(system)).collect()
+    }
+
     fn holds(&self, seen: &Seen<'_>) -> bool {
         let mut open = None;
         for (number, predicate) in self.predicates.iter().enumerate() {

@@ -139,10 +139,14 @@ pub fn finish(
     }
 }
 
-/// Reports that a filter selected nothing, and what there is.
+/// Reports that a filter selected nothing, and what there is; and modules that it names and that are not there.
 pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
-    if let Some(report) = filter.and_then(|filter| filter.no_match(pipeline.knowledge().system())) {
+    let system = pipeline.knowledge().system();
+    if let Some(report) = filter.and_then(|filter| filter.no_match(system)) {
         anstream::eprintln!("{}", Plain(report));
+    }
+    for module in filter.into_iter().flat_map(|filter| filter.unknown_modules(system)) {
+        anstream::eprintln!("No module of the trace matches `{}`.", Plain(module));
     }
 }
 

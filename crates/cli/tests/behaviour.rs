@@ -161,7 +161,7 @@ fn filters_choose_events() {
     assert_eq!(count(&["--event", "*PrimitiveTypes*"]), 5);
     assert_eq!(count(&["--provider", "SOLAR_system"]), 5);
     assert_eq!(count(&["--where", "fields.int32_type < -100"]), 4);
-    assert_eq!(count(&["--where", "fields.string_type in (Venus, 'Earth')"]), 2);
+    assert_eq!(count(&["--where", "fields.string_type in ('Venus', 'Earth')"]), 2);
     assert_eq!(count(&["--where", "fields.boolean_type = true"]), 2);
     assert_eq!(count(&["--from", "+3s", "--to", "+4s"]), 2);
     assert_eq!(count(&["--where", "not (tid = 21768)"]), 2);

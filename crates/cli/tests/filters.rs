@@ -1,5 +1,6 @@
 //! Filters on the demo: what they select is what all names and facts say, whatever is shown.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -121,13 +122,160 @@ fn no_match_says_what_there_is() {
 
 #[test]
 fn a_missing_field_is_neither_equal_nor_different() {
-    for filter in
-        ["fields.FileName = x", "fields.FileName != x", "not fields.FileName = x", "not create.asked = open"]
-    {
+    for filter in [
+        "fields.FileName = 'x'",
+        "fields.FileName != 'x'",
+        "not fields.FileName = 'x'",
+        "not create.asked = 'open'",
+    ] {
         let filter = format!("event = Thread/CSwitch and {filter}");
         let (found, errors) = chosen(&["--where", &filter]);
         assert_eq!(found.len(), 0, "{filter}");
         assert!(errors.contains(" events undecided (missing: "), "{filter}: {errors}");
+    }
+}
+
+/// Lines of events, each with the lines of its frames, without mode and address.
+fn printed(arguments: &[&str]) -> Vec<(String, Vec<String>)> {
+    let (trace, symbols) = demo();
+    let fixed = ["events", "-q", trace, "--symbol-path", symbols, "--symbols", "full", "--stacks"];
+    let output = stackhound(&[&fixed[..], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut events: Vec<(String, Vec<String>)> = Vec::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let frame = line.strip_prefix("    user ").or_else(|| line.strip_prefix("    kernel "));
+        match frame.map(|frame| frame.trim_start()) {
+            Some(frame) => {
+                // Before a name comes the address, which frames without a module are called by.
+                let (address, name) = frame.split_once(' ').unwrap_or((frame, ""));
+                let name = if name.starts_with('(') || name.is_empty() { frame } else { name };
+                assert!(address.starts_with("0x"), "{frame}");
+                events.last_mut().expect("an event comes first").1.push(name.to_owned());
+            }
+            None if !line.starts_with(' ') => events.push((line.to_owned(), Vec::new())),
+            None => {}
+        }
+    }
+    events
+}
+
+#[test]
+fn every_printed_name_selects_the_events_that_have_it() {
+    let events = printed(&[]);
+    let mut with_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (event, frames) in &events {
+        for name in frames {
+            let events = with_name.entry(name).or_default();
+            if events.last() != Some(&event.as_str()) {
+                events.push(event);
+            }
+        }
+    }
+    // Some of each form: functions by origin, modules without names, no module.
+    let form = |name: &str| match (name.contains('!'), name.split_once(['[', '('])) {
+        (true, Some((_, origin))) => origin.to_owned(),
+        (false, Some((_, memory))) => memory.to_owned(),
+        _ => "module".to_owned(),
+    };
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, expected) in with_name {
+        let taken = taken.entry(form(name)).or_default();
+        *taken += 1;
+        if *taken > 5 {
+            continue;
+        }
+        let selected = |text: &str| -> Vec<String> {
+            let filter = format!("stack.symbol = '{text}'");
+            printed(&["--where", &filter]).into_iter().map(|(event, _)| event).collect()
+        };
+        assert_eq!(selected(name), expected, "{name}");
+        // Without origin, without offset, without module and without extension.
+        let mut shorter = vec![];
+        if let Some((plain, _)) = name.split_once(" [") {
+            let function = plain.rsplit_once("+0x").unwrap().0;
+            let (module, symbol) = function.split_once('!').unwrap();
+            let stem = module.rsplit_once('.').map_or(module, |(stem, _)| stem);
+            shorter =
+                vec![plain.to_owned(), function.to_owned(), symbol.to_owned(), format!("{stem}!{symbol}")];
+        }
+        for text in shorter {
+            let selected = selected(&text);
+            assert!(expected.iter().all(|event| selected.iter().any(|known| known == event)), "{text}");
+        }
+    }
+    assert!(taken.len() >= 4, "{taken:?}");
+}
+
+#[test]
+fn fields_are_compared_with_fields() {
+    let (trace, symbols) = demo();
+    let output = stackhound(&["events", "-q", trace, "--symbol-path", symbols, "--format", "ndjson"]);
+    let (mut same, mut other) = (Vec::new(), Vec::new());
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let number = |value: &Value| match value {
+            Value::String(text) => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
+            value => value.as_u64(),
+        };
+        if let (Some(pid), Some(named)) = (number(&event["pid"]), number(&event["fields"]["ProcessId"])) {
+            let place = (event["ts"].as_i64().unwrap(), event["cpu"].as_u64().unwrap());
+            if pid == named { same.push(place) } else { other.push(place) }
+        }
+    }
+    assert!(same.len() > 5 && other.len() > 5, "{} {}", same.len(), other.len());
+    assert_eq!(chosen(&["--where", "pid = fields.ProcessId"]).0, same);
+    assert_eq!(chosen(&["--where", "not pid = fields.ProcessId"]).0, other);
+    let (found, errors) = chosen(&["--where", "pid != fields.ProcessId"]);
+    assert_eq!(found, other);
+    // Events without the field are undecided.
+    assert!(errors.contains(" events undecided (missing: fields.ProcessId "), "{errors}");
+}
+
+#[test]
+fn what_is_no_field_needs_quotes() {
+    let (trace, _) = demo();
+    for (filter, message, caret) in [
+        ("process = svchost.exe", "`svchost.exe` is no field, text needs quotes", 10),
+        ("pid = 99999999999999999999999999", "number of more than 64 bits", 6),
+        ("stack.symbol i~ ('a', b)", "`b` is no field, text needs quotes", 22),
+    ] {
+        for verb in ["events", "stacks", "hunt"] {
+            let output = stackhound(&[verb, trace, "--where", filter]);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{errors}");
+            assert!(errors.contains(message), "{errors}");
+            assert!(errors.lines().any(|line| line == format!("  {}^", " ".repeat(caret))), "{errors}");
+        }
+    }
+    // Names of events need none.
+    assert!(!chosen(&["--where", "event = Process/Start"]).0.is_empty());
+}
+
+#[test]
+fn modules_that_are_not_there_are_reported() {
+    let report = |module: &str| format!("No module of the trace matches `{module}`.");
+    for (filter, module) in [
+        ("stack.symbol i~ ('ntdl!Nt*', 'ntdll!Nt*')", Some("ntdl")),
+        ("stack.symbol = 'nosuch.dll!NtClose' or pid = 4", Some("nosuch.dll")),
+        ("stack.module = 'nosuch.dll'", Some("nosuch.dll")),
+        ("stack.symbol ~ 'jit:clr!*'", Some("jit:clr")),
+        ("stack.symbol ~ 'ntdll!Nt*' or stack.symbol ~ 'ntoskrnl.exe!*' or stack.symbol = 'NtClose'", None),
+        ("stack.module in ('ntdll', 'ntdll.dll') or stack.module ~ '*.exe'", None),
+    ] {
+        let (_, errors) = chosen(&["--where", filter]);
+        match module {
+            Some(module) => assert!(errors.contains(&report(module)), "{filter}: {errors}"),
+            None => assert!(!errors.contains("No module"), "{filter}: {errors}"),
+        }
+    }
+    let (trace, symbols) = demo();
+    let calls = |pattern: &str| {
+        let output = stackhound(&["calls", trace, pattern, "--symbol-path", symbols, "--merge"]);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(calls("ntdl!Nt*").contains(&report("ntdl!Nt*")));
+    for pattern in ["ntdll!Nt*", "ntdll.dll!Nt*", "Nt*"] {
+        assert!(!calls(pattern).contains("No module"), "{pattern}");
     }
 }
 

@@ -297,7 +297,7 @@ fn rows_of_sysmon_are_chosen_as_events_are() {
         (&["--to", "2020-10-20T11:50:56.473Z"], false),
         (&["--where", "fields.TargetImage iendswith 'lsass.exe' and fields.GrantedAccess hasany 0x10"], true),
         (&["--where", "stack.module = 'ntdll.dll' and not stack.module = 'x.dll'"], true),
-        (&["--where", "host = PC or fields.StartModule = x"], false),
+        (&["--where", "host = 'PC' or fields.StartModule = 'x'"], false),
         (&["--where", "stack.summary = 'ntdll.dll|Unbacked|a.exe'"], true),
     ] {
         let output = stackhound(&[&["hunt", "-q", "--only", "CS07", text(&path)], arguments].concat());
@@ -307,7 +307,7 @@ fn rows_of_sysmon_are_chosen_as_events_are() {
     let path = text(&path);
     let relative = "Sysmon's events have no start to count from: write 2026-01-31T12:00:00Z";
     refused(&["hunt", path, "--from", "+5s"], relative);
-    let unknown = stackhound(&["hunt", path, "--where", "stack.symbl = x"]);
+    let unknown = stackhound(&["hunt", path, "--where", "stack.symbl = 'x'"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
 

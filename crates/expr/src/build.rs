@@ -3,9 +3,9 @@
 use std::ops::{BitAnd, BitOr, Not};
 
 use crate::syntax::{BitOperator, Case, Comparison, Expression, Field, Relation, TextOperator};
-use crate::{Filter, Literal, MAX_DEPTH};
+use crate::{Filter, MAX_DEPTH, Operand};
 
-/// A field by its name, dots included, to be compared with values. Quotes are part of the name.
+/// A field by its name, dots included, to be compared with values and other fields. Quotes are part of the name.
 ///
 /// ```
 /// use stackhound_expr::{Filter, field};
@@ -21,47 +21,47 @@ pub fn field(name: impl Into<String>) -> Field {
 /// Each method is one of the [operators](crate#operators) of the language, which says what holds.
 impl Field {
     /// `=`
-    pub fn equals(self, value: impl Into<Literal>) -> Filter {
+    pub fn equals(self, value: impl Into<Operand>) -> Filter {
         self.text(TextOperator::Equal, Case::Sensitive, value)
     }
 
     /// `i=`
-    pub fn iequals(self, value: impl Into<Literal>) -> Filter {
+    pub fn iequals(self, value: impl Into<Operand>) -> Filter {
         self.text(TextOperator::Equal, Case::Ignored, value)
     }
 
     /// `!=`
-    pub fn differs(self, value: impl Into<Literal>) -> Filter {
+    pub fn differs(self, value: impl Into<Operand>) -> Filter {
         self.text(TextOperator::NotEqual, Case::Sensitive, value)
     }
 
     /// `i!=`
-    pub fn idiffers(self, value: impl Into<Literal>) -> Filter {
+    pub fn idiffers(self, value: impl Into<Operand>) -> Filter {
         self.text(TextOperator::NotEqual, Case::Ignored, value)
     }
 
     /// `is`
-    pub fn is(self, value: impl Into<Literal>) -> Filter {
+    pub fn is(self, value: impl Into<Operand>) -> Filter {
         self.compared(Comparison::Is(value.into()))
     }
 
     /// `<`
-    pub fn less(self, value: impl Into<Literal>) -> Filter {
+    pub fn less(self, value: impl Into<Operand>) -> Filter {
         self.compared(Comparison::Order(Relation::Less, value.into()))
     }
 
     /// `<=`
-    pub fn at_most(self, value: impl Into<Literal>) -> Filter {
+    pub fn at_most(self, value: impl Into<Operand>) -> Filter {
         self.compared(Comparison::Order(Relation::LessOrEqual, value.into()))
     }
 
     /// `>`
-    pub fn greater(self, value: impl Into<Literal>) -> Filter {
+    pub fn greater(self, value: impl Into<Operand>) -> Filter {
         self.compared(Comparison::Order(Relation::Greater, value.into()))
     }
 
     /// `>=`
-    pub fn at_least(self, value: impl Into<Literal>) -> Filter {
+    pub fn at_least(self, value: impl Into<Operand>) -> Filter {
         self.compared(Comparison::Order(Relation::GreaterOrEqual, value.into()))
     }
 
@@ -76,42 +76,42 @@ impl Field {
     }
 
     /// `contains`
-    pub fn contains(self, text: &str) -> Filter {
+    pub fn contains(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::Contains, Case::Sensitive, text)
     }
 
     /// `icontains`
-    pub fn icontains(self, text: &str) -> Filter {
+    pub fn icontains(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::Contains, Case::Ignored, text)
     }
 
     /// `startswith`
-    pub fn starts_with(self, text: &str) -> Filter {
+    pub fn starts_with(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::StartsWith, Case::Sensitive, text)
     }
 
     /// `istartswith`
-    pub fn istarts_with(self, text: &str) -> Filter {
+    pub fn istarts_with(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::StartsWith, Case::Ignored, text)
     }
 
     /// `endswith`
-    pub fn ends_with(self, text: &str) -> Filter {
+    pub fn ends_with(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::EndsWith, Case::Sensitive, text)
     }
 
     /// `iendswith`
-    pub fn iends_with(self, text: &str) -> Filter {
+    pub fn iends_with(self, text: impl Into<Operand>) -> Filter {
         self.text(TextOperator::EndsWith, Case::Ignored, text)
     }
 
     /// `in`; of no values, [`Filter::nothing`].
-    pub fn one_of(self, values: impl IntoIterator<Item = impl Into<Literal>>) -> Filter {
+    pub fn one_of(self, values: impl IntoIterator<Item = impl Into<Operand>>) -> Filter {
         self.listed(Case::Sensitive, values)
     }
 
     /// `iin`; of no values, [`Filter::nothing`].
-    pub fn ione_of(self, values: impl IntoIterator<Item = impl Into<Literal>>) -> Filter {
+    pub fn ione_of(self, values: impl IntoIterator<Item = impl Into<Operand>>) -> Filter {
         self.listed(Case::Ignored, values)
     }
 
@@ -125,12 +125,12 @@ impl Field {
         self.compared(Comparison::Bits(BitOperator::All, bits))
     }
 
-    fn text(self, operator: TextOperator, case: Case, value: impl Into<Literal>) -> Filter {
-        self.compared(Comparison::Text(operator, case, value.into()))
+    fn text(self, operator: TextOperator, case: Case, value: impl Into<Operand>) -> Filter {
+        self.compared(Comparison::Text(operator, case, vec![value.into()]))
     }
 
-    fn listed(self, case: Case, values: impl IntoIterator<Item = impl Into<Literal>>) -> Filter {
-        let values: Vec<Literal> = values.into_iter().map(Into::into).collect();
+    fn listed(self, case: Case, values: impl IntoIterator<Item = impl Into<Operand>>) -> Filter {
+        let values: Vec<Operand> = values.into_iter().map(Into::into).collect();
         if values.is_empty() {
             return Filter::nothing();
         }

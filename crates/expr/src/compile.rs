@@ -1,9 +1,11 @@
 //! From the syntax tree to a matcher: fields are resolved, literals prepared.
 
 use std::collections::HashMap;
+use std::slice;
 
 use crate::error::Error;
-use crate::eval::{Matcher, Node, OneOf, Question, Test};
+use crate::eval::{Matcher, Node, OneOf, Pair, PairQuestion, Question, Test};
+use crate::literal::{Literal, Operand};
 use crate::needle::{Needle, Part};
 use crate::suggest::most_similar;
 use crate::syntax::{Case, Comparison, Expression, Field, TextOperator};
@@ -36,13 +38,43 @@ impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
             Expression::And(parts) => join(self.nodes(parts, negated)?, !negated),
             Expression::Not(part) => self.node(part, !negated)?,
             Expression::Constant(holds) => Node::Constant(*holds != negated),
-            Expression::Comparison(field, comparison) => Node::Question(Question {
-                field: self.field(field)?,
-                test: test(comparison),
-                about_others: matches!(comparison, Comparison::Text(TextOperator::NotEqual, ..)),
-                negated,
-            }),
+            Expression::Comparison(field, comparison) => {
+                // `!=` is about all values together: it holds if there are some and none equals.
+                let is_different = matches!(comparison, Comparison::Text(TextOperator::NotEqual, ..));
+                let field = self.field(field)?;
+                self.comparison(field, comparison, negated != is_different)?
+            }
         })
+    }
+
+    /// Any of the operands: all literals in one question, and each field in its own.
+    fn comparison(&mut self, field: usize, comparison: &'e Comparison, negated: bool) -> Result<Node, Error> {
+        let question = |test| Node::Question(Question { field, test, negated });
+        let (operands, pair) = match comparison {
+            Comparison::Order(relation, operand) => (slice::from_ref(operand), Pair::Order(*relation)),
+            Comparison::In(case, operands) => (&operands[..], Pair::Equal(*case)),
+            Comparison::Is(operand) => (slice::from_ref(operand), Pair::Same),
+            Comparison::Bits(operator, bits) => return Ok(question(Test::Bits(*operator, *bits))),
+            Comparison::Text(operator, case, operands) => {
+                let part = |part| Pair::Part(part, *case);
+                let pair = match operator {
+                    TextOperator::Equal | TextOperator::NotEqual => Pair::Equal(*case),
+                    TextOperator::Glob => return Ok(question(globs(operands, *case))),
+                    TextOperator::Contains => part(Part::Anywhere),
+                    TextOperator::StartsWith => part(Part::Start),
+                    TextOperator::EndsWith => part(Part::End),
+                };
+                (&operands[..], pair)
+            }
+        };
+        let mut nodes: Vec<Node> = literals(pair, operands).into_iter().map(question).collect();
+        for operand in operands {
+            if let Operand::Field(other) = operand {
+                let right = self.operand(other)?;
+                nodes.push(Node::Pair(PairQuestion { left: field, right, pair, negated }));
+            }
+        }
+        Ok(join(nodes, negated))
     }
 
     fn nodes(&mut self, parts: &'e [Expression], negated: bool) -> Result<Vec<Node>, Error> {
@@ -50,18 +82,35 @@ impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
     }
 
     fn field(&mut self, field: &'e Field) -> Result<usize, Error> {
-        let name = field.name.as_str();
+        self.resolved(&field.name).ok_or_else(|| Error::UnknownField {
+            at: field.at,
+            name: field.name.clone(),
+            suggestion: self.suggestion(&field.name),
+        })
+    }
+
+    /// The field of a bare word on the right side, which may have been meant as text.
+    fn operand(&mut self, field: &'e Field) -> Result<usize, Error> {
+        self.resolved(&field.name).ok_or_else(|| Error::Unquoted {
+            at: field.at,
+            word: field.name.clone(),
+            suggestion: self.suggestion(&field.name),
+        })
+    }
+
+    fn resolved(&mut self, name: &'e str) -> Option<usize> {
         if let Some(&index) = self.indices.get(name) {
-            return Ok(index);
+            return Some(index);
         }
-        let Some(resolved) = (self.resolve)(name) else {
-            let suggestion = most_similar(name, self.candidates).map(str::to_owned);
-            return Err(Error::UnknownField { at: field.at, name: name.to_owned(), suggestion });
-        };
+        let resolved = (self.resolve)(name)?;
         let index = self.fields.len();
         self.fields.push(resolved);
         self.indices.insert(name, index);
-        Ok(index)
+        Some(index)
+    }
+
+    fn suggestion(&self, name: &str) -> Option<String> {
+        most_similar(name, self.candidates).map(str::to_owned)
     }
 }
 
@@ -86,28 +135,29 @@ fn join(nodes: Vec<Node>, all: bool) -> Node {
     }
 }
 
-/// What each value is asked. For `!=` this is equality: the negation is about all values together.
-fn test(comparison: &Comparison) -> Test {
-    match comparison {
-        Comparison::Order(relation, literal) => Test::Order(*relation, literal.clone()),
-        Comparison::In(case, literals) => {
-            Test::OneOf(literals.iter().map(|literal| OneOf::new(literal, *case)).collect())
+/// The test for all literals among the operands, if there are any.
+fn literals(pair: Pair, operands: &[Operand]) -> Option<Test> {
+    let mut literals = literals_of(operands).peekable();
+    let first = *literals.peek()?;
+    Some(match pair {
+        Pair::Order(relation) => Test::Order(relation, first.clone()),
+        Pair::Same => Test::Is(OneOf::new(first, Case::Sensitive)),
+        Pair::Equal(case) => Test::OneOf(literals.map(|literal| OneOf::new(literal, case)).collect()),
+        Pair::Part(part, case) => {
+            Test::Part(part, literals.map(|literal| Needle::new(&literal.text, case)).collect())
         }
-        Comparison::Is(literal) => Test::Is(OneOf::new(literal, Case::Sensitive)),
-        Comparison::Bits(operator, bits) => Test::Bits(*operator, *bits),
-        Comparison::Text(operator, case, literal) => {
-            let part = |part| Test::Part(part, Needle::new(&literal.text, *case));
-            match operator {
-                TextOperator::Equal | TextOperator::NotEqual => {
-                    Test::OneOf([OneOf::new(literal, *case)].into())
-                }
-                TextOperator::Glob => Test::Glob(Glob::new(&literal.text, *case)),
-                TextOperator::Contains => part(Part::Anywhere),
-                TextOperator::StartsWith => part(Part::Start),
-                TextOperator::EndsWith => part(Part::End),
-            }
-        }
-    }
+    })
+}
+
+fn globs(operands: &[Operand], case: Case) -> Test {
+    Test::Glob(literals_of(operands).map(|pattern| Glob::new(&pattern.text, case)).collect())
+}
+
+fn literals_of(operands: &[Operand]) -> impl Iterator<Item = &Literal> {
+    operands.iter().filter_map(|operand| match operand {
+        Operand::Literal(literal) => Some(literal),
+        Operand::Field(_) => None,
+    })
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ pub enum Error {
         /// The character.
         found: char,
     },
-    /// A number beyond the range of the language.
-    #[error("number out of range, put it in quotes to compare it as text")]
+    /// A number that no field can have.
+    #[error("number of more than 64 bits, put it in quotes to compare it as text")]
     Number {
         /// Where it stands.
         at: usize,
@@ -60,6 +60,16 @@ pub enum Error {
         at: usize,
         /// The name, without quotes.
         name: String,
+        /// The most similar of the known names.
+        suggestion: Option<String>,
+    },
+    /// A bare word where a value is expected, which is neither a number nor a field.
+    #[error("{} is no field, text needs quotes{}", Excerpt(word), DidYouMean(suggestion))]
+    Unquoted {
+        /// Where it stands.
+        at: usize,
+        /// The word.
+        word: String,
         /// The most similar of the known names.
         suggestion: Option<String>,
     },
@@ -87,6 +97,7 @@ impl Error {
             | Self::Character { at, .. }
             | Self::Number { at }
             | Self::UnknownField { at, .. }
+            | Self::Unquoted { at, .. }
             | Self::TooDeep { at } => at,
             Self::TooLong { .. } => MAX_LENGTH,
         }

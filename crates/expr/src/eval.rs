@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::encoding::Text;
 use crate::literal::Literal;
-use crate::needle::{Needle, Part};
+use crate::needle::{Needle, Part, is_part};
 use crate::number::Number;
 use crate::syntax::{BitOperator, Case, Relation};
 use crate::text::{Glob, is_written};
@@ -54,6 +54,7 @@ pub(crate) enum Node {
     Any(Box<[Node]>),
     All(Box<[Node]>),
     Question(Question),
+    Pair(PairQuestion),
 }
 
 /// A field and what its values are asked.
@@ -63,8 +64,17 @@ pub(crate) struct Question {
     pub(crate) field: usize,
     pub(crate) test: Test,
     /// Holds if there are values and none passes the test; otherwise, if some value passes it.
-    pub(crate) about_others: bool,
-    /// Holds where it would not.
+    pub(crate) negated: bool,
+}
+
+/// Two fields and what each value of one is asked about each of the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairQuestion {
+    /// Indices into [`Matcher::fields`].
+    pub(crate) left: usize,
+    pub(crate) right: usize,
+    pub(crate) pair: Pair,
+    /// Holds if there are values and no pair of them passes; otherwise, if some pair does.
     pub(crate) negated: bool,
 }
 
@@ -74,9 +84,19 @@ pub(crate) enum Test {
     OneOf(Box<[OneOf]>),
     Is(OneOf),
     Order(Relation, Literal),
-    Part(Part, Needle),
-    Glob(Glob),
+    Part(Part, Box<[Needle]>),
+    Glob(Box<[Glob]>),
     Bits(BitOperator, u64),
+}
+
+/// What two values are asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pair {
+    Equal(Case),
+    /// Equal and of one kind.
+    Same,
+    Order(Relation),
+    Part(Part, Case),
 }
 
 /// A literal to be equal with.
@@ -108,7 +128,7 @@ impl<F> Matcher<F> {
     }
 
     /// Whether an event passes; what could not be decided does not.
-    pub fn matches(&self, lookup: impl FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> bool {
+    pub fn matches(&self, lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> bool {
         self.decide(lookup) == Ok(true)
     }
 
@@ -117,20 +137,21 @@ impl<F> Matcher<F> {
     /// `lookup` is called with a field and a visitor, and hands the visitor every value that the event has for the
     /// field: none if the field is missing, several for a list. It should stop at [`ControlFlow::Break`], as
     /// `visit(value)?` and `try_for_each(visit)` do; values after it change nothing. A field is looked up as often as
-    /// the filter names it, and not at all where the rest has already decided.
+    /// the filter names it, and not at all where the rest has already decided. Where two fields are compared, one is
+    /// looked up for each value of the other.
     ///
     /// # Errors
     /// A field is missing, or not all of its values are known, and the others do not decide.
     pub fn decide(
         &self,
-        mut lookup: impl FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+        lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     ) -> Result<bool, Undecided> {
-        self.holds(&self.root, &mut lookup)
+        self.holds(&self.root, &lookup)
     }
 
-    fn holds<L>(&self, node: &Node, lookup: &mut L) -> Result<bool, Undecided>
+    fn holds<L>(&self, node: &Node, lookup: &L) -> Result<bool, Undecided>
     where
-        L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         match node {
             Node::Constant(holds) => Ok(*holds),
@@ -138,16 +159,16 @@ impl<F> Matcher<F> {
             Node::All(nodes) => self.first(nodes, false, lookup),
             Node::Question(question) => {
                 let passed = self.ask(question.field, &question.test, lookup);
-                let passed = passed.ok_or(Undecided(question.field))?;
-                Ok((passed != question.about_others) != question.negated)
+                Ok(passed.ok_or(Undecided(question.field))? != question.negated)
             }
+            Node::Pair(question) => Ok(self.compare(*question, lookup)? != question.negated),
         }
     }
 
     /// What decides a list if one of it comes to this; otherwise the opposite, if all of it is known.
-    fn first<L>(&self, nodes: &[Node], deciding: bool, lookup: &mut L) -> Result<bool, Undecided>
+    fn first<L>(&self, nodes: &[Node], deciding: bool, lookup: &L) -> Result<bool, Undecided>
     where
-        L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         let mut rest = Ok(!deciding);
         for node in nodes {
@@ -162,9 +183,9 @@ impl<F> Matcher<F> {
 
     /// Whether a value passes the test; `None` if there is no value, or if none of those that are known does and not all
     /// are.
-    fn ask<L>(&self, field: usize, test: &Test, lookup: &mut L) -> Option<bool>
+    fn ask<L>(&self, field: usize, test: &Test, lookup: &L) -> Option<bool>
     where
-        L: FnMut(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         let (mut passed, mut is_known) = (None, true);
         let _ = lookup(&self.fields[field], &mut |value| {
@@ -176,6 +197,99 @@ impl<F> Matcher<F> {
             if passed == Some(true) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         passed.filter(|&passed| passed || is_known)
+    }
+
+    /// Whether some value of one field passes with some value of the other.
+    fn compare<L>(&self, question: PairQuestion, lookup: &L) -> Result<bool, Undecided>
+    where
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    {
+        let PairQuestion { left, right, pair, .. } = question;
+        let mut passed = Pairs::default();
+        let mut sides = [Side::default(); 2];
+        let _ = lookup(&self.fields[left], &mut |value| {
+            if !sides[0].takes(value) || passed.is_decided(pair) {
+                return ControlFlow::Continue(());
+            }
+            let _ = lookup(&self.fields[right], &mut |other| {
+                if sides[1].takes(other) && !passed.is_decided(pair) {
+                    passed.add(pair, value, other);
+                }
+                if passed.is_decided(pair) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if passed.is_decided(pair) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match sides.map(|side| side.is_complete()) {
+            _ if passed.any() => Ok(true),
+            [false, _] => Err(Undecided(left)),
+            [_, false] => Err(Undecided(right)),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// What there is of a field's values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    has_value: bool,
+    has_unknown: bool,
+}
+
+impl Side {
+    /// Whether the value is known.
+    fn takes(&mut self, value: Value<'_>) -> bool {
+        let is_known = value != Value::Unknown;
+        self.has_value |= is_known;
+        self.has_unknown |= !is_known;
+        is_known
+    }
+
+    fn is_complete(self) -> bool {
+        self.has_value && !self.has_unknown
+    }
+}
+
+/// Which pairs of values were asked, and whether one of them passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pairs {
+    as_numbers: Option<bool>,
+    as_text: bool,
+}
+
+impl Pairs {
+    /// A field that is a number may have a name too: numbers have an order, their names have none then.
+    fn add(&mut self, pair: Pair, value: Value<'_>, other: Value<'_>) {
+        let passes = pair.passes(value, other);
+        if matches!(pair, Pair::Order(_)) && value.numbers(other).is_some() {
+            self.as_numbers = Some(passes || self.as_numbers == Some(true));
+        } else {
+            self.as_text |= passes;
+        }
+    }
+
+    fn any(self) -> bool {
+        self.as_numbers.unwrap_or(self.as_text)
+    }
+
+    /// Whether no other pair can change the answer.
+    fn is_decided(self, pair: Pair) -> bool {
+        self.as_numbers == Some(true) || (self.as_text && !matches!(pair, Pair::Order(_)))
+    }
+}
+
+impl Pair {
+    fn passes(self, value: Value<'_>, other: Value<'_>) -> bool {
+        let texts = || value.text().zip(other.text());
+        match self {
+            Self::Order(relation) => value.order_with(other).is_some_and(|order| relation.allows(order)),
+            Self::Part(part, case) => texts().is_some_and(|(text, own)| is_part(part, case, text, own)),
+            Self::Same if value.text().is_some() != other.text().is_some() => false,
+            Self::Same => Self::Equal(Case::Sensitive).passes(value, other),
+            Self::Equal(case) => match value.numbers(other) {
+                Some((number, other)) => number.compare(other) == Some(Ordering::Equal),
+                None => texts().is_some_and(|(text, own)| is_part(Part::Whole, case, text, own)),
+            },
+        }
     }
 }
 
@@ -192,6 +306,9 @@ impl Node {
         match self {
             Self::Constant(_) => (0, 0),
             Self::Question(question) => (costs[question.field], costs[question.field]),
+            Self::Pair(PairQuestion { left, right, .. }) => {
+                (costs[*left].max(costs[*right]), costs[*left].min(costs[*right]))
+            }
             Self::Any(nodes) | Self::All(nodes) => {
                 let each = || nodes.iter().map(|node| node.cost(costs));
                 let highest = each().map(|(highest, _)| highest).max();
@@ -217,8 +334,10 @@ impl Test {
             Self::Order(relation, literal) => {
                 value.order(literal).is_some_and(|order| relation.allows(order))
             }
-            Self::Part(part, needle) => value.text().is_some_and(|text| needle.is_in(*part, text)),
-            Self::Glob(glob) => value.text().is_some_and(|text| glob.matches(text)),
+            Self::Part(part, needles) => {
+                value.text().is_some_and(|text| needles.iter().any(|needle| needle.is_in(*part, text)))
+            }
+            Self::Glob(globs) => value.text().is_some_and(|text| globs.iter().any(|glob| glob.matches(text))),
             Self::Bits(operator, bits) => match value.number() {
                 // Negative numbers are seen as two's complement.
                 Some(Number::Integer(number)) => operator.allows(number as u64 & bits, *bits),
@@ -277,6 +396,24 @@ impl<'v> Value<'v> {
             }
             Self::Unknown => false,
         }
+    }
+
+    /// Both as numbers, if one is a number and the other one or text that spells one, or if both are text that spells
+    /// integers.
+    fn numbers(self, other: Self) -> Option<(Number, Number)> {
+        let both = self.number().zip(other.number())?;
+        let is_text = self.text().is_some() && other.text().is_some();
+        let are_integers = matches!(both, (Number::Integer(_), Number::Integer(_)));
+        (!is_text || are_integers).then_some(both)
+    }
+
+    /// On which side of another value it lies; `None` if there is no order between them.
+    fn order_with(self, other: Self) -> Option<Ordering> {
+        if let Some((number, other)) = self.numbers(other) {
+            return number.compare(other);
+        }
+        let (text, other) = self.text().zip(other.text())?;
+        Some(text.characters().cmp(other.characters()))
     }
 
     /// On which side of the literal the value lies; `None` if there is no order between them.

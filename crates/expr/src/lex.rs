@@ -85,6 +85,9 @@ pub(crate) fn is_bare(text: &str) -> bool {
     !text.is_empty() && bare_length(text) == text.len() && !is_reserved(text)
 }
 
+/// Makes a bare word text: names of events have it, names of fields have not.
+pub(crate) const TEXT_MARK: char = '/';
+
 /// Length in bytes of the word at the head of `text`, reserved or not.
 pub(crate) fn bare_length(text: &str) -> usize {
     text.find(|character| !is_bare_character(character)).unwrap_or(text.len())

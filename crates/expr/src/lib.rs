@@ -46,14 +46,16 @@
 //! ## Expressions
 //!
 //! ```text
-//! expression = field operator value
-//!            | field in ( value , … )
+//! expression = field operator operand
+//!            | field operator ( operand , … )
 //!            | not expression
 //!            | expression and expression
 //!            | expression or expression
 //!            | ( expression )
 //!            | true
 //!            | false
+//! operand    = value
+//!            | field
 //! ```
 //!
 //! `true` standing alone holds for every event, `false` for none; before an operator they are names of fields. `not`
@@ -68,7 +70,7 @@
 //! | `=` | `i=` | equals the value |
 //! | `!=` | `i!=` | has a value, but not this one |
 //! | `<` `<=` `>` `>=` | | lies before or behind the value, numbers by size, text by code points |
-//! | `~` | `i~` | matches the pattern as a whole: `*` is any text, `?` any one character |
+//! | `~` | `i~` | matches the pattern as a whole: `*` is any text, `?` any one character. No field can be the pattern |
 //! | `contains` | `icontains` | has the value somewhere in its text |
 //! | `startswith` | `istartswith` | begins with the value |
 //! | `endswith` | `iendswith` | ends with the value |
@@ -76,7 +78,10 @@
 //! | `is` | | equals the value and is of its kind: text if it is text, a number if it is one |
 //! | `hasany` `hasall` | | is an integer that has any, or all, of the bits of the value; of 0, none and all |
 //!
-//! The prefix `i` stands right before its operator. Case is ignored as Windows ignores it in file names, character by
+//! `~`, `contains`, `startswith` and `endswith` take a list too, of which any will do:
+//! `stack.symbol i~ ('nt*!NtCreate*', 'nt*!ZwCreate*')`.
+//!
+//! The prefix `i` is written right before its operator. Case is ignored as Windows ignores it in file names, character by
 //! character, except that no character outside ASCII equals one of ASCII.
 //!
 //! ## Fields
@@ -90,11 +95,13 @@
 //! - **Quoted text**, in `'…'` or `"…"`, is text and nothing else. A doubled quote stands for one: `'it''s'`. **A
 //!   backslash is an ordinary character**, so that paths are written as they are: `'C:\Windows\System32\'`.
 //! - **Numbers**: `42`, `-1`, `0x1f`, `2.5`; neither a `+` nor an exponent. They keep their spelling for operators
-//!   that work on text: `startswith 0x7ff` looks for just this. Integers are exact up to 127 bits.
+//!   that work on text: `startswith 0x7ff` looks for just this. Integers have 64 bits, with or without a sign.
 //! - **Truth values**: `true` and `false` in any case; they are the numbers 1 and 0.
-//! - **Bare words** are all other text without white space, control characters, quotes and `( ) , = ! < > ~ & |`:
-//!   `Process/Start`, `Microsoft-Windows-DNS-Client`, `C:\Windows\*`, `10.0.0.1`. The words `and`, `or` and `not` need
-//!   quotes.
+//! - **Names of events** need no quotes: a bare word with a `/` in it is text, `Process/Start`, `FileIo/*`.
+//!
+//! A bare word is anything without white space, control characters, quotes and `( ) , = ! < > ~ & |`, except `and`, `or`
+//! and `not`. Any other bare word on the right is a **field**: `pid != fields.ProcessId`. If there is no such field, it is
+//! an error, so text that was left without quotes never passes for a field that is missing.
 //!
 //! ## How a field compares with a value
 //!
@@ -107,7 +114,10 @@
 //! 3. `~`, `contains`, `startswith` and `endswith` always compare as text, `<` to `>=` and equality as numbers where
 //!    they can. Put a number in quotes to compare text with it: `fields.Version = '1.10'` is not `1.1`.
 //! 4. A floating point field that is not a number (NaN) equals no number and lies on no side of one.
-//! 5. `is` never compares a number with text: `pid is '4'` and `fields.Name is 4` do not hold, whatever is in them.
+//! 5. Two fields compare as numbers if both are numbers, if one is and the other is text that spells one, or if both are
+//!    text that spells integers; as text if both are text; otherwise neither equality nor order holds. Where a field is a
+//!    number with a name, order is that of the numbers.
+//! 6. `is` never compares a number with text: `pid is '4'` and `fields.Name is 4` do not hold, whatever is in them.
 //!    Truth values are numbers. `hasany` and `hasall` see negative integers as two's complement of 64 bits, and take
 //!    text that spells an integer for one.
 //!
@@ -118,8 +128,8 @@
 //! the other is not no; `or` is yes where one side is. Only events for which the answer is yes pass; so neither
 //! `missing = 1` nor `not (missing = 1)` holds, and [`Matcher::decide`] names the missing field.
 //!
-//! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them.
-//! If it holds for none, and one of them is not known, the answer is unknown.
+//! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them,
+//! and of two fields, if it holds for any pair. If it holds for none, and one of them is not known, the answer is unknown.
 //! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` says what it
 //! seems to say, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
 //! pass.) For a field that is there, `a != 1` and `not (a = 1)` are therefore always the same.
@@ -141,7 +151,7 @@
 //! # Ok::<(), stackhound_expr::Error>(())
 //! ```
 //!
-//! Text of Rust is quoted text, never a number. The limits are those of the text: a filter that is nested deeper or is
+//! Text of Rust is quoted text, never a number; [`field`] on the right is another field. The limits are those of the text: a filter that is nested deeper or is
 //! longer is refused when it is compiled.
 //!
 //! # Evaluation
@@ -164,14 +174,16 @@ mod parse;
 mod suggest;
 mod syntax;
 mod text;
+mod whole;
 
 use std::fmt::{self, Display, Formatter};
 
 pub use build::field;
 pub use error::Error;
 pub use eval::{Matcher, Undecided, Value, Visitor};
-pub use literal::Literal;
+pub use literal::{Literal, Operand};
 pub use syntax::Field;
+pub use whole::WholeText;
 
 /// The longest filter, in bytes.
 pub const MAX_LENGTH: usize = 64 * 1024;
@@ -182,8 +194,8 @@ pub const MAX_DEPTH: usize = 64;
 /// A filter, parsed or built with [`field`] and the operators `&`, `|` and `!`.
 ///
 /// `Display` writes it in one canonical form, with no more parentheses than needed and all text quoted. That form
-/// parses back to an equal filter, unless the quotes carry it over [`MAX_LENGTH`], or it was refused as
-/// [too deep](Error::TooDeep).
+/// parses back to an equal filter, unless the quotes carry it over [`MAX_LENGTH`], it was refused as
+/// [too deep](Error::TooDeep), or a field on the right needs quotes and has no dot before them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// `None` if it was built deeper than [`MAX_DEPTH`].

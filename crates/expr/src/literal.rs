@@ -1,9 +1,31 @@
-//! Values of a filter.
+//! What a filter compares fields with: values, and other fields.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::number::{Number, is_numeral};
+use crate::syntax::Field;
+
+/// The right side of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A value.
+    Literal(Literal),
+    /// Whatever another field has.
+    Field(Field),
+}
+
+impl<T: Into<Literal>> From<T> for Operand {
+    fn from(value: T) -> Self {
+        Self::Literal(value.into())
+    }
+}
+
+impl From<Field> for Operand {
+    fn from(field: Field) -> Self {
+        Self::Field(field)
+    }
+}
 
 /// A value that a filter compares fields with: text, a number or a truth value.
 ///
@@ -16,20 +38,24 @@ pub struct Literal {
     pub(crate) number: Option<Number>,
 }
 
+/// A number that no field can have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OutOfRange;
+
 impl Literal {
     /// A literal in quotes: text and nothing else.
     pub(crate) fn quoted(text: impl Into<Box<str>>) -> Self {
         Self { text: text.into(), number: None }
     }
 
-    /// A bare word: text that is a number, too, if it looks like one. `None` if that number is out of range.
-    pub(crate) fn bare(word: &str) -> Option<Self> {
+    /// The number or truth value that a bare word spells, if it spells one.
+    pub(crate) fn bare(word: &str) -> Result<Option<Self>, OutOfRange> {
         let number = match truth_value(word) {
-            Some(truth) => Some(Number::Integer(truth.into())),
-            None if is_numeral(word) => Some(Number::parse(word)?),
-            None => None,
+            Some(truth) => Number::Integer(truth.into()),
+            None if is_numeral(word) => Number::parse(word).filter(Number::fits_fields).ok_or(OutOfRange)?,
+            None => return Ok(None),
         };
-        Some(Self { text: word.into(), number })
+        Ok(Some(Self { text: word.into(), number: Some(number) }))
     }
 
     fn integer(value: i128) -> Self {
@@ -139,7 +165,7 @@ mod tests {
         let literal = literal.into();
         assert_eq!(literal.to_string(), spelled);
         if literal.number.is_some() {
-            assert_eq!(Literal::bare(spelled), Some(literal));
+            assert_eq!(Literal::bare(spelled), Ok(Some(literal)));
         }
     }
 
@@ -165,7 +191,7 @@ mod tests {
         fn finite_numbers_keep_their_value(value in proptest::num::f64::NORMAL | proptest::num::f64::SUBNORMAL | proptest::num::f64::ZERO) {
             let literal = Literal::from(value);
             prop_assert_eq!(literal.number, Some(Number::Float(value)));
-            prop_assert_eq!(Literal::bare(&literal.to_string()), Some(literal));
+            prop_assert_eq!(Literal::bare(&literal.to_string()), Ok(Some(literal)));
         }
     }
 }

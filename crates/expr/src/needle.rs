@@ -75,13 +75,29 @@ impl Needle {
 
     fn is_in_characters(&self, part: Part, text: Text<'_>) -> bool {
         let case = self.case;
-        let mut text = text.characters().map(|character| case.fold(character));
-        match part {
-            Part::Whole => text.eq(self.text.chars()),
-            Part::Start => starts_with(text, self.text.chars()),
-            Part::End => starts_with(text.rev(), self.text.chars().rev()),
-            Part::Anywhere => loop {
-                if starts_with(text.clone(), self.text.chars()) {
+        part.is_of(text.characters().map(|character| case.fold(character)), self.text.chars())
+    }
+}
+
+/// Whether one text of an event is this part of another.
+pub(crate) fn is_part(part: Part, case: Case, text: Text<'_>, own: Text<'_>) -> bool {
+    let fold = |character| case.fold(character);
+    part.is_of(text.characters().map(fold), own.characters().map(fold))
+}
+
+impl Part {
+    /// Whether `own` is this part of `text`, both as characters.
+    fn is_of<T, O>(self, mut text: T, own: O) -> bool
+    where
+        T: DoubleEndedIterator<Item = char> + Clone,
+        O: DoubleEndedIterator<Item = char> + Clone,
+    {
+        match self {
+            Self::Whole => text.eq(own),
+            Self::Start => starts_with(text, own),
+            Self::End => starts_with(text.rev(), own.rev()),
+            Self::Anywhere => loop {
+                if starts_with(text.clone(), own.clone()) {
                     break true;
                 }
                 if text.next().is_none() {
@@ -90,9 +106,7 @@ impl Needle {
             },
         }
     }
-}
 
-impl Part {
     /// Whether `own` is this part of `text`, both as units.
     fn is<T, O>(self, text: &[T], own: &[O], same: impl Fn(&T, &O) -> bool) -> bool {
         let all_same = |text: &[T], own: &[O]| text.iter().zip(own).all(|(text, own)| same(text, own));

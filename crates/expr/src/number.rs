@@ -31,6 +31,14 @@ impl Number {
         integer.ok().map(|integer| Self::Integer(if negative { -integer } else { integer }))
     }
 
+    /// Whether there are fields that have numbers this large: integers have 64 bits, with or without a sign.
+    pub(crate) fn fits_fields(&self) -> bool {
+        match self {
+            Self::Integer(integer) => (i64::MIN.into()..=u64::MAX.into()).contains(integer),
+            Self::Float(_) => true,
+        }
+    }
+
     /// Compares exactly, without rounding either side. `None` if one side is not a number (NaN).
     pub(crate) fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {

@@ -1,10 +1,10 @@
 //! Tokens to the syntax tree, by recursive descent.
 
 use crate::error::Error;
-use crate::lex::{Kind, Lexer, Token, is_reserved};
-use crate::literal::{Literal, truth_value};
+use crate::lex::{Kind, Lexer, TEXT_MARK, Token, is_reserved};
+use crate::literal::{Literal, Operand, OutOfRange, truth_value};
 use crate::number::Number;
-use crate::syntax::{Comparison, Expression, Field, Operator};
+use crate::syntax::{Comparison, Expression, Field, Operator, TextOperator};
 use crate::{MAX_DEPTH, MAX_LENGTH};
 
 /// Parses a whole filter.
@@ -113,37 +113,37 @@ impl<'s> Parser<'s> {
         let at = self.current.start;
         let name = match self.current.kind {
             Kind::Quoted => self.advance()?.unquote(),
-            Kind::Word if !is_reserved(self.current.text) => {
-                let word = self.advance()?;
-                let mut name = word.text.to_owned();
-                if name.ends_with('.')
-                    && self.current.kind == Kind::Quoted
-                    && self.current.start == word.end()
-                {
-                    name.push_str(&self.advance()?.unquote());
-                }
-                name
-            }
+            Kind::Word if !is_reserved(self.current.text) => return self.bare_field(),
             _ => return Err(self.expected("a field, `not` or `(`")),
         };
         Ok(Field { name, at })
     }
 
+    /// A word, with the quoted text right behind its last dot.
+    fn bare_field(&mut self) -> Result<Field, Error> {
+        let word = self.advance()?;
+        let mut name = word.text.to_owned();
+        if name.ends_with('.') && self.current.kind == Kind::Quoted && self.current.start == word.end() {
+            name.push_str(&self.advance()?.unquote());
+        }
+        Ok(Field { name, at: word.start })
+    }
+
     fn comparison(&mut self) -> Result<Comparison, Error> {
         Ok(match self.operator()? {
-            Operator::Order(relation) => Comparison::Order(relation, self.literal()?),
-            Operator::Text(operator, case) => Comparison::Text(operator, case, self.literal()?),
-            Operator::In(case) => Comparison::In(case, self.list()?),
-            Operator::Is => Comparison::Is(self.literal()?),
+            Operator::Order(relation) => Comparison::Order(relation, self.value()?),
+            Operator::Text(operator, case) => Comparison::Text(operator, case, self.operands(operator)?),
+            Operator::In(case) if self.current.kind == Kind::Open => Comparison::In(case, self.list()?),
+            Operator::In(_) => return Err(self.expected("`(`")),
+            Operator::Is => Comparison::Is(self.value()?),
             Operator::Bits(operator) => Comparison::Bits(operator, self.bits()?),
         })
     }
 
     fn bits(&mut self) -> Result<u64, Error> {
-        let bits = match Literal::bare(self.current.text) {
-            Some(Literal { number: Some(Number::Integer(bits)), .. }) if self.current.kind == Kind::Word => {
-                u64::try_from(bits).ok()
-            }
+        let number = Literal::bare(self.current.text).ok().flatten().and_then(|literal| literal.number);
+        let bits = match number {
+            Some(Number::Integer(bits)) if self.current.kind == Kind::Word => u64::try_from(bits).ok(),
             _ => None,
         };
         let bits = bits.ok_or_else(|| self.expected("an integer of at most 64 bits"))?;
@@ -166,30 +166,56 @@ impl<'s> Parser<'s> {
         Ok(operator)
     }
 
-    fn list(&mut self) -> Result<Vec<Literal>, Error> {
-        if self.current.kind != Kind::Open {
-            return Err(self.expected("`(`"));
+    /// What a text operator compares with: one, or a list of which any will do.
+    fn operands(&mut self, operator: TextOperator) -> Result<Vec<Operand>, Error> {
+        let takes_list = !matches!(operator, TextOperator::Equal | TextOperator::NotEqual);
+        let operands = match self.current.kind {
+            Kind::Open if takes_list => self.list()?,
+            Kind::Open => return Err(self.expected("a value (lists follow `in`)")),
+            _ => vec![self.value()?],
+        };
+        let field = |operand: &Operand| match operand {
+            Operand::Field(field) => Some((field.at, field.name.clone())),
+            Operand::Literal(_) => None,
+        };
+        match operands.iter().find_map(field) {
+            // What would be a pattern is known before there is an event.
+            Some((at, word)) if operator == TextOperator::Glob => {
+                Err(Error::Unquoted { at, word, suggestion: None })
+            }
+            _ => Ok(operands),
         }
-        self.advance()?;
-        let mut literals = vec![self.literal()?];
-        while self.current.kind == Kind::Comma {
-            self.advance()?;
-            literals.push(self.literal()?);
-        }
-        self.close("`,` or `)`")?;
-        Ok(literals)
     }
 
-    fn literal(&mut self) -> Result<Literal, Error> {
+    fn list(&mut self) -> Result<Vec<Operand>, Error> {
+        self.advance()?;
+        let mut operands = vec![self.value()?];
+        while self.current.kind == Kind::Comma {
+            self.advance()?;
+            operands.push(self.value()?);
+        }
+        self.close("`,` or `)`")?;
+        Ok(operands)
+    }
+
+    fn number(&self) -> Result<Option<Literal>, Error> {
+        Literal::bare(self.current.text).map_err(|OutOfRange| Error::Number { at: self.current.start })
+    }
+
+    /// Quoted text, a number, a truth value, the name of an event, or a field.
+    fn value(&mut self) -> Result<Operand, Error> {
+        let text = self.current.text;
         let literal = match self.current.kind {
             Kind::Quoted => Literal::quoted(self.current.unquote()),
-            Kind::Word if !is_reserved(self.current.text) => {
-                Literal::bare(self.current.text).ok_or(Error::Number { at: self.current.start })?
-            }
+            Kind::Word if !is_reserved(text) => match self.number()? {
+                Some(number) => number,
+                None if text.contains(TEXT_MARK) => Literal::quoted(text),
+                None => return self.bare_field().map(Operand::Field),
+            },
             _ => return Err(self.expected("a value")),
         };
         self.advance()?;
-        Ok(literal)
+        Ok(Operand::Literal(literal))
     }
 
     fn close(&mut self, expected: &'static str) -> Result<(), Error> {
@@ -248,7 +274,7 @@ mod tests {
         check("a<-1", "a < -1");
         check("a i= x", "a i=x");
         check("a i!=x", "a I!= x");
-        check("a i~*x*", "a i~ '*x*'");
+        check("a i~'*x*'", "a i~ '*x*'");
         check("i=1", "i = 1");
         check("i i=1", "i i= 1");
         check("a in(1,2)", "a in ( 1 , 2 )");
@@ -265,32 +291,32 @@ mod tests {
     #[test]
     fn operators() {
         use Case::{Ignored, Sensitive};
-        let literal = || Literal::from("x");
+        let literal = || Operand::from("x");
         let order = |relation| Comparison::Order(relation, literal());
-        let text = |operator, case| Comparison::Text(operator, case, literal());
+        let text = |operator, case| Comparison::Text(operator, case, vec![literal()]);
         let list = |case| Comparison::In(case, vec![literal()]);
         let check = |operator: &str, expected: Comparison| {
             assert_eq!(comparison(&format!("f {operator}")), ("f".to_owned(), expected), "{operator}");
         };
-        check("< x", order(Relation::Less));
-        check("<= x", order(Relation::LessOrEqual));
-        check("> x", order(Relation::Greater));
-        check(">= x", order(Relation::GreaterOrEqual));
-        check("= x", text(TextOperator::Equal, Sensitive));
-        check("!= x", text(TextOperator::NotEqual, Sensitive));
-        check("~ x", text(TextOperator::Glob, Sensitive));
-        check("contains x", text(TextOperator::Contains, Sensitive));
-        check("startswith x", text(TextOperator::StartsWith, Sensitive));
-        check("endswith x", text(TextOperator::EndsWith, Sensitive));
-        check("in (x)", list(Sensitive));
-        check("i= x", text(TextOperator::Equal, Ignored));
-        check("i!= x", text(TextOperator::NotEqual, Ignored));
-        check("i~ x", text(TextOperator::Glob, Ignored));
-        check("icontains x", text(TextOperator::Contains, Ignored));
-        check("istartswith x", text(TextOperator::StartsWith, Ignored));
-        check("iendswith x", text(TextOperator::EndsWith, Ignored));
-        check("iin (x)", list(Ignored));
-        check("is x", Comparison::Is(literal()));
+        check("< 'x'", order(Relation::Less));
+        check("<= 'x'", order(Relation::LessOrEqual));
+        check("> 'x'", order(Relation::Greater));
+        check(">= 'x'", order(Relation::GreaterOrEqual));
+        check("= 'x'", text(TextOperator::Equal, Sensitive));
+        check("!= 'x'", text(TextOperator::NotEqual, Sensitive));
+        check("~ 'x'", text(TextOperator::Glob, Sensitive));
+        check("contains 'x'", text(TextOperator::Contains, Sensitive));
+        check("startswith 'x'", text(TextOperator::StartsWith, Sensitive));
+        check("endswith 'x'", text(TextOperator::EndsWith, Sensitive));
+        check("in ('x')", list(Sensitive));
+        check("i= 'x'", text(TextOperator::Equal, Ignored));
+        check("i!= 'x'", text(TextOperator::NotEqual, Ignored));
+        check("i~ 'x'", text(TextOperator::Glob, Ignored));
+        check("icontains 'x'", text(TextOperator::Contains, Ignored));
+        check("istartswith 'x'", text(TextOperator::StartsWith, Ignored));
+        check("iendswith 'x'", text(TextOperator::EndsWith, Ignored));
+        check("iin ('x')", list(Ignored));
+        check("is 'x'", Comparison::Is(literal()));
         check("hasany 3", Comparison::Bits(BitOperator::Any, 3));
         check("hasall 0xffffffffffffffff", Comparison::Bits(BitOperator::All, u64::MAX));
     }
@@ -329,6 +355,7 @@ mod tests {
         let quoted = |text: &str| Literal::from(text);
         let check = |text: &str, expected: Literal| {
             let (_, found) = comparison(&format!("f = {text}"));
+            let expected = vec![Operand::Literal(expected)];
             assert_eq!(found, Comparison::Text(TextOperator::Equal, Case::Sensitive, expected), "{text}");
         };
         check("'x'", quoted("x"));
@@ -345,18 +372,7 @@ mod tests {
         check("'0x10'", quoted("0x10"));
         check("'true'", quoted("true"));
         check("'and'", quoted("and"));
-        for word in [
-            "Process/Start",
-            "Microsoft-Windows-DNS-Client",
-            r"C:\Windows\System32\*.dll",
-            "{22fb2cd6-0e7b-422b-a0c7-2fad1fd0e716}",
-            "2024-05-01T10:00:00Z",
-            "10.0.0.1",
-            "in",
-            "contains",
-            "nota",
-            "überfall",
-        ] {
+        for word in ["Process/Start", "FileIo/*", "C:/Windows", "10.0.0.0/8", "/"] {
             check(word, quoted(word));
         }
         let number = |text: &str, value| Literal { text: text.into(), number: Some(value) };
@@ -366,5 +382,28 @@ mod tests {
         check("1.5", number("1.5", Number::Float(1.5)));
         check("true", number("true", Number::Integer(1)));
         check("False", number("False", Number::Integer(0)));
+        check("18446744073709551615", number("18446744073709551615", Number::Integer(u64::MAX.into())));
+    }
+
+    #[test]
+    fn bare_words_are_fields() {
+        let check = |text: &str, name: &str| {
+            let expected = Comparison::Is(Operand::Field(Field { name: name.to_owned(), at: 0 }));
+            assert_eq!(comparison(&format!("f is {text}")).1, expected, "{text}");
+        };
+        check("pid", "pid");
+        check("fields.ProcessId", "fields.ProcessId");
+        check("fields.'Odd Name'", "fields.Odd Name");
+        check("fields.\"a/b\"", "fields.a/b");
+        check("in", "in");
+        check("svchost.exe", "svchost.exe");
+        check("10.0.0.1", "10.0.0.1");
+    }
+
+    #[test]
+    fn lists() {
+        check("a i~ ('x', 'y')", "a I~ (\"x\",'y')");
+        check("a contains ('x')", "a contains 'x'");
+        assert_ne!(parse("a contains ('x', y)"), parse("a contains ('x', 'y')"));
     }
 }

@@ -5,8 +5,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::slice;
 
-use crate::lex::{bare_length, is_bare};
-use crate::literal::Literal;
+use crate::lex::{TEXT_MARK, bare_length, is_bare};
+use crate::literal::Operand;
 
 /// A whole filter or a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) enum Expression {
     And(Vec<Expression>),
     /// Holds where its part does not.
     Not(Box<Expression>),
-    /// One field against one or more literals.
+    /// One field against one or more values or fields.
     Comparison(Field, Comparison),
     /// Always holds, or never.
     Constant(bool),
@@ -42,13 +42,13 @@ impl PartialEq for Field {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Comparison {
     /// `<`, `<=`, `>`, `>=`.
-    Order(Relation, Literal),
-    /// The operators that know a variant that ignores case.
-    Text(TextOperator, Case, Literal),
-    /// `in` with at least one literal.
-    In(Case, Vec<Literal>),
+    Order(Relation, Operand),
+    /// The operators that know a variant that ignores case, with at least one operand. `=` and `!=` have one.
+    Text(TextOperator, Case, Vec<Operand>),
+    /// `in` with at least one operand.
+    In(Case, Vec<Operand>),
     /// `is`: equality within one kind.
-    Is(Literal),
+    Is(Operand),
     /// `hasany`, `hasall`, with the bits.
     Bits(BitOperator, u64),
 }
@@ -177,15 +177,16 @@ impl Expression {
             Self::Not(part) => part.length() + 1,
             Self::Constant(_) => 1,
             Self::Comparison(field, comparison) => {
-                let literals = match comparison {
-                    Comparison::In(_, literals) => literals.as_slice(),
-                    Comparison::Order(_, literal)
-                    | Comparison::Text(_, _, literal)
-                    | Comparison::Is(literal) => slice::from_ref(literal),
+                let operands = match comparison {
+                    Comparison::In(_, operands) | Comparison::Text(_, _, operands) => operands.as_slice(),
+                    Comparison::Order(_, operand) | Comparison::Is(operand) => slice::from_ref(operand),
                     Comparison::Bits(..) => &[],
                 };
-                let values: usize = literals.iter().map(|literal| literal.text.len() + 1).sum();
-                field.name.len() + values
+                let length = |operand: &Operand| match operand {
+                    Operand::Literal(literal) => literal.text.len() + 1,
+                    Operand::Field(field) => field.name.len() + 1,
+                };
+                field.name.len() + operands.iter().map(length).sum::<usize>()
             }
         }
     }
@@ -215,26 +216,46 @@ impl Display for Field {
         if is_bare(&self.name) {
             return f.write_str(&self.name);
         }
-        // Quotes only for what follows the last dot of the part that can stand bare, as in `fields."Odd Name"`.
-        let bare = &self.name[..bare_length(&self.name)];
+        self.quoted(f)
+    }
+}
+
+impl Field {
+    /// Quotes only for what follows the last dot of the part that can be bare, as in `fields."Odd Name"`.
+    fn quoted(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let bare = self.name[..bare_length(&self.name)].split(TEXT_MARK).next().unwrap_or_default();
         let (bare, rest) = self.name.split_at(bare.rfind('.').map_or(0, |dot| dot + 1));
         write!(f, "{bare}\"{}\"", rest.replace('"', "\"\""))
+    }
+}
+
+/// A bare word is a field here unless it has the mark of text.
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(literal) => literal.fmt(f),
+            Self::Field(field) if field.name.contains(TEXT_MARK) => field.quoted(f),
+            Self::Field(field) => field.fmt(f),
+        }
     }
 }
 
 impl Display for Comparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Order(relation, literal) => write!(f, "{} {literal}", spelling_of(&RELATIONS, *relation)),
-            Self::Text(operator, case, literal) => {
-                write!(f, "{case}{} {literal}", spelling_of(&TEXT_OPERATORS, *operator))
+            Self::Order(relation, operand) => write!(f, "{} {operand}", spelling_of(&RELATIONS, *relation)),
+            Self::Text(operator, case, operands) => {
+                write!(f, "{case}{} ", spelling_of(&TEXT_OPERATORS, *operator))?;
+                match operands.as_slice() {
+                    [operand] => operand.fmt(f),
+                    several => list(f, several),
+                }
             }
-            Self::In(case, literals) => {
-                write!(f, "{case}{IN} (")?;
-                separated(f, literals, ", ", |f, literal| write!(f, "{literal}"))?;
-                f.write_str(")")
+            Self::In(case, operands) => {
+                write!(f, "{case}{IN} ")?;
+                list(f, operands)
             }
-            Self::Is(literal) => write!(f, "{IS} {literal}"),
+            Self::Is(operand) => write!(f, "{IS} {operand}"),
             Self::Bits(operator, bits) => write!(f, "{} {bits:#x}", spelling_of(&BIT_OPERATORS, *operator)),
         }
     }
@@ -248,6 +269,12 @@ impl Display for Case {
             Self::Ignored => "i",
         })
     }
+}
+
+fn list(f: &mut Formatter<'_>, operands: &[Operand]) -> fmt::Result {
+    f.write_str("(")?;
+    separated(f, operands, ", ", |f, operand| operand.fmt(f))?;
+    f.write_str(")")
 }
 
 fn separated<T>(
@@ -271,15 +298,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Literal;
     use crate::parse::parse;
 
-    fn literal() -> impl Strategy<Value = Literal> {
-        prop_oneof![
+    fn literal() -> impl Strategy<Value = Operand> {
+        let literal = prop_oneof![
             any::<String>().prop_map(Literal::from),
             r#"['" a\\]{0,4}"#.prop_map(Literal::from),
-            "-?[0-9]{1,20}|-?0x[0-9a-fA-F]{1,16}|-?[0-9]{1,4}\\.[0-9]{1,4}|true|FALSE"
-                .prop_map(|word| Literal::bare(&word).expect("within range")),
-        ]
+            "-?[0-9]{1,18}|-?0x[0-9a-fA-F]{1,15}|-?[0-9]{1,4}\\.[0-9]{1,4}|true|FALSE"
+                .prop_map(|word| Literal::bare(&word).ok().flatten().expect("a number of 64 bits")),
+        ];
+        literal.prop_map(Operand::Literal)
+    }
+
+    fn operand() -> impl Strategy<Value = Operand> {
+        let name = prop_oneof!["[a-z]{1,4}(\\.[A-Za-z]{1,4}){0,2}x", "(in|is|i)", "fields\\.[/ a.\"']{0,5}"];
+        prop_oneof![2 => literal(), 1 => name.prop_map(|name| Operand::Field(Field { name, at: 0 }))]
     }
 
     fn case() -> impl Strategy<Value = Case> {
@@ -288,13 +322,25 @@ mod tests {
 
     fn comparison() -> impl Strategy<Value = Comparison> {
         let relation = proptest::sample::select(RELATIONS.map(|(_, relation)| relation).to_vec());
-        let operator = proptest::sample::select(TEXT_OPERATORS.map(|(_, operator)| operator).to_vec());
+        let equality = proptest::sample::select(vec![TextOperator::Equal, TextOperator::NotEqual]);
+        let part = vec![TextOperator::Contains, TextOperator::StartsWith, TextOperator::EndsWith];
+        let part = proptest::sample::select(part);
         prop_oneof![
-            (relation, literal()).prop_map(|(relation, literal)| Comparison::Order(relation, literal)),
-            (operator, case(), literal())
-                .prop_map(|(operator, case, literal)| Comparison::Text(operator, case, literal)),
-            (case(), vec(literal(), 1..4)).prop_map(|(case, literals)| Comparison::In(case, literals)),
-            literal().prop_map(Comparison::Is),
+            (relation, operand()).prop_map(|(relation, operand)| Comparison::Order(relation, operand)),
+            (equality, case(), operand()).prop_map(|(operator, case, operand)| Comparison::Text(
+                operator,
+                case,
+                vec![operand]
+            )),
+            (part, case(), vec(operand(), 1..4))
+                .prop_map(|(operator, case, operands)| Comparison::Text(operator, case, operands)),
+            (case(), vec(literal(), 1..4)).prop_map(|(case, patterns)| Comparison::Text(
+                TextOperator::Glob,
+                case,
+                patterns
+            )),
+            (case(), vec(operand(), 1..4)).prop_map(|(case, operands)| Comparison::In(case, operands)),
+            operand().prop_map(Comparison::Is),
             any::<u64>().prop_map(|bits| Comparison::Bits(BitOperator::Any, bits)),
             any::<u64>().prop_map(|bits| Comparison::Bits(BitOperator::All, bits)),
         ]
@@ -332,17 +378,20 @@ mod tests {
                 "{source}"
             );
         };
-        check("((a<1))AND(NOT(b=x))", "a < 1 and not b = 'x'");
+        check("((a<1))AND(NOT(b=x))", "a < 1 and not b = x");
         check(
             "(a=1 and b=2) or (c=3 and not (d=4 or e=5))",
             "a = 1 and b = 2 or c = 3 and not (d = 4 or e = 5)",
         );
         check("a=1 and (b=2 and c=3)", "a = 1 and (b = 2 and c = 3)");
         check("a IIN(\"it's\",0X1F,True)", "a iin ('it''s', 0X1F, True)");
-        check("'fields.Odd ''Name' I~ *", "fields.\"Odd 'Name\" i~ '*'");
+        check("'fields.Odd ''Name' I~ \"*\"", "fields.\"Odd 'Name\" i~ '*'");
+        check("a=Process/Start or a~(FileIo/*)", "a = 'Process/Start' or a ~ 'FileIo/*'");
+        check("a=fields.'Odd Name' and b=fields.\"a/b\"", "a = fields.\"Odd Name\" and b = fields.\"a/b\"");
+        check("a contains ('x',fields.y)", "a contains ('x', fields.y)");
         check("'and' iContains \"\"", "\"and\" icontains ''");
         check("TRUE or(False)and not true", "true or false and not true");
-        check("true = 1 or a IS x or 'true' is 0X1", "true = 1 or a is 'x' or true is 0X1");
+        check("true = 1 or a IS x or 'true' is 0X1", "true = 1 or a is x or true is 0X1");
         check("a HasAny 16 and b hasall 0x0F", "a hasany 0x10 and b hasall 0xf");
     }
 

@@ -81,12 +81,16 @@ fn characters_and_symbols() {
     check_line("!(pid = 3)", "^", "`!` has no meaning here, write `not`");
     check_line("pid = “a”", "      ^", "`“` has no meaning here, write `\"`");
     check("pid = \u{1b}[31m", "unexpected character U+001B", "pid = \u{fffd}[31m", "      ^");
-    let digits = "9".repeat(40);
-    check_line(
-        &format!("pid = {digits}"),
-        "      ^",
-        "number out of range, put it in quotes to compare it as text",
-    );
+    for number in [
+        "9".repeat(30),
+        "18446744073709551616".into(),
+        "-9223372036854775809".into(),
+        "0x1".to_owned() + &"0".repeat(16),
+    ] {
+        let message = "number of more than 64 bits, put it in quotes to compare it as text";
+        check_line(&format!("pid = {number}"), "      ^", message);
+        check_line(&format!("pid in (1, {number})"), "           ^", message);
+    }
 }
 
 #[test]
@@ -97,6 +101,22 @@ fn unknown_fields() {
     check_line("stack.\"modulé\" = x", "^", "unknown field `stack.modulé`, did you mean `stack.module`?");
     check_line("'' = x", "^", "unknown field ``");
     check("'\u{1b}' = x", "unknown field `\u{fffd}`", "'\u{fffd}' = x", "^");
+}
+
+#[test]
+fn text_without_quotes() {
+    check_line("pid = svchost.exe", "      ^", "`svchost.exe` is no field, text needs quotes");
+    check_line("pid = 4 or tid i~ a*", "                  ^", "`a*` is no field, text needs quotes");
+    // A pattern is never a field.
+    check_line("pid ~ tid", "      ^", "`tid` is no field, text needs quotes");
+    check_line("pid ~ ('x', tid)", "            ^", "`tid` is no field, text needs quotes");
+    check_line(
+        "pid in (4, tdi)",
+        "           ^",
+        "`tdi` is no field, text needs quotes, did you mean `tid`?",
+    );
+    check_line("pid != 10.0.0.1", "       ^", "`10.0.0.1` is no field, text needs quotes");
+    check_line("pid = ('a', 'b')", "      ^", "expected a value (lists follow `in`) after `=`");
 }
 
 #[test]

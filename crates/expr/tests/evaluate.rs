@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_expr::{Filter, Value};
 
-const FIELDS: [(&str, &[Value<'static>]); 23] = [
+const FIELDS: [(&str, &[Value<'static>]); 29] = [
     ("pid", &[Value::Unsigned(16)]),
     ("big", &[Value::Unsigned(u64::MAX)]),
     ("offset", &[Value::Signed(-8)]),
@@ -26,9 +26,16 @@ const FIELDS: [(&str, &[Value<'static>]); 23] = [
     ("partly", &[Value::Text("known.dll"), Value::Unknown]),
     ("utf16", &[Value::Utf16(b"Z\0o\0\xeb\0.\0e\0x\0e\0")]),
     ("latin1", &[Value::Latin1(b"Zo\xeb.exe")]),
-    ("wide digits", &[Value::Utf16(b"0\0x\x001\x000\0")]),
+    ("wide.digits", &[Value::Utf16(b"0\0x\x001\x000\0")]),
     ("odd", &[Value::Utf16(b"a\0b\0\xff")]),
     ("mask", &[Value::Unsigned(0x8000_0000_0000_0030)]),
+    ("owner", &[Value::Unsigned(16), Value::Text("0x10")]),
+    ("image", &[Value::Utf16(b"N\0t\0D\0l\0L\0.\0d\0l\0l\0")]),
+    // Numbers with names, whose order is not that of the names.
+    ("low", &[Value::Unsigned(1), Value::Text("Zeta")]),
+    ("high", &[Value::Unsigned(2), Value::Text("Alpha")]),
+    ("some", &[Value::Text("kernel32.dll"), Value::Text("ntdll.dll")]),
+    ("neither", &[Value::Unknown]),
 ];
 
 fn matches(source: &str) -> bool {
@@ -138,7 +145,7 @@ fn numbers_with_text() {
         ("pid iendswith 6", false),
         ("offset = '-8'", true),
         ("ratio = '0.5'", true),
-        ("nan i= nan", true),
+        ("nan i= 'nan'", true),
     ]);
 }
 
@@ -183,27 +190,27 @@ fn text_with_text() {
         ("event in (process/start)", false),
         ("event iin (image/load, process/start)", true),
         ("event > Image/Load", true),
-        ("event < Process", false),
+        ("event < 'Process'", false),
         ("event <= Process/Start", true),
         ("event ~ Process/*", true),
         ("event ~ process/*", false),
         ("event i~ process/*", true),
-        ("event ~ Process", false),
+        ("event ~ 'Process'", false),
         ("event ~ ???????/Start", true),
         ("event contains ss/", true),
         ("event contains SS/", false),
         ("event icontains SS/", true),
-        ("event icontains SS\\", false),
-        ("event startswith Proc", true),
-        ("event startswith proc", false),
-        ("event istartswith PROC", true),
+        ("event icontains 'SS\\'", false),
+        ("event startswith 'Proc'", true),
+        ("event startswith 'proc'", false),
+        ("event istartswith 'PROC'", true),
         ("event istartswith Process/Start/", false),
-        ("event endswith Start", true),
-        ("event endswith start", false),
-        ("event iendswith START", true),
+        ("event endswith 'Start'", true),
+        ("event endswith 'start'", false),
+        ("event iendswith 'START'", true),
         ("event iendswith xProcess/Start", false),
         (r"path = 'C:\Windows\System32\ntdll.dll'", true),
-        (r"path i~ c:\windows\*\NTDLL.dll", true),
+        (r"path i~ 'c:\windows\*\NTDLL.dll'", true),
         (r"path istartswith 'c:\windows\'", true),
         ("name i= 'GRÖßE*STRAßE'", true),
         ("name i= 'GRÖSSE*STRASSE'", false),
@@ -214,11 +221,11 @@ fn text_with_text() {
         ("name contains 'Ö'", false),
         ("empty = ''", true),
         ("empty ~ ''", true),
-        ("empty ~ *", true),
-        ("empty ~ ?", false),
+        ("empty ~ '*'", true),
+        ("empty ~ '?'", false),
         ("empty i= ''", true),
         ("empty iendswith ''", true),
-        ("empty icontains x", false),
+        ("empty icontains 'x'", false),
     ]);
 }
 
@@ -257,12 +264,12 @@ fn text_of_all_encodings() {
         }
     }
     check(&[
-        ("'wide digits' = 16", true),
-        ("'wide digits' < 17", true),
-        ("'wide digits' = '16'", false),
-        ("'wide digits' = '0x10'", true),
-        ("odd = ab", true),
-        ("odd endswith b", true),
+        ("'wide.digits' = 16", true),
+        ("'wide.digits' < 17", true),
+        ("'wide.digits' = '16'", false),
+        ("'wide.digits' = '0x10'", true),
+        ("odd = 'ab'", true),
+        ("odd endswith 'b'", true),
     ]);
 }
 
@@ -283,12 +290,12 @@ fn equality_within_a_kind() {
         ("event is Process/Start", true),
         ("event is process/start", false),
         ("utf16 is 'Zoë.exe'", true),
-        ("'wide digits' is 16", false),
+        ("'wide.digits' is 16", false),
         ("word is true", false),
         ("word is 'True'", true),
         ("ratio is 0.5", true),
         ("nan is 'NaN'", false),
-        ("modules is app.exe", true),
+        ("modules is 'app.exe'", true),
         ("missing is ''", false),
     ]);
 }
@@ -350,11 +357,87 @@ fn missing_fields() {
     ]);
 }
 
+#[test]
+fn fields_with_fields() {
+    for (source, expected) in [
+        ("pid = owner", Some(true)),
+        ("pid != owner", Some(false)),
+        ("pid = digits", Some(true)),
+        ("pid is digits", Some(false)),
+        ("pid is owner", Some(true)),
+        ("pid = big", Some(false)),
+        ("pid != big", Some(true)),
+        ("pid < big", Some(true)),
+        ("offset < pid", Some(true)),
+        ("ratio > offset", Some(true)),
+        ("nan = nan", Some(false)),
+        ("nan < pid", Some(false)),
+        ("flag < pid", Some(true)),
+        ("address = pid", Some(false)),
+        ("digits = wide.'digits'", Some(true)),
+        // Text that spells no integer is text.
+        ("version = version", Some(true)),
+        ("version < digits", Some(false)),
+        ("event < pid", Some(false)),
+        ("event = pid", Some(false)),
+        ("low < high", Some(true)),
+        ("low > high", Some(false)),
+        ("high <= low", Some(false)),
+        ("utf16 iendswith latin1", Some(true)),
+        ("utf16 i= latin1", Some(true)),
+        ("utf16 = latin1", Some(true)),
+        ("path contains image", Some(false)),
+        ("path icontains image", Some(true)),
+        ("path iendswith image", Some(true)),
+        ("path istartswith image", Some(false)),
+        ("path iendswith ('x', image)", Some(true)),
+        ("name startswith empty", Some(true)),
+        // Several values: any of one side with any of the other.
+        ("modules = some", Some(true)),
+        ("modules = image", Some(false)),
+        ("modules i= image", Some(true)),
+        ("modules != image", Some(true)),
+        ("modules i!= image", Some(false)),
+        ("image in (event, path)", Some(false)),
+        ("image iin (event, 'x', modules)", Some(true)),
+        ("not image iin (event, 'x', modules)", Some(false)),
+        // What is missing on either side leaves it open.
+        ("pid = missing", None),
+        ("missing = pid", None),
+        ("missing != missing", None),
+        ("not pid = missing", None),
+        ("pid in (missing, owner)", Some(true)),
+        ("pid in (missing, 17)", None),
+        ("not pid in (missing, 17)", None),
+        ("neither = pid", None),
+        ("pid = neither", None),
+        ("partly = image", None),
+        ("image != partly", None),
+        ("partly iin (image, 'KNOWN.DLL')", Some(true)),
+    ] {
+        assert_eq!(decide(source), expected, "{source}");
+    }
+}
+
+#[test]
+fn text_operators_take_lists() {
+    check(&[
+        ("event startswith ('x', 'Proc')", true),
+        ("event startswith ('x', 'y')", false),
+        ("event i~ ('x', '*/START')", true),
+        ("modules ~ ('other*', '*.exe')", true),
+        ("not modules ~ ('other*', 'x*')", true),
+        ("pid contains (1, 6)", false),
+        ("missing ~ ('*', 'x')", false),
+        ("not missing ~ ('*', 'x')", false),
+    ]);
+}
+
 /// Every combination of two answers, as Kleene's logic has them, negated in every place.
 #[test]
 fn there_are_three_answers() {
     let answers =
-        [("pid = 16", Some(true)), ("pid = 1", Some(false)), ("missing = 1", None), ("partly = x", None)];
+        [("pid = 16", Some(true)), ("pid = 1", Some(false)), ("missing = 1", None), ("partly = 'x'", None)];
     let not = |answer: Option<bool>| answer.map(|answer| !answer);
     let and = |a: Option<bool>, b: Option<bool>| match (a, b) {
         (Some(false), _) | (_, Some(false)) => Some(false),
@@ -387,12 +470,12 @@ fn there_are_three_answers() {
 #[test]
 fn values_that_are_not_known_leave_the_others() {
     for (source, expected) in [
-        ("partly = known.dll", Some(true)),
-        ("partly ~ *.dll", Some(true)),
-        ("partly = other.dll", None),
-        ("not partly = known.dll", Some(false)),
-        ("partly != known.dll", Some(false)),
-        ("partly != other.dll", None),
+        ("partly = 'known.dll'", Some(true)),
+        ("partly ~ '*.dll'", Some(true)),
+        ("partly = 'other.dll'", None),
+        ("not partly = 'known.dll'", Some(false)),
+        ("partly != 'known.dll'", Some(false)),
+        ("partly != 'other.dll'", None),
         ("partly hasany 1", None),
     ] {
         assert_eq!(decide(source), expected, "{source}");
@@ -402,18 +485,18 @@ fn values_that_are_not_known_leave_the_others() {
 #[test]
 fn several_values() {
     check(&[
-        ("modules = ntdll.dll", true),
-        ("modules = app.exe", true),
-        ("modules = other.exe", false),
-        ("modules != other.exe", true),
-        ("modules != ntdll.dll", false),
-        ("modules != app.exe", false),
-        ("modules i!= kernel32.dll", false),
-        ("modules i~ *.dll", true),
-        ("modules iin (x, kernel32.dll)", true),
-        ("modules < b", true),
-        ("not modules = app.exe", false),
-        ("not modules != app.exe", true),
+        ("modules = 'ntdll.dll'", true),
+        ("modules = 'app.exe'", true),
+        ("modules = 'other.exe'", false),
+        ("modules != 'other.exe'", true),
+        ("modules != 'ntdll.dll'", false),
+        ("modules != 'app.exe'", false),
+        ("modules i!= 'kernel32.dll'", false),
+        ("modules i~ '*.dll'", true),
+        ("modules iin ('x', 'kernel32.dll')", true),
+        ("modules < 'b'", true),
+        ("not modules = 'app.exe'", false),
+        ("not modules != 'app.exe'", true),
     ]);
 }
 
@@ -421,11 +504,11 @@ fn several_values() {
 fn combinations() {
     check(&[
         ("pid = 16 and event = Process/Start", true),
-        ("pid = 16 and event = x", false),
+        ("pid = 16 and event = 'x'", false),
         ("pid = 1 or event = Process/Start", true),
-        ("pid = 1 or event = x", false),
-        ("pid = 16 or pid = 1 and event = x", true),
-        ("(pid = 16 or pid = 1) and event = x", false),
+        ("pid = 1 or event = 'x'", false),
+        ("pid = 16 or pid = 1 and event = 'x'", true),
+        ("(pid = 16 or pid = 1) and event = 'x'", false),
         ("not pid = 1 and event = Process/Start", true),
         ("not (pid = 16 and event = Process/Start)", false),
         ("not not pid = 16", true),

@@ -95,7 +95,8 @@ fn tokens() -> impl Strategy<Value = String> {
 /// Valid filters.
 fn sentences() -> impl Strategy<Value = String> {
     let word = |words: &[&'static str]| proptest::sample::select(words.to_vec());
-    let value = || word(&["1", "0xff", "'it''s'", "*a?", "true", "-1.5"]);
+    let value = || word(&["1", "0xff", "'it''s'", "*/a?", "true", "-1.5"]);
+    let right = || word(&["1", "'x'", "pid", "fields.'a b'", "stack.module", "a/b"]);
     let field = || word(&["pid ", "fields.'a b' ", "\"not\""]);
     let operator =
         word(&["=", "i!=", "<", ">=", "~", "i~", "contains ", "icontains ", "istartswith ", "iendswith "]);
@@ -105,8 +106,12 @@ fn sentences() -> impl Strategy<Value = String> {
             .prop_map(|(field, operator, bits)| format!("{field}{operator} {bits}")),
         (field(), value()).prop_map(|(field, value)| format!("{field}is {value}")),
         (field(), operator, value()).prop_map(|(field, operator, value)| format!("{field}{operator}{value}")),
-        (field(), word(&["in", "iin "]), vec(value(), 1..4))
+        (field(), word(&["in", "iin ", "contains", "iendswith "]), vec(right(), 1..4))
             .prop_map(|(field, operator, values)| format!("{field}{operator}({})", values.join(","))),
+        (field(), word(&["i~", "~ "]), vec(value(), 1..4))
+            .prop_map(|(field, operator, values)| format!("{field}{operator}({})", values.join(","))),
+        (field(), word(&["=", "i!=", "< ", "is "]), right())
+            .prop_map(|(field, operator, right)| format!("{field}{operator}{right}")),
     ];
     comparison.prop_recursive(4, 20, 3, move |part| {
         prop_oneof![

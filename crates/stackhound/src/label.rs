@@ -110,6 +110,11 @@ impl<'f> Label<'f> {
     }
 }
 
+/// The name without its extension, if it has one.
+pub(crate) fn stem(module: &str) -> Option<&str> {
+    module.rsplit_once('.').map(|(stem, _)| stem)
+}
+
 impl fmt::Display for Label<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((module, name)) = self.module().zip(self.name()) {

@@ -30,18 +30,18 @@ fn allocates_nothing(mut work: impl FnMut()) -> bool {
 fn comparisons_allocate_nothing() {
     let predicates = [
         "id = 7 and opcode = 3 and version = 2 and level = 4 and keyword hasany 0x10",
-        "provider_guid = 5d1ef9a0-0b1c-4c1f-8e21-3a6f904e7701 and activity ~ 01*",
-        "pid = 812 and tid = 900 and time startswith 2024 and event = Fetch and provider = Stackhound-Test",
+        "provider_guid = '5d1ef9a0-0b1c-4c1f-8e21-3a6f904e7701' and activity ~ '01*'",
+        "pid = 812 and tid = 900 and time startswith 2024 and event = 'Fetch' and provider = 'Stackhound-Test'",
         "fields.Url = 'https://Example.org/ä' and fields.Url != 'https://example.org/ä'",
         "fields.Url i= 'HTTPS://example.org/Ä' and fields.Url contains 'Ex' and fields.Url icontains 'eX'",
         "fields.Url icontains 'ORG/Ä' and fields.Url startswith 'http' and fields.Url istartswith 'HTTP'",
         "fields.Url endswith 'ä' and fields.Url iendswith 'ORG/Ä' and fields.Url ~ 'h*' and fields.Url i~ '*Ä'",
         "fields.Url > 'http' and not fields.Url < 7",
-        "fields.Verb = GET and fields.Verb icontains e and fields.Narrow = 'Zoë' and fields.Narrow icontains 'OË'",
-        "fields.Counted = two and fields.Counted iendswith 'WO'",
+        "fields.Verb = 'GET' and fields.Verb icontains 'e' and fields.Narrow = 'Zoë' and fields.Narrow icontains 'OË'",
+        "fields.Counted = 'two' and fields.Counted iendswith 'WO'",
         "fields.ProcessId = 4242 and fields.Port in (80, 443) and fields.Ratio > 0.2 and fields.Flag = true",
-        "fields.Address = 10.0.0.1 and fields.Color = green and fields.When startswith 2024 and fields.User = S-1-5-18",
-        "fields.Id = 03030303-0303-0303-0303-030303030303",
+        "fields.Address = '10.0.0.1' and fields.Color = 'green' and fields.When startswith 2024 and fields.User = 'S-1-5-18'",
+        "fields.Id = '03030303-0303-0303-0303-030303030303'",
     ]
     .map(|text| (text, Predicate::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)))));
     let file = recording();

@@ -78,6 +78,12 @@ impl Tables {
         str::from_utf8(bytes).unwrap_or_default()
     }
 
+    /// Names of all modules.
+    pub(crate) fn module_names(&self) -> impl Iterator<Item = &str> {
+        let count = self.modules.len() as u64 / MODULE_WORDS;
+        (0..count).map(|number| self.string(self.modules.get((number * MODULE_WORDS) as usize)))
+    }
+
     /// Name, path and base of a module.
     pub(crate) fn module(&self, number: u32) -> (&str, Option<&str>, Option<Address>) {
         let word = |index| self.modules.get((u64::from(number) * MODULE_WORDS + index) as usize);

@@ -11,7 +11,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell};
 use super::place::Place;
-use super::{Source, open, pattern, time};
+use super::{Source, open, pattern, report_unknown_modules, time};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -60,6 +60,7 @@ impl<'t> Call<'t> {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
+    report_unknown_modules(&trace, std::slice::from_ref(&arguments.pattern), common);
     let limit = |place: Option<Place>, without| {
         place.map_or(Ok(ContextId(without)), |place: Place| place.limit(&trace))
     };

@@ -10,7 +10,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell, without_joined};
 use super::place::WhichFrame;
-use super::{Source, open, pattern};
+use super::{Source, open, pattern, report_unknown_modules};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -34,6 +34,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
+    report_unknown_modules(&trace, &arguments.skip, common);
     let frame = arguments.frame.find(&trace)?;
     let items = events(frame, &arguments.skip).map(Json);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;

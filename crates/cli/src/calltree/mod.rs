@@ -20,6 +20,7 @@ use stackhound::FileTime;
 use stackhound::calltree::{Context, Pattern, Trace};
 use stackhound::trace::Error;
 use stackhound::{OpenStacksError, StacksFrom};
+use stackhound_export::tree::Plain;
 
 use crate::args::{Common, Naming};
 use crate::naming::{self, Use};
@@ -76,6 +77,13 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
 
 fn pattern(text: &str) -> Result<Pattern, String> {
     Pattern::new(text).map_err(|error| error.to_string())
+}
+
+/// Reports patterns that cannot fit, since no module is one that they name.
+fn report_unknown_modules(trace: &Trace, patterns: &[Pattern], common: &Common) {
+    for pattern in patterns.iter().filter(|pattern| !common.quiet && !trace.has_module_of(pattern)) {
+        anstream::eprintln!("No module of the trace matches `{}`.", Plain(pattern));
+    }
 }
 
 /// The time of a context, if the trace has times.

@@ -11,7 +11,7 @@ use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell, without_joined};
 use super::place::WhichFrame;
-use super::{Source, open, pattern};
+use super::{Source, open, pattern, report_unknown_modules};
 use crate::Outcome;
 use crate::args::{Common, Output};
 use crate::output::Sink;
@@ -38,6 +38,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
+    report_unknown_modules(&trace, &arguments.exclude, common);
     let frame = arguments.frame.find(&trace)?;
     let head = ("frame", Json(frame));
     let contexts = Cell::new(0);

@@ -1,6 +1,6 @@
 //! Which of Sysmon's events are judged: the same options as for recordings.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
@@ -99,10 +99,10 @@ impl RowFilter {
         if !is_between {
             return false;
         }
-        let mut sighting = None;
+        let sighting = OnceCell::new();
         let mut is_open = false;
         for matcher in &self.matchers {
-            match matcher.decide(|field, visit| look_up(judged, *field, &mut sighting, visit)) {
+            match matcher.decide(|field, visit| look_up(judged, *field, &sighting, visit)) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(_) => is_open = true,
@@ -133,7 +133,7 @@ fn absolute(point: Point) -> Result<FileTime> {
 fn look_up(
     judged: &Judged<'_>,
     field: Field,
-    sighting: &mut Option<Sighting>,
+    sighting: &OnceCell<Sighting>,
     visit: &mut Visitor<'_>,
 ) -> ControlFlow<()> {
     use stackhound_sysmon::row::Action;
@@ -176,7 +176,7 @@ fn look_up(
             _ => return missing,
         },
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => {
-            let sighting = sighting.get_or_insert_with(|| judged.sighting());
+            let sighting = sighting.get_or_init(|| judged.sighting());
             if sighting.stack.is_empty() {
                 return missing;
             }

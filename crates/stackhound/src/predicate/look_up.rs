@@ -7,10 +7,11 @@ use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
 use stackhound_schema::{Array, Field, InType, Item, OutType, Rfc3339, Value as FieldValue};
+use stackhound_symbols::ResolvedFrame;
 
 use super::field::Name;
 use super::shown::{guid, shown};
-use crate::label::{Label, final_user_module};
+use crate::label::{Label, final_user_module, stem};
 use crate::seen::Seen;
 
 /// Visits the values that the event has for a field.
@@ -86,27 +87,43 @@ fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
             visit(Value::Unknown)?;
         }
         text(label.as_deref(), visit)?;
+        text(label.as_deref().and_then(stem), visit)?;
         text(frame.module().map(|module| module.path()), visit)?;
     }
     ControlFlow::Continue(())
 }
 
+/// Every text that some output prints for a frame, and what people leave out of it.
 fn symbols(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in seen.frames_in_full() {
         let names = seen.names(&frame);
         let label = Label { frame: &frame, names: names.as_deref() };
-        if let Some((module, name)) = label.module().zip(label.name()) {
-            visit(Value::Text(&name.text))?;
-            shown(format_args!("{module}!{}", name.text), visit)?;
-            // People leave extensions out.
-            if let Some((module, _)) = module.rsplit_once('.') {
-                shown(format_args!("{module}!{}", name.text), visit)?;
+        let (module, shown_name) = (label.module(), label.name());
+        if let Some((module, name)) = module.as_deref().zip(shown_name.as_ref()) {
+            function(module, &name.text, visit)?;
+            shown(format_args!("{module}!~{}", name.text), visit)?;
+            shown(format_args!("{module}!{}+{:#x}", name.text, name.offset), visit)?;
+        }
+        for name in names.as_deref().into_iter().flat_map(ResolvedFrame::all_names) {
+            if shown_name.as_ref().is_none_or(|shown| *shown.text != *name) {
+                function(module.as_deref().unwrap_or_default(), name, visit)?;
             }
-        } else if frame.backing != Backing::Unbacked {
+        }
+        // With the origin of the name, or as it is where functions are not named.
+        shown(label, visit)?;
+        shown(frame, visit)?;
+        if shown_name.is_none() && frame.backing != Backing::Unbacked {
             visit(Value::Unknown)?;
         }
     }
     ControlFlow::Continue(())
+}
+
+/// A function alone, and after its module with and without extension.
+fn function(module: &str, name: &str, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    visit(Value::Text(name))?;
+    shown(format_args!("{module}!{name}"), visit)?;
+    stem(module).map_or(ControlFlow::Continue(()), |module| shown(format_args!("{module}!{name}"), visit))
 }
 
 /// Only of events with a stack.

@@ -8,8 +8,13 @@ mod field;
 mod look_up;
 mod shown;
 
-use stackhound_expr::{Error, Filter, Matcher, Undecided};
+use std::cell::Cell;
 
+use stackhound_enrich::RegionKind;
+use stackhound_expr::{Error, Filter, Matcher, Undecided};
+use stackhound_system::System;
+
+use crate::label::stem;
 use crate::seen::Seen;
 pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
@@ -31,9 +36,9 @@ use field::{Cost, Name};
 /// | `event` | name | the schema |
 /// | `create.asked` `create.happened` | of files' creations | – |
 /// | `fields.NAME` | of the payload: a value, or each element of an array | the payload |
-/// | `stack.module` | file name and path of each frame's module | the stack |
+/// | `stack.module` | file name of each frame's module, also without its extension, and path | the stack |
 /// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |
-/// | `stack.symbol` | each frame's function, alone and behind `module!`, also without the module's extension | names of functions |
+/// | `stack.symbol` | all names of each frame's function, alone, after `module!` and as they are printed; `module+0x…` | names of functions |
 ///
 /// What costs less is asked first, whatever the order of the text, so a filter whose header fields decide never decodes a
 /// payload. GUIDs are lower case, without braces. A field of the payload is compared as what it is (numbers, text), and
@@ -46,7 +51,7 @@ use field::{Cost, Name};
 /// ```
 /// use stackhound::{Predicate, pred};
 ///
-/// let parsed = Predicate::parse("id = 10 and fields.daddr = 10.0.0.1")?;
+/// let parsed = Predicate::parse("id = 10 and fields.daddr = '10.0.0.1'")?;
 /// let built = Predicate::new(&(pred::id_is(10) & pred::property("daddr").equals("10.0.0.1")))?;
 /// assert!(parsed.needs_payload() && built.needs_payload());
 ///
@@ -57,6 +62,7 @@ use field::{Cost, Name};
 #[derive(Clone, Debug)]
 pub struct Predicate {
     matcher: Matcher<Name>,
+    filter: Filter,
 }
 
 impl Predicate {
@@ -76,7 +82,7 @@ impl Predicate {
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
         let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();
         let matcher = filter.compile(&names, Name::of)?.cheapest_first(|name| name.cost() as u8);
-        Ok(Predicate { matcher })
+        Ok(Predicate { matcher, filter: filter.clone() })
     }
 
     /// Whether the event passes; what cannot be decided does not. Of an event that nobody describes, all fields of the
@@ -104,12 +110,12 @@ impl Predicate {
     /// [`NoSchema`](stackhound_schema::Error::NoSchema) if fields of the payload are asked for, since nothing cheaper
     /// decided, and nobody describes the event.
     pub fn try_matches(&self, seen: &Seen<'_>) -> Result<bool, stackhound_schema::Error> {
-        let mut described = true;
+        let described = Cell::new(true);
         let matches = self.matcher.matches(|name, visit| {
-            described &= name.cost() != Cost::Payload || seen.schema().is_some();
+            described.set(described.get() && (name.cost() != Cost::Payload || seen.schema().is_some()));
             look_up::look_up(seen, name, visit)
         });
-        if described { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
+        if described.get() { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
     }
 
     /// Whether names of functions are asked for: then they should be looked up ahead.
@@ -120,6 +126,21 @@ impl Predicate {
     /// Whether fields of the payload are asked for, where nothing cheaper decides.
     pub fn needs_payload(&self) -> bool {
         self.asks_for(Cost::Payload)
+    }
+
+    /// What the filter wants modules to be called that no module of the system is: text of `stack.module`, and of
+    /// `stack.symbol` what comes before `!`, such as `ntdl` of `ntdl!Nt*`.
+    pub fn unknown_modules(&self, system: &System) -> Vec<String> {
+        let names = || {
+            let modules = system.modules().flat_map(|module| [module.file_name(), module.path()]);
+            let runtimes = system.methods().map(|method| RegionKind::Jit(method.runtime()).name());
+            modules.chain(runtimes).flat_map(|name| [Some(name), stem(name)]).flatten()
+        };
+        let functions = self.filter.whole_texts("stack.symbol").into_iter();
+        let wanted = functions
+            .filter_map(|function| function.before('!'))
+            .chain(self.filter.whole_texts("stack.module"));
+        wanted.filter(|module| !module.fits_any(names())).map(|module| module.to_string()).collect()
     }
 
     fn asks_for(&self, cost: Cost) -> bool {

@@ -73,22 +73,22 @@ fn fields_of_headers() {
         ("task = 11", "0"),
         ("flags hasany 0", ""),
         ("flags hasall 0", "03"),
-        ("activity = 01010101-0101-0101-0101-010101010101", "0"),
-        ("activity ~ *", "0"),
-        ("provider_guid = 5d1ef9a0-0b1c-4c1f-8e21-3a6f904e7701", "0"),
-        ("provider_guid istartswith 5D1EF9A0", "0"),
-        ("provider = Stackhound-Test", "0"),
-        ("provider i= 5D1EF9A0-0B1C-4C1F-8E21-3A6F904E7701", "0"),
-        ("event = Fetch", "0"),
+        ("activity = '01010101-0101-0101-0101-010101010101'", "0"),
+        ("activity ~ '*'", "0"),
+        ("provider_guid = '5d1ef9a0-0b1c-4c1f-8e21-3a6f904e7701'", "0"),
+        ("provider_guid istartswith '5D1EF9A0'", "0"),
+        ("provider = 'Stackhound-Test'", "0"),
+        ("provider i= '5D1EF9A0-0B1C-4C1F-8E21-3A6F904E7701'", "0"),
+        ("event = 'Fetch'", "0"),
         ("event = Process/Start", "1"),
         ("pid = 812", "0"),
         ("tid = 900", "0"),
-        ("process i= APP.EXE", ""),
+        ("process i= 'APP.EXE'", ""),
         ("cpu = 0", "0123"),
-        ("time startswith 2024-", "0123"),
+        ("time startswith '2024-'", "0123"),
         ("ts > 0", "0123"),
-        ("stack.state = none", "0123"),
-        ("stack.module ~ *", ""),
+        ("stack.state = 'none'", "0123"),
+        ("stack.module ~ '*'", ""),
         ("true", "0123"),
         ("false", ""),
     ]);
@@ -99,29 +99,29 @@ fn fields_of_payloads() {
     check_text(&[
         ("fields.Url = 'https://Example.org/ä'", "0"),
         ("fields.Url i= 'HTTPS://EXAMPLE.ORG/Ä'", "0"),
-        ("fields.Url contains Example", "0"),
-        ("fields.Url contains example", ""),
-        ("fields.Url icontains example", "0"),
-        ("fields.Url endswith ä", "0"),
-        ("fields.Verb = GET", "0"),
-        ("fields.Verb istartswith ge", "0"),
+        ("fields.Url contains 'Example'", "0"),
+        ("fields.Url contains 'example'", ""),
+        ("fields.Url icontains 'example'", "0"),
+        ("fields.Url endswith 'ä'", "0"),
+        ("fields.Verb = 'GET'", "0"),
+        ("fields.Verb istartswith 'ge'", "0"),
         // Latin-1, since it is not UTF-8.
         ("fields.Narrow = 'Zoë'", "0"),
         ("fields.Narrow icontains 'OË'", "0"),
-        ("fields.Counted = two", "0"),
+        ("fields.Counted = 'two'", "0"),
         ("fields.Counted contains 'o'", "0"),
         ("fields.Counted contains 'r'", ""),
         ("fields.ProcessId = 4242", "0"),
         ("fields.ProcessId contains 42", ""),
         ("fields.ProcessId = 1001", "1"),
-        ("fields.Address = 10.0.0.1", "0"),
+        ("fields.Address = '10.0.0.1'", "0"),
         ("fields.Port = 443", "0"),
         ("fields.Status = 0xc0000005", "0"),
         ("fields.Ratio > 0.2", "0"),
         ("fields.Flag = true", "0"),
         ("fields.Flag is 1", "0"),
         ("fields.Offset < 0", "0"),
-        ("fields.Color = green", "0"),
+        ("fields.Color = 'green'", "0"),
         ("fields.Color is 2", "0"),
         ("fields.Base = 0x7ff612340000", "0"),
         ("fields.Base startswith 0x7ff612", "0"),
@@ -131,12 +131,12 @@ fn fields_of_payloads() {
         ("fields.Ports = 83", ""),
         ("fields.Ports != 81", ""),
         ("fields.Ports != 83", "0"),
-        ("fields.When startswith 2024-02-", "0"),
-        ("fields.Id = 03030303-0303-0303-0303-030303030303", "0"),
-        ("fields.User = S-1-5-18", "0"),
+        ("fields.When startswith '2024-02-'", "0"),
+        ("fields.Id = '03030303-0303-0303-0303-030303030303'", "0"),
+        ("fields.User = 'S-1-5-18'", "0"),
         ("fields.Nothing = 1", ""),
         ("not fields.Nothing = 1", ""),
-        ("fields.ImageFileName i= APP.EXE", "1"),
+        ("fields.ImageFileName i= 'APP.EXE'", "1"),
         ("fields.CommandLine endswith ' /q'", "1"),
     ]);
 }
@@ -227,12 +227,12 @@ fn headers_decide_before_a_payload_is_looked_at() {
         misses.expect("an event of the stranger")
     };
     for (text, expected) in [
-        ("fields.Url contains x and id = 9", 0),
-        ("fields.Url contains x and id = 0", 1),
-        ("fields.Url contains x or level = 0", 0),
-        ("(fields.Url = x and keyword hasany 1) or (fields.Verb = GET and pid = 4)", 0),
-        ("not (fields.Url = x or pid = 77)", 0),
-        ("event = x and provider_guid = 0", 0),
+        ("fields.Url contains 'x' and id = 9", 0),
+        ("fields.Url contains 'x' and id = 0", 1),
+        ("fields.Url contains 'x' or level = 0", 0),
+        ("(fields.Url = 'x' and keyword hasany 1) or (fields.Verb = 'GET' and pid = 4)", 0),
+        ("not (fields.Url = 'x' or pid = 77)", 0),
+        ("event = 'x' and provider_guid = 0", 0),
     ] {
         assert_eq!(misses(text), expected, "{text}");
     }
@@ -244,9 +244,9 @@ fn what_a_predicate_needs() {
         let predicate = Predicate::parse(text).expect("valid");
         assert_eq!((predicate.needs_payload(), predicate.names_functions()), (payload, functions), "{text}");
     };
-    check("id = 7 and event = x and stack.module = y", false, false);
-    check("id = 7 or fields.Url = x", true, false);
-    check("not stack.symbol = x", false, true);
+    check("id = 7 and event = 'x' and stack.module = 'y'", false, false);
+    check("id = 7 or fields.Url = 'x'", true, false);
+    check("not stack.symbol = 'x'", false, true);
     check("true", false, false);
 }
 

@@ -84,6 +84,13 @@ impl ResolvedFrame {
         resolve(symbols, rva, kind, &std::sync::Mutex::default())
     }
 
+    /// All names of the function at the address, and of those compiled into it there.
+    pub fn all_names(&self) -> impl Iterator<Item = &str> {
+        let own = [&self.pdb, &self.export, &self.nearest_export].into_iter().flatten();
+        let inlines = self.inlines.iter().map(|inline| &*inline.function);
+        own.map(|name| &*name.text).chain(inlines)
+    }
+
     /// The name to show if only one is shown: the first of PDB, export, nearest export.
     pub fn best(&self) -> Option<(Origin, &ResolvedName)> {
         let all = [
