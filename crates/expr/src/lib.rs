@@ -161,6 +161,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod build;
 mod compile;
 mod encoding;
@@ -174,16 +175,15 @@ mod parse;
 mod suggest;
 mod syntax;
 mod text;
-mod whole;
 
 use std::fmt::{self, Display, Formatter};
 
+pub use asked::AskedText;
 pub use build::field;
 pub use error::Error;
 pub use eval::{Matcher, Undecided, Value, Visitor};
 pub use literal::{Literal, Operand};
 pub use syntax::Field;
-pub use whole::WholeText;
 
 /// The longest filter, in bytes.
 pub const MAX_LENGTH: usize = 64 * 1024;

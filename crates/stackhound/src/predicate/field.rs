@@ -24,8 +24,10 @@ pub(super) enum Name {
     StackState,
     /// Modules of all frames: file names and paths.
     StackModule,
-    /// Names of all frames, as far as they are named, alone and behind `module!`.
+    /// Names of all frames, as far as they are named, alone and after `module!`.
     StackSymbol,
+    /// Also with all that is printed with them, for filters that ask for it.
+    StackSymbolAsPrinted,
     StackSummary,
     ContainsUnbacked,
     FinalUserModule,
@@ -40,6 +42,7 @@ impl Name {
     pub(super) fn text(&self) -> String {
         match self {
             Name::Payload(name) => format!("{PAYLOAD}{name}"),
+            Name::StackSymbolAsPrinted => SYMBOL.to_owned(),
             named => NAMES.iter().find(|(_, name)| name == named).map_or("", |(text, _)| text).to_owned(),
         }
     }
@@ -75,8 +78,8 @@ pub(super) const NAMES: [(&str, Name); 26] = [
     ("opcode", Name::Opcode),
     ("version", Name::Version),
     ("stack.state", Name::StackState),
-    ("stack.module", Name::StackModule),
-    ("stack.symbol", Name::StackSymbol),
+    (MODULE, Name::StackModule),
+    (SYMBOL, Name::StackSymbol),
     ("stack.summary", Name::StackSummary),
     ("stack.contains_unbacked", Name::ContainsUnbacked),
     ("stack.final_user_module", Name::FinalUserModule),
@@ -90,6 +93,14 @@ pub(super) const NAMES: [(&str, Name); 26] = [
     ("activity", Name::Activity),
     ("provider_guid", Name::ProviderGuid),
 ];
+
+pub(super) const MODULE: &str = "stack.module";
+pub(super) const SYMBOL: &str = "stack.symbol";
+
+/// Whether a text asks for more than modules and functions: offsets, addresses, origins, the mark of the nearest export.
+pub(super) fn is_long(text: &str) -> bool {
+    text.contains(['+', '[', '(', '~']) || text.contains("0x")
+}
 
 /// What stands before the name of a field of the payload.
 pub(crate) const PAYLOAD: &str = "fields.";
@@ -123,7 +134,7 @@ impl Name {
             Name::StackModule | Name::StackSummary | Name::ContainsUnbacked | Name::FinalUserModule => {
                 Cost::Stack
             }
-            Name::StackSymbol => Cost::Functions,
+            Name::StackSymbol | Name::StackSymbolAsPrinted => Cost::Functions,
         }
     }
 }

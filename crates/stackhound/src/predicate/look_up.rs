@@ -43,7 +43,8 @@ pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> 
         }
         Name::StackState => visit(Value::Text(seen.state().name())),
         Name::StackModule => modules(seen, visit),
-        Name::StackSymbol => symbols(seen, visit),
+        Name::StackSymbol => symbols(seen, false, visit),
+        Name::StackSymbolAsPrinted => symbols(seen, true, visit),
         Name::StackSummary => with_summary(seen, |summary| visit(Value::Text(summary.user()))),
         Name::ContainsUnbacked => {
             with_summary(seen, |summary| visit(Value::Text(summary.contains_unbacked().name())))
@@ -93,25 +94,29 @@ fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Every text that some output prints for a frame, and what people leave out of it.
-fn symbols(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+/// Every name that some output has for a frame, and what people leave out of it.
+fn symbols(seen: &Seen<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in seen.frames_in_full() {
         let names = seen.names(&frame);
         let label = Label { frame: &frame, names: names.as_deref() };
         let (module, shown_name) = (label.module(), label.name());
         if let Some((module, name)) = module.as_deref().zip(shown_name.as_ref()) {
             function(module, &name.text, visit)?;
-            shown(format_args!("{module}!~{}", name.text), visit)?;
-            shown(format_args!("{module}!{}+{:#x}", name.text, name.offset), visit)?;
+            if as_printed {
+                shown(format_args!("{module}!~{}", name.text), visit)?;
+                shown(format_args!("{module}!{}+{:#x}", name.text, name.offset), visit)?;
+            }
         }
         for name in names.as_deref().into_iter().flat_map(ResolvedFrame::all_names) {
             if shown_name.as_ref().is_none_or(|shown| *shown.text != *name) {
                 function(module.as_deref().unwrap_or_default(), name, visit)?;
             }
         }
-        // With the origin of the name, or as it is where functions are not named.
-        shown(label, visit)?;
-        shown(frame, visit)?;
+        if as_printed {
+            // With the origin of the name, or as it is where functions are not named.
+            shown(label, visit)?;
+            shown(frame, visit)?;
+        }
         if shown_name.is_none() && frame.backing != Backing::Unbacked {
             visit(Value::Unknown)?;
         }

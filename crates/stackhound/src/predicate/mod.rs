@@ -81,7 +81,12 @@ impl Predicate {
     /// [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
         let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();
-        let matcher = filter.compile(&names, Name::of)?.cheapest_first(|name| name.cost() as u8);
+        let as_printed = filter.asked_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
+        let resolve = |name: &str| match Name::of(name) {
+            Some(Name::StackSymbol) if as_printed => Some(Name::StackSymbolAsPrinted),
+            other => other,
+        };
+        let matcher = filter.compile(&names, resolve)?.cheapest_first(|name| name.cost() as u8);
         Ok(Predicate { matcher, filter: filter.clone() })
     }
 
@@ -136,11 +141,12 @@ impl Predicate {
             let runtimes = system.methods().map(|method| RegionKind::Jit(method.runtime()).name());
             modules.chain(runtimes).flat_map(|name| [Some(name), stem(name)]).flatten()
         };
-        let functions = self.filter.whole_texts("stack.symbol").into_iter();
-        let wanted = functions
+        let functions = self.filter.asked_texts(field::SYMBOL).into_iter();
+        let modules = functions
             .filter_map(|function| function.before('!'))
-            .chain(self.filter.whole_texts("stack.module"));
-        wanted.filter(|module| !module.fits_any(names())).map(|module| module.to_string()).collect()
+            .chain(self.filter.asked_texts(field::MODULE))
+            .filter(|module| module.is_whole() && !module.fits_any(names()));
+        modules.map(|module| module.as_str().to_owned()).collect()
     }
 
     fn asks_for(&self, cost: Cost) -> bool {
