@@ -83,13 +83,13 @@ impl Dispatch {
 
     /// What a session has to ask its providers for.
     pub fn for_etw(&self) -> Vec<ProviderSettings> {
-        let wanted = self.providers.iter().filter(|provider| provider.groups.is_none());
+        let wanted = self.providers.iter().filter(|provider| provider.groups().is_none());
         wanted.map(Provider::for_etw).collect()
     }
 
     /// What the kernel session has to switch on.
     pub fn groups(&self) -> Option<KernelGroups> {
-        self.providers.iter().filter_map(|provider| provider.groups).reduce(|a, b| a | b)
+        self.providers.iter().filter_map(Provider::groups).reduce(|a, b| a | b)
     }
 
     /// Whether anybody is called for an event, as far as its header tells.

@@ -19,7 +19,7 @@ use crate::seen::Seen;
 /// its own.
 pub struct Provider {
     pub(crate) settings: ProviderSettings,
-    pub(crate) groups: Option<KernelGroups>,
+    kernel: Option<KernelProvider>,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) filters: Vec<EventFilter>,
 }
@@ -36,7 +36,7 @@ impl fmt::Debug for Provider {
 
 impl From<ProviderSettings> for Provider {
     fn from(settings: ProviderSettings) -> Provider {
-        Provider { settings, groups: None, handlers: Vec::new(), filters: Vec::new() }
+        Provider { settings, kernel: None, handlers: Vec::new(), filters: Vec::new() }
     }
 }
 
@@ -68,9 +68,15 @@ impl Provider {
         found.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }
 
-    /// A part of the kernel. Its groups are switched on in the trace's kernel session.
+    /// A part of the kernel: the events that its groups log, and no others of their class. The groups are switched on in
+    /// the trace's kernel session.
     pub fn kernel(provider: KernelProvider) -> Provider {
-        Provider { groups: Some(provider.groups), ..Provider::guid(provider.class) }
+        Provider { kernel: Some(provider), ..Provider::guid(provider.class) }
+    }
+
+    /// What the kernel session has to switch on for it.
+    pub(crate) fn groups(&self) -> Option<KernelGroups> {
+        self.kernel.map(|kernel| kernel.groups)
     }
 
     /// What is wanted of it, as a session takes it.
@@ -138,9 +144,16 @@ impl Provider {
 
     /// Whether the settings ask for an event. Reads its header only.
     pub(crate) fn asks_for(&self, seen: &Seen<'_>) -> bool {
-        match seen.event().hook() {
-            Some(hook) => kernel::class_of_hook(hook) == Some(self.settings.provider()),
-            None => self.settings.wants(seen.event()),
+        let event = seen.event();
+        let hook = || {
+            // With a classic header, class and type say what the hook would.
+            let of_class = |class| kernel::hook_of(class, event.record().opcode());
+            event.hook().or_else(|| event.guid().and_then(of_class))
+        };
+        match (&self.kernel, event.hook()) {
+            (Some(kernel), _) => hook().is_some_and(|hook| kernel.logs(hook)),
+            (None, Some(hook)) => kernel::class_of_hook(hook) == Some(self.settings.provider()),
+            (None, None) => self.settings.wants(event),
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use stackhound::trace::KernelProvider;
 use stackhound::{EventFilter, Passes, Pipeline, Provider, Trace, pred, trace::Recordings};
+use stackhound_scenario::Scenario;
 
 use crate::{Notes, recording};
 
@@ -31,18 +32,71 @@ fn without_providers_every_event_is_wanted() {
     assert_eq!((stats.delivered, stats.errors), (count as u64, 0));
 }
 
+/// What the flag for processes logs.
+const OF_PROCESS: [&str; 6] = [
+    "Process/Start",
+    "Process/End",
+    "Process/DCStart",
+    "Process/DCEnd",
+    "Process/Terminate",
+    "Process/Defunct",
+];
+
+/// What Microsoft's "EVENT_TRACE_PROPERTIES structure" and the classes of "MSNT_SystemTrace" say that each flag logs, by
+/// the names of the demo's events.
 #[test]
-fn every_provider_of_a_class_gets_its_events() {
+fn a_kernel_provider_gets_its_events_and_no_others_of_its_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("demo.etl");
+    Scenario::default().write(std::fs::File::create(&path).unwrap()).unwrap();
+    let rows: [(&str, &[&str]); 12] = [
+        ("system_call", &["PerfInfo/SysCallEnter", "PerfInfo/SysCallExit"]),
+        ("profile", &["PerfInfo/SampledProfile", "PerfInfo/SampledProfileIntervalCollectionStart"]),
+        ("dpc", &["PerfInfo/DPC", "PerfInfo/ThreadedDPC", "PerfInfo/TimerDPC"]),
+        ("interrupt", &["PerfInfo/ISR"]),
+        ("process", &OF_PROCESS),
+        ("thread", &["Thread/Start", "Thread/End", "Thread/DCStart", "Thread/DCEnd", "Thread/SetName"]),
+        ("context_switch", &["Thread/CSwitch"]),
+        ("thread_dispatch", &["Thread/ReadyThread"]),
+        ("image_load", &["Image/Load", "Image/Unload", "Image/DCStart", "Image/DCEnd"]),
+        ("memory_hard_fault", &["PageFault/HardFault"]),
+        ("virtual_alloc", &["PageFault/VirtualAlloc", "PageFault/VirtualFree"]),
+        ("disk_io", &["DiskIo/Read", "DiskIo/Write", "DiskIo/FlushBuffers"]),
+    ];
+    let notes = rows.map(|_| Notes::default());
+    let trace = rows.iter().zip(&notes).fold(Trace::file(&path), |trace, ((name, _), notes)| {
+        let notes = notes.clone();
+        trace.enable(kernel(name).on_event(move |event| notes.add(event.name().into_owned())))
+    });
+    trace.run(|_| {}).unwrap();
+    let open = Recordings::file(&path).open().unwrap();
+    let mut expected = rows.map(|_| 0);
+    Pipeline::new(&open, Passes::Two).run(|seen| {
+        for ((_, names), count) in rows.iter().zip(&mut expected) {
+            *count += usize::from(names.contains(&&*seen.name()));
+        }
+        ControlFlow::Continue(())
+    });
+    for (((name, names), notes), expected) in rows.iter().zip(notes).zip(expected) {
+        let found = notes.take();
+        assert!(found.iter().all(|found| names.contains(&found.as_str())), "{name}: {found:?}");
+        assert_eq!(found.len(), expected, "{name}");
+    }
+    assert!(expected[..6].iter().all(|count| *count > 5), "{expected:?}");
+}
+
+#[test]
+fn every_provider_of_an_event_gets_it() {
     let notes = Notes::default();
     let (first, second, other) = (notes.clone(), notes.clone(), notes.clone());
     let stats = Trace::file(recording())
         .enable(kernel("process").on_event(move |_| first.add("first")))
-        .enable(kernel("process_counter").on_event(move |_| second.add("second")))
+        .enable(kernel("process").on_event(move |_| second.add("second")))
         .enable(kernel("image_load").on_event(move |event| other.add(event.name().into_owned())))
         .run(|_| {})
         .unwrap();
     // The image load is recorded with processes, and is an event of images.
-    let processes = events_named(|name| name.starts_with("Process/"));
+    let processes = events_named(|name| OF_PROCESS.contains(&name));
     assert!(processes > 0);
     assert_eq!((notes.count("first"), notes.count("second")), (processes, processes));
     let images = notes.take().into_iter().filter(|note| note.starts_with("Image/")).count();

@@ -142,7 +142,7 @@ impl BitOrAssign for KernelGroups {
     }
 }
 
-/// A kernel provider as krabsetw's users know them: groups with a name, and the class that their events carry.
+/// A kernel provider as krabsetw's users know them: groups with a name, and the events that these groups log.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelProvider {
     /// krabsetw's name of it, without `_provider`.
@@ -151,6 +151,8 @@ pub struct KernelProvider {
     pub groups: KernelGroups,
     /// The class of its events. Other providers may have the same.
     pub class: Guid,
+    /// Hooks of its events, first and last of each range; none for all events of the class. Some are of other classes.
+    pub hooks: &'static [(u16, u16)],
 }
 
 const fn class(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
@@ -171,8 +173,13 @@ const SPLIT_IO: Guid = class(0xd837_ca92, 0x12b9, 0x44a5, [0xad, 0x6a, 0x3a, 0x6
 const TCP_IP: Guid = class(0x9a28_0ac0, 0xc8e0, 0x11d1, [0x84, 0xe2, 0x00, 0xc0, 0x4f, 0xb9, 0x98, 0xa2]);
 const THREAD: Guid = class(0x3d6f_a8d1, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
 
-const fn provider(name: &'static str, groups: KernelGroups, class: Guid) -> KernelProvider {
-    KernelProvider { name, groups, class }
+const fn provider(
+    name: &'static str,
+    groups: KernelGroups,
+    class: Guid,
+    hooks: &'static [(u16, u16)],
+) -> KernelProvider {
+    KernelProvider { name, groups, class, hooks }
 }
 
 impl KernelProvider {
@@ -182,35 +189,69 @@ impl KernelProvider {
         found.ok_or_else(|| SettingError::UnknownGroup(name.into()))
     }
 
-    /// All of them, by name.
+    /// Whether an event of a hook is one of its events.
+    pub fn logs(&self, hook: u16) -> bool {
+        match self.hooks {
+            [] => kernel::class_of_hook(hook) == Some(self.class),
+            hooks => hooks.iter().any(|(first, last)| (*first..=*last).contains(&hook)),
+        }
+    }
+
+    /// All of them, by name. Which hooks a flag switches on is that of "Kernel logger" and of the names in `ntwmi.h`; names
+    /// of files come with either of the groups of file and disk operations.
     pub const ALL: [KernelProvider; 26] = [
-        provider("alpc", KernelGroups::ALPC, ALPC),
-        provider("context_switch", KernelGroups::CONTEXT_SWITCH, THREAD),
-        provider("debug_print", KernelGroups::DEBUG_PRINT, DEBUG),
+        provider("alpc", KernelGroups::ALPC, ALPC, &[(0x1A21, 0x1A29)]),
+        provider("context_switch", KernelGroups::CONTEXT_SWITCH, THREAD, &[(0x0524, 0x0525)]),
+        provider("debug_print", KernelGroups::DEBUG_PRINT, DEBUG, &[(0x0A20, 0x0A20)]),
         // File names come with disk operations only.
-        provider("disk_file_io", flag(0x0000_0300), DISK_IO),
-        provider("disk_init_io", KernelGroups::DISK_IO_INIT, DISK_IO),
-        provider("disk_io", KernelGroups::DISK_IO, DISK_IO),
-        provider("dpc", KernelGroups::DPC, PERF_INFO),
-        provider("driver", KernelGroups::DRIVER, DISK_IO),
-        provider("file_init_io", KernelGroups::FILE_IO_INIT, FILE_IO),
-        provider("file_io", KernelGroups::FILE_IO, FILE_IO),
-        provider("image_load", KernelGroups::IMAGE_LOAD, IMAGE),
-        provider("interrupt", KernelGroups::INTERRUPT, PERF_INFO),
-        provider("memory_hard_fault", KernelGroups::HARD_FAULTS, PAGE_FAULT),
-        provider("memory_page_fault", KernelGroups::PAGE_FAULTS, PAGE_FAULT),
-        provider("network_tcpip", KernelGroups::NETWORK_TCPIP, TCP_IP),
-        provider("object_manager", KernelGroups::OBJECT_HANDLE, OBJECT),
-        provider("process", KernelGroups::PROCESS, PROCESS),
-        provider("process_counter", KernelGroups::PROCESS_COUNTERS, PROCESS),
-        provider("profile", KernelGroups::PROFILE, PERF_INFO),
-        provider("registry", KernelGroups::REGISTRY, REGISTRY),
-        provider("split_io", KernelGroups::SPLIT_IO, SPLIT_IO),
-        provider("system_call", KernelGroups::SYSTEM_CALL, PERF_INFO),
-        provider("thread", KernelGroups::THREAD, THREAD),
-        provider("thread_dispatch", KernelGroups::DISPATCHER, THREAD),
-        provider("vamap", KernelGroups::VAMAP, FILE_IO),
-        provider("virtual_alloc", KernelGroups::VIRTUAL_ALLOC, PAGE_FAULT),
+        provider(
+            "disk_file_io",
+            flag(0x0000_0300),
+            DISK_IO,
+            &[(0x010A, 0x010B), (0x010E, 0x010E), (0x0400, 0x0424)],
+        ),
+        provider("disk_init_io", KernelGroups::DISK_IO_INIT, DISK_IO, &[(0x010C, 0x010D), (0x010F, 0x010F)]),
+        provider("disk_io", KernelGroups::DISK_IO, DISK_IO, &[(0x010A, 0x010B), (0x010E, 0x010E)]),
+        provider("dpc", KernelGroups::DPC, PERF_INFO, &[(0x0F42, 0x0F42), (0x0F44, 0x0F46)]),
+        provider("driver", KernelGroups::DRIVER, DISK_IO, &[(0x0120, 0x0129), (0x0134, 0x0135)]),
+        provider("file_init_io", KernelGroups::FILE_IO_INIT, FILE_IO, &[(0x0440, 0x044B), (0x044D, 0x0456)]),
+        provider("file_io", KernelGroups::FILE_IO, FILE_IO, &[(0x0400, 0x0424), (0x044C, 0x044C)]),
+        provider(
+            "image_load",
+            KernelGroups::IMAGE_LOAD,
+            IMAGE,
+            &[(0x030A, 0x030A), (0x1402, 0x140A), (0x1421, 0x1422)],
+        ),
+        provider(
+            "interrupt",
+            KernelGroups::INTERRUPT,
+            PERF_INFO,
+            &[(0x0F32, 0x0F32), (0x0F43, 0x0F43), (0x0F5C, 0x0F5C), (0x0F5F, 0x0F5F)],
+        ),
+        provider("memory_hard_fault", KernelGroups::HARD_FAULTS, PAGE_FAULT, &[(0x0220, 0x0220)]),
+        provider("memory_page_fault", KernelGroups::PAGE_FAULTS, PAGE_FAULT, &[(0x020A, 0x020F)]),
+        provider("network_tcpip", KernelGroups::NETWORK_TCPIP, TCP_IP, &[(0x0600, 0x06FF), (0x0800, 0x08FF)]),
+        provider("object_manager", KernelGroups::OBJECT_HANDLE, OBJECT, &[(0x1120, 0x1127)]),
+        provider(
+            "process",
+            KernelGroups::PROCESS,
+            PROCESS,
+            &[(0x0301, 0x0304), (0x030B, 0x030B), (0x0327, 0x0327)],
+        ),
+        provider("process_counter", KernelGroups::PROCESS_COUNTERS, PROCESS, &[(0x0320, 0x0321)]),
+        provider("profile", KernelGroups::PROFILE, PERF_INFO, &[(0x0F2E, 0x0F2E), (0x0F47, 0x0F4A)]),
+        provider("registry", KernelGroups::REGISTRY, REGISTRY, &[(0x090A, 0x0928)]),
+        provider("split_io", KernelGroups::SPLIT_IO, SPLIT_IO, &[(0x1B20, 0x1B20)]),
+        provider("system_call", KernelGroups::SYSTEM_CALL, PERF_INFO, &[(0x0F33, 0x0F34)]),
+        provider("thread", KernelGroups::THREAD, THREAD, &[(0x0501, 0x0504), (0x0548, 0x0548)]),
+        provider("thread_dispatch", KernelGroups::DISPATCHER, THREAD, &[(0x0532, 0x0532)]),
+        provider("vamap", KernelGroups::VAMAP, FILE_IO, &[(0x0425, 0x0428)]),
+        provider(
+            "virtual_alloc",
+            KernelGroups::VIRTUAL_ALLOC,
+            PAGE_FAULT,
+            &[(0x0262, 0x0263), (0x0280, 0x0281)],
+        ),
     ];
 }
 
@@ -263,6 +304,9 @@ mod tests {
             assert_eq!((found.name, found.groups), (provider.name, provider.groups));
             assert_eq!(KernelGroups::named(provider.name), Ok(provider.groups));
             assert_ne!(provider.groups, KernelGroups::NONE, "{}", provider.name);
+            for (first, last) in provider.hooks {
+                assert!(first <= last && kernel::name(*first).is_some() | (*first & 0xFF == 0), "{first:#x}");
+            }
             let known = (0..=0x1E).any(|group| kernel::class_guid(group) == Some(provider.class));
             assert!(known, "{}", provider.name);
         }
@@ -289,6 +333,8 @@ mod tests {
         for (provider, event) in rows {
             let provider = KernelProvider::ALL.iter().find(|found| found.name == provider).unwrap();
             assert_eq!(ClassicEvent::named(event).map(|event| event.class), Ok(provider.class), "{event}");
+            let hooks = kernel::events().filter(|known| known.name == event).filter_map(|known| known.hook);
+            assert!(hooks.into_iter().any(|hook| provider.logs(hook)), "{event}");
         }
     }
 
