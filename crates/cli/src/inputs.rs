@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
+use globset::{GlobBuilder, GlobMatcher};
 use stackhound::calltree::{self, journal};
 use stackhound::trace::{Capture, Captures, Error, Grouping, OpenTrace, Recordings};
 
@@ -43,11 +44,48 @@ pub fn text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// The shells of Windows leave `*` and `?` to programs: a path that does not exist and has one in its file name is all
+/// files with such names, in the order of their names.
+pub fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let pattern =
+            path.file_name().and_then(|name| name.to_str()).filter(|name| name.contains(['*', '?']));
+        let Some(pattern) = pattern.filter(|_| path.symlink_metadata().is_err()) else {
+            files.push(path.clone());
+            continue;
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let fits = wildcards(pattern)?;
+        let entries = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.read_dir();
+        let entries = entries.with_context(|| folder.display().to_string())?;
+        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+        let mut found: Vec<_> = names.filter(|name| fits.is_match(name)).collect();
+        if found.is_empty() {
+            bail!("{}: no file has such a name", path.display());
+        }
+        found.sort_unstable();
+        files.extend(found.into_iter().map(|name| folder.join(name)));
+    }
+    Ok(files)
+}
+
+/// `*` and `?` only: brackets and braces are ordinary characters of file names.
+fn wildcards(pattern: &str) -> Result<GlobMatcher> {
+    let plain = |character: char| match character {
+        '*' | '?' => character.to_string(),
+        other => globset::escape(&other.to_string()),
+    };
+    let pattern: String = pattern.chars().map(plain).collect();
+    Ok(GlobBuilder::new(&pattern).case_insensitive(cfg!(windows)).build()?.compile_matcher())
+}
+
 /// Opens files and groups them into captures, of which there is at least one. A file that holds call trees is refused by
 /// naming the verbs that read it.
 pub fn captures(files: &[PathBuf], grouping: impl Into<Grouping>, common: &Common) -> Result<Vec<Capture>> {
+    let files = expanded(files)?;
     let recordings =
-        Recordings::files(files.to_vec()).threads(crate::threads(common)).grouping(grouping.into());
+        Recordings::files(files.clone()).threads(crate::threads(common)).grouping(grouping.into());
     match recordings.captures() {
         Err(error @ Error::NotARecording(..)) => match files.iter().find(|path| holds_call_trees(path)) {
             Some(path) => {

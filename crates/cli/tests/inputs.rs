@@ -311,6 +311,37 @@ fn rows_of_sysmon_are_chosen_as_events_are() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
+/// The shells of Windows leave this to programs; elsewhere, they do it themselves unless the text is in quotes.
+#[test]
+fn wildcards_in_file_names_are_expanded() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, seed) in [("b[1].etl", "2"), ("a.etl", "1")] {
+        let made =
+            stackhound(&["demo", "-q", "--events", "8000", "--seed", seed, "--out", text(folder.path())]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        fs::rename(folder.path().join("stackhound-demo.etl"), folder.path().join(name)).unwrap();
+    }
+    let files = |pattern: &str| -> Vec<String> {
+        let output = stackhound(&["info", "--format", "json", text(&folder.path().join(pattern))]);
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let one = [found.clone()];
+        let all = found["files"].as_array().map_or(&one[..], Vec::as_slice);
+        all.iter().map(|file| file["file"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(files("*.etl"), ["a.etl", "b[1].etl"]);
+    assert_eq!(files("?.etl"), ["a.etl"]);
+    assert_eq!(files("*[1].e*"), ["b[1].etl"]);
+    for verb in [&["info"][..], &["events"], &["hunt"], &["providers", "--manifest"]] {
+        let output = stackhound(&[verb, &[text(&folder.path().join("*.evtx"))]].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("*.evtx: no file has such a name"), "{errors}");
+    }
+    // A file of just this name comes first.
+    fs::rename(folder.path().join("a.etl"), folder.path().join("?.etl")).unwrap();
+    assert_eq!(files("?.etl"), ["?.etl"]);
+}
+
 #[test]
 fn where_nothing_is_recognised_the_exit_code_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -128,7 +128,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
 fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
     let (mut inputs, mut other) = (Vec::new(), 0);
     let (mut recordings, mut place) = (Vec::new(), None);
-    for path in paths {
+    for path in &inputs::expanded(paths)? {
         let mut found = sysmon::Found::default();
         if path.is_dir() {
             found.look(path, common)?;

@@ -58,7 +58,7 @@ pub fn built_in_and_of_the_system() -> Vec<Known> {
 /// The providers of files, in the order of the files. Gives also whether a recording was damaged.
 pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Result<(Vec<Known>, bool)> {
     let (mut known, mut damaged) = (Vec::new(), false);
-    for path in files {
+    for path in &inputs::expanded(files)? {
         let origin = path.display().to_string();
         let descriptions = match of_manifest_or_image(path, culture)? {
             Some(descriptions) => descriptions,
