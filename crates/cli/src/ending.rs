@@ -1,5 +1,6 @@
 //! Ending early: by a signal, or since a file that is read became shorter. Nothing is left behind.
 
+use crate::output::message;
 use stackhound::symbols::temporary;
 
 /// Prepares for it. For verbs that go on recording until a signal comes, this is not.
@@ -17,7 +18,7 @@ pub fn prepare() -> std::io::Result<()> {
     })?;
     stackhound::trace::on_shrunk_file(|path| {
         temporary::remove_all();
-        anstream::eprintln!("error: {}: became shorter while it was read", path.display());
+        message(format_args!("error: {}: became shorter while it was read", path.display()));
         std::process::exit(crate::USAGE_OR_IO.into());
     })
 }

@@ -1,6 +1,7 @@
 //! `events`: events in time order.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
@@ -9,11 +10,12 @@ use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
+use stackhound_export::escape::{self, Short, cell, line, row};
 
 use crate::args::{Common, EventFormat, Events, Sources};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
-use crate::output::Sink;
+use crate::output::{Sink, message};
 use crate::progress::Progress;
 use crate::record::Line;
 use crate::time::TimeFormat;
@@ -99,7 +101,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
     if !common.quiet {
         let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
-        eprintln!("{}{stacks}{symbols}", live::closing(&outcome, &ended));
+        message(format_args!("{}{stacks}{symbols}", live::closing(&outcome, &ended)));
         naming::tell_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())
@@ -135,8 +137,7 @@ impl<'a> Printer<'a> {
     fn open(arguments: &'a Events) -> Result<Printer<'a>> {
         let mut sink = Sink::open(arguments.output.output.as_deref())?;
         if arguments.format == EventFormat::Csv {
-            let columns = CSV_COLUMNS.into_iter().map(str::to_owned);
-            csv_row(&mut sink, columns, arguments.stacks.then_some("stack"))?;
+            row(&mut sink, CSV_COLUMNS.into_iter().chain(arguments.stacks.then_some("stack")))?;
         }
         Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
     }
@@ -184,45 +185,52 @@ impl<'a> Printer<'a> {
 }
 
 fn ndjson(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
-    serde_json::to_writer(&mut *out, &Line { seen, with_stack }).map_err(std::io::Error::from)?;
+    escape::json(out, &Line { seen, with_stack })?;
     Ok(out.write_all(b"\n")?)
 }
 
 fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) -> Result<()> {
-    let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    let (pid, tid) = (number(seen.pid().map(|pid| pid.0)), number(seen.tid().map(|tid| tid.0)));
-    let process = seen.process_name().unwrap_or("-");
-    write!(
-        out,
-        "{time} {:>3} {pid:>6} {tid:>6} {process:<16} {}",
-        number(seen.processor().map(u32::from)),
-        seen.name()
-    )?;
-    for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
-        write!(out, " {}={}", field.field.name, render::Content(field.field, &field.item))?;
-    }
-    if let Some(CreateOutcome { asked, end }) = seen.create() {
-        match end {
-            CreateEnd::Told { status, happened, .. } => {
-                write!(out, " ({} asked for: {}, status {status:#x})", asked.name(), happened.name())?;
-            }
-            end => write!(out, " ({} asked for: end {})", asked.name(), end.name())?,
-        }
-    }
-    writeln!(out)?;
+    line(out, format_args!("{}", fmt::from_fn(|f| event(f, seen, time))))?;
     if with_stack
         && seen.level() != Level::None
         && (seen.stack().is_some() || seen.state() != StackState::None)
     {
         let states: Vec<&str> = seen.stack_states().iter().map(StackState::name).collect();
-        writeln!(out, "    [{}]", states.join(", "))?;
+        line(out, format_args!("    [{}]", states.join(", ")))?;
         for frame in seen.frames() {
             let names = seen.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };
-            writeln!(out, "    {:<6} {:#018x} {text}", frame.mode.name(), frame.address.0)?;
+            line(out, format_args!("    {:<6} {:#018x} {text}", frame.mode.name(), frame.address.0))?;
         }
     }
     Ok(())
+}
+
+/// Characters of a value that a table shows; the other forms have all of it.
+const VALUE_MAX: usize = 1024;
+
+/// An event without its stack.
+fn event(f: &mut fmt::Formatter<'_>, seen: &Seen<'_>, time: &str) -> fmt::Result {
+    let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let (pid, tid) = (number(seen.pid().map(|pid| pid.0)), number(seen.tid().map(|tid| tid.0)));
+    let process = seen.process_name().unwrap_or("-");
+    write!(
+        f,
+        "{time} {:>3} {pid:>6} {tid:>6} {process:<16} {}",
+        number(seen.processor().map(u32::from)),
+        seen.name()
+    )?;
+    for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
+        let content = render::Content(field.field, &field.item);
+        write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
+    }
+    let Some(CreateOutcome { asked, end }) = seen.create() else { return Ok(()) };
+    match end {
+        CreateEnd::Told { status, happened, .. } => {
+            write!(f, " ({} asked for: {}, status {status:#x})", asked.name(), happened.name())
+        }
+        end => write!(f, " ({} asked for: end {})", asked.name(), end.name()),
+    }
 }
 
 const CSV_COLUMNS: [&str; 12] =
@@ -237,44 +245,27 @@ fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
         .filter_map(Result::ok)
         .map(|field| format!("{}={}", field.field.name, render::Content(field.field, &field.item)))
         .collect();
-    let columns = [
+    let mut columns = vec![
         render::utc(seen.utc()),
         seen.raw_time().0.to_string(),
         number(seen.processor().map(u32::from)),
         number(seen.pid().map(|pid| pid.0)),
         number(seen.tid().map(|tid| tid.0)),
-        seen.process_name().unwrap_or_default().to_owned(),
-        seen.provider().into_owned(),
-        seen.name().into_owned(),
+        cell(seen.process_name().unwrap_or_default()),
+        cell(&seen.provider()),
+        cell(&seen.name()),
         seen.id().to_string(),
         seen.opcode().to_string(),
         seen.version().to_string(),
-        fields.join("; "),
+        cell(&fields.join("; ")),
     ];
-    let stack = with_stack.then(|| {
+    if with_stack {
         let text = |frame| {
             let names = seen.names(&frame);
             Label { frame: &frame, names: names.as_deref() }.to_string()
         };
         let frames: Vec<_> = seen.frames().map(text).collect();
-        format!("{}|{}", seen.state().name(), frames.join("|"))
-    });
-    csv_row(out, columns, stack.as_deref())
-}
-
-/// Quotes as RFC 4180 wants it: where a comma, a quote or a line end stands in a value.
-fn csv_row(
-    out: &mut impl Write,
-    columns: impl IntoIterator<Item = String>,
-    last: Option<&str>,
-) -> Result<()> {
-    for (index, column) in columns.into_iter().chain(last.map(str::to_owned)).enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        if column.contains([',', '"', '\n', '\r']) {
-            write!(out, "{comma}\"{}\"", column.replace('"', "\"\""))?;
-        } else {
-            write!(out, "{comma}{column}")?;
-        }
+        columns.push(cell(&format!("{}|{}", seen.state().name(), frames.join("|"))));
     }
-    Ok(out.write_all(b"\r\n")?)
+    Ok(row(out, columns)?)
 }

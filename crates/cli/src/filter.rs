@@ -1,9 +1,11 @@
 //! Which events a verb shows: one filter out of all options.
 
 use std::cell::{Cell, RefCell};
+use std::error::Error;
+use std::fmt;
 use std::ops::ControlFlow;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use rustc_hash::FxHashMap;
 use stackhound::expr::Undecided;
 use stackhound::stacks::OwnerKind;
@@ -173,11 +175,23 @@ pub fn texts(filters: &Filters) -> Vec<String> {
     texts
 }
 
-/// What is wrong with an expression, with the place below it.
+/// What is wrong with an expression, with the place below it, in three lines.
+#[derive(Debug)]
+pub struct RefusedFilter(pub String);
+
+impl fmt::Display for RefusedFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for RefusedFilter {}
+
+/// An error to be reported.
 pub fn rendered(error: &stackhound::expr::Error, text: &str) -> anyhow::Error {
     // The program says "error: " itself.
     let message = error.render(text);
-    anyhow!("{}", message.strip_prefix("error: ").unwrap_or(&message).to_owned())
+    RefusedFilter(message.strip_prefix("error: ").unwrap_or(&message).to_owned()).into()
 }
 
 fn listed(what: &str, names: Vec<&str>) -> String {

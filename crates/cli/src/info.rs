@@ -11,6 +11,7 @@ use stackhound::etl::{Block, Damage, FileTime, Index, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
 use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
+use stackhound_export::escape::line;
 
 use crate::args::{Common, Info, InfoFormat};
 use crate::output::{Sink, grouped};
@@ -190,7 +191,7 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
                 writeln!(sink)?;
             }
             for (index, capture) in captures.iter().enumerate().filter(|_| captures.len() > 1) {
-                writeln!(sink, "{:<18}{capture}", format!("capture {}", index + 1))?;
+                line(&mut sink, format_args!("{:<18}{capture}", format!("capture {}", index + 1)))?;
             }
         }
     }
@@ -381,7 +382,7 @@ impl Counts {
 }
 
 fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
-    let mut line = |label: &str, value: String| writeln!(out, "{label:<18}{value}");
+    let mut line = |label: &str, value: String| line(out, format_args!("{label:<18}{value}"));
     line("file", format!("{} ({} bytes)", info.file, grouped(info.size)))?;
     line("session", format!("{} -> {}", info.session, info.log_file))?;
     line(

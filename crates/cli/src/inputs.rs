@@ -12,6 +12,7 @@ use stackhound::trace::{Capture, Captures, Error, Grouping, OpenTrace, Recording
 
 use crate::args::Common;
 use crate::hunt::sysmon;
+use crate::output::message;
 
 /// Whether an input was left out, which the exit code says whatever the verb.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
@@ -25,7 +26,7 @@ pub fn is_incomplete() -> bool {
 pub fn reported(Captures { captures, skipped }: Captures) -> Vec<Capture> {
     for error in skipped {
         IS_INCOMPLETE.store(true, Ordering::Relaxed);
-        anstream::eprintln!("error: {error}; skipped");
+        message(format_args!("error: {error}; skipped"));
     }
     captures
 }
@@ -109,7 +110,7 @@ pub fn captures(files: &[PathBuf], grouping: impl Into<Grouping>, common: &Commo
 /// Names the capture that is analysed next, if there are several.
 pub fn announce(captures: &[Capture], index: usize, common: &Common) {
     if captures.len() > 1 && !common.quiet {
-        anstream::eprintln!("capture {} of {}: {}", index + 1, captures.len(), captures[index]);
+        message(format_args!("capture {} of {}: {}", index + 1, captures.len(), captures[index]));
     }
 }
 

@@ -30,6 +30,7 @@ mod stacks;
 mod symbols;
 mod time;
 
+use crate::output::report_error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
         // Whoever read the output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("error: {error:#}");
+            report_error(&error);
             ExitCode::from(USAGE_OR_IO)
         }
     }

@@ -9,11 +9,12 @@ use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment, Outcome, Pipeline};
-use stackhound_export::tree::Plain;
+use stackhound_export::escape::Plain;
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
 use crate::filter::EventFilter;
+use crate::output::message;
 use crate::progress::Progress;
 use crate::render;
 
@@ -102,7 +103,7 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
     };
     if !common.quiet {
         for unusable in path.unusable() {
-            eprintln!("The symbol path names {unusable}, which cannot be used on this system.");
+            message(format_args!("The symbol path names {unusable}, which cannot be used on this system."));
         }
     }
     if config.online.value && !path.has_server() {
@@ -143,16 +144,16 @@ pub fn finish(
 pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
     let system = pipeline.knowledge().system();
     if let Some(report) = filter.and_then(|filter| filter.no_match(system)) {
-        anstream::eprintln!("{}", Plain(report));
+        message(format_args!("{report}"));
     }
     for module in filter.into_iter().flat_map(|filter| filter.unknown_modules(system)) {
-        anstream::eprintln!("No module of the trace matches `{}`.", Plain(module));
+        message(format_args!("No module of the trace matches `{}`.", Plain(module)));
     }
 }
 
 /// Which files were missing, by cause.
 pub fn tell_missing(stats: Option<&SymbolStats>) {
     for ((file, cause), modules) in stats.into_iter().flat_map(|stats| &stats.failures) {
-        eprintln!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint());
+        message(format_args!("{modules} modules without {}: {cause}. {}", file.name(), cause.hint()));
     }
 }

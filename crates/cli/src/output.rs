@@ -1,5 +1,6 @@
 //! Where results go: standard output, or a file that appears when it is complete.
 
+use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use stackhound::symbols::temporary::Temporary;
+use stackhound_export::escape::{Plain, json_pretty};
+
+use crate::filter::RefusedFilter;
 
 /// A destination for data.
 #[derive(Debug)]
@@ -62,7 +66,7 @@ impl Sink {
 
     /// Writes a value as indented JSON and a line end.
     pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer_pretty(&mut *self, value).map_err(io::Error::from)?;
+        json_pretty(self, value)?;
         Ok(writeln!(self)?)
     }
 }
@@ -82,6 +86,24 @@ impl Write for Sink {
             Inner::Place(out) => out.flush(),
             Inner::File(out, _) => out.flush(),
         }
+    }
+}
+
+/// Writes one line to standard error, whatever the names in it are.
+pub fn message(text: Arguments<'_>) {
+    anstream::eprintln!("{}", Plain(text));
+}
+
+/// Writes an error with its causes; a filter that was refused keeps the line that it is in and the caret below it.
+pub fn report_error(error: &anyhow::Error) {
+    match error.downcast_ref::<RefusedFilter>() {
+        Some(RefusedFilter(text)) => {
+            for (number, line) in text.lines().enumerate() {
+                let prefix = if number == 0 { "error: " } else { "" };
+                anstream::eprintln!("{prefix}{}", Plain(line));
+            }
+        }
+        None => message(format_args!("error: {error:#}")),
     }
 }
 

@@ -16,7 +16,7 @@ use stackhound_export::{self as export, Profile as Collected};
 
 use crate::args::{Common, Profile, ProfileFormat};
 use crate::filter::EventFilter;
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, grouped, message};
 use crate::progress::Progress;
 use crate::{Outcome, inputs, naming, render};
 use collect::{Collector, Counted, Limits};
@@ -162,22 +162,22 @@ fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io
 /// What is in the profile, and what is not.
 fn tell(profile: &Collected, counted: &Counted, with_time: bool) {
     if counted.stand_ins {
-        eprintln!("There are no profile samples: every event with a stack counts as one.");
+        message(format_args!("There are no profile samples: every event with a stack counts as one."));
     }
     let samples = grouped(profile.samples() as u64);
     if !with_time {
-        eprintln!("{samples} samples");
+        message(format_args!("{samples} samples"));
         return;
     }
     let (switches, markers) = (grouped(profile.switches() as u64), grouped(profile.markers() as u64));
-    eprintln!("{samples} samples, {switches} context switches, {markers} markers");
+    message(format_args!("{samples} samples, {switches} context switches, {markers} markers"));
     let dropped = [
         (counted.markers_dropped, "events did not become markers", "--markers"),
         (counted.switches_dropped, "context switches were not taken", "--switches"),
     ];
     for (number, what, option) in dropped {
         if number > 0 {
-            eprintln!("{} {what}: the limit is set by {option}", grouped(number));
+            message(format_args!("{} {what}: the limit is set by {option}", grouped(number)));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Common;
-use crate::output::grouped;
+use crate::output::{grouped, message};
 
 /// Work shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -67,6 +67,6 @@ impl Progress {
         let mib = self.bytes as f64 / f64::from(1 << 20);
         let rate = self.events as f64 / seconds.max(1e-9) / 1e6;
         let events = grouped(self.events);
-        eprintln!("{events} events, {mib:.1} MiB in {seconds:.2} s ({rate:.2} M events/s){rest}");
+        message(format_args!("{events} events, {mib:.1} MiB in {seconds:.2} s ({rate:.2} M events/s){rest}"));
     }
 }

@@ -13,7 +13,7 @@ use stackhound_record_ptrace::{Ending, Recorder, Totals, wait_for_end};
 
 use crate::Outcome;
 use crate::args::{Common, Record};
-use crate::output::grouped;
+use crate::output::{grouped, message};
 
 /// The exit code of a program that is interrupted twice.
 const INTERRUPTED: i32 = 130;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
         ending => ending,
     };
     if !common.quiet {
-        anstream::eprintln!("{}; {}: {}", closing(&recorded.totals, seconds), end(ending), path.display());
+        message(format_args!("{}; {}: {}", closing(&recorded.totals, seconds), end(ending), path.display()));
     }
     Ok(Outcome::default())
 }

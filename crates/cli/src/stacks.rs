@@ -1,7 +1,6 @@
 //! `stacks`: the most frequent call stacks, by kind of event.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::io::Write;
 use std::ops::ControlFlow;
 
@@ -11,6 +10,7 @@ use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
 use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, symbols};
+use stackhound_export::escape::{folded_name, line};
 
 use crate::args::{Common, StackFormat, Stacks};
 use crate::filter::EventFilter;
@@ -189,8 +189,11 @@ impl Report<'_> {
         match self.format {
             StackFormat::Table => {
                 if let Some(capture) = capture {
-                    let gap = if self.written > 1 { "\n" } else { "" };
-                    writeln!(self.sink, "{gap}capture {}: {capture}\n", self.written)?;
+                    if self.written > 1 {
+                        writeln!(self.sink)?;
+                    }
+                    line(&mut self.sink, format_args!("capture {}: {capture}", self.written))?;
+                    writeln!(self.sink)?;
                 }
                 table(&mut self.sink, kinds, shown)
             }
@@ -207,8 +210,8 @@ impl Report<'_> {
     }
 
     fn finish(mut self) -> Result<()> {
-        for (line, count) in &self.folded {
-            writeln!(self.sink, "{line} {count}")?;
+        for (stack, count) in &self.folded {
+            line(&mut self.sink, format_args!("{stack} {count}"))?;
         }
         if self.format == StackFormat::Json && self.captures.len() > 1 {
             writeln!(self.sink, "]}}")?;
@@ -287,20 +290,24 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         if index > 0 {
             writeln!(out)?;
         }
-        writeln!(
+        line(
             out,
-            "{}: {} events, {} with a stack, {} distinct",
-            kind.event,
-            grouped(kind.events),
-            grouped(kind.with_stack),
-            grouped(kind.distinct as u64)
+            format_args!(
+                "{}: {} events, {} with a stack, {} distinct",
+                kind.event,
+                grouped(kind.events),
+                grouped(kind.with_stack),
+                grouped(kind.distinct as u64)
+            ),
         )?;
         for row in &kind.stacks {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
             let process = row.process.as_deref().unwrap_or("-");
-            writeln!(out, "  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state)?;
+            line(out, format_args!("  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state))?;
             for &index in &row.frames {
-                shown.frame(index, |label| writeln!(out, "    {:<6} {label}", label.frame.mode.name()))?;
+                shown.frame(index, |label| {
+                    line(out, format_args!("    {:<6} {label}", label.frame.mode.name()))
+                })?;
             }
         }
     }
@@ -311,13 +318,13 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
 fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> {
     for kind in kinds {
         for row in &kind.stacks {
-            let mut line = row.process.as_deref().unwrap_or("-").to_owned();
+            let mut line = folded_name(row.process.as_deref().unwrap_or("-"));
             for &index in row.frames.iter().rev() {
-                // A semicolon separates frames; module names may contain one.
-                let function = shown.frame(index, |label| label.function());
-                write!(line, ";{}", function.replace(';', ":"))?;
+                line.push(';');
+                line.push_str(&folded_name(&shown.frame(index, |label| label.function())));
             }
-            write!(line, ";{}", kind.event)?;
+            line.push(';');
+            line.push_str(&folded_name(&kind.event));
             *lines.entry(line).or_default() += row.count;
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use rustc_hash::FxHashMap;
 
+use crate::escape::{Plain, make_plain};
 use crate::model::{
     Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Process, ProcessId,
     Sample, StackId, Switch, TextId, Thread, ThreadId,
@@ -34,7 +35,7 @@ impl ProfileBuilder {
     /// `product` is what was recorded; `unix_start` is the time zero, in nanoseconds since 1970.
     pub fn new(product: impl Into<String>, unix_start: i64) -> ProfileBuilder {
         ProfileBuilder {
-            profile: Profile::new(product.into(), unix_start),
+            profile: Profile::new(Plain(product.into()).to_string(), unix_start),
             modules: FxHashMap::default(),
             stacks: FxHashMap::default(),
         }
@@ -51,14 +52,16 @@ impl ProfileBuilder {
     }
 
     /// Adds a process.
-    pub fn process(&mut self, process: Process) -> Result<ProcessId, Full> {
+    pub fn process(&mut self, mut process: Process) -> Result<ProcessId, Full> {
+        make_plain(&mut process.name);
         let id = ProcessId(next(self.profile.processes.len(), "processes")?);
         self.profile.processes.push(process);
         Ok(id)
     }
 
     /// Adds a thread.
-    pub fn thread(&mut self, thread: Thread) -> Result<ThreadId, Full> {
+    pub fn thread(&mut self, mut thread: Thread) -> Result<ThreadId, Full> {
+        make_plain(&mut thread.name);
         let id = ThreadId(next(self.profile.threads.len(), "threads")?);
         self.profile.threads.push(thread);
         Ok(id)
@@ -70,13 +73,17 @@ impl ProfileBuilder {
             return Ok(id);
         }
         let id = ModuleId(next(self.profile.modules.len(), "modules")?);
-        self.profile.modules.push(module.clone());
+        let mut shown = module.clone();
+        let pdb = shown.pdb.as_mut().map(|pdb| &mut pdb.name);
+        [&mut shown.name, &mut shown.path].into_iter().chain(pdb).for_each(make_plain);
+        self.profile.modules.push(shown);
         self.modules.insert(module, id);
         Ok(id)
     }
 
     /// Adds a frame. Who adds the same frame often keeps its number.
-    pub fn frame(&mut self, frame: Frame) -> Result<FrameId, Full> {
+    pub fn frame(&mut self, mut frame: Frame) -> Result<FrameId, Full> {
+        make_plain(&mut frame.name);
         let id = FrameId(next(self.profile.frames.len(), "frames")?);
         self.profile.frames.push(frame);
         Ok(id)
@@ -89,6 +96,10 @@ impl ProfileBuilder {
     pub fn name_frame(&mut self, frame: FrameId, name: FrameName) {
         let frame = &mut self.profile.frames[frame.index()];
         (frame.name, frame.origin, frame.source) = (name.text, name.origin, name.source);
+        make_plain(&mut frame.name);
+        if let Some(source) = &mut frame.source {
+            make_plain(&mut source.file);
+        }
         if let Some(place) = &mut frame.place {
             place.offset = Some(name.offset);
         }
@@ -125,12 +136,15 @@ impl ProfileBuilder {
     /// Adds a text.
     pub fn text(&mut self, text: impl Into<String>) -> Result<TextId, Full> {
         let id = TextId(next(self.profile.texts.len(), "texts")?);
-        self.profile.texts.push(text.into());
+        let mut text = text.into();
+        make_plain(&mut text);
+        self.profile.texts.push(text);
         Ok(id)
     }
 
     /// Adds a kind of marker.
-    pub fn marker_kind(&mut self, kind: MarkerKind) -> Result<MarkerKindId, Full> {
+    pub fn marker_kind(&mut self, mut kind: MarkerKind) -> Result<MarkerKindId, Full> {
+        kind.keys.iter_mut().chain([&mut kind.name]).for_each(make_plain);
         let id = MarkerKindId(next(self.profile.marker_kinds.len(), "kinds of markers")?);
         self.profile.marker_kinds.push(kind);
         Ok(id)
@@ -144,7 +158,7 @@ impl ProfileBuilder {
         for _ in &marker_kinds[marker.kind.index()].keys {
             if let Some(value) = values.next() {
                 // Writing to a string does not fail, unless the value itself does; then it ends there.
-                let _ = write!(value_text, "{value}");
+                let _ = write!(value_text, "{}", Plain(value));
             }
             value_ends.push(value_text.len());
         }

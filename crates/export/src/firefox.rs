@@ -19,6 +19,7 @@ use fxprof_processed_profile::{
 use rustc_hash::FxHashMap;
 
 use crate::Profile;
+use crate::escape;
 use crate::model::{FrameId, MarkerKind, Mode, Nanos, Origin, StackId, ThreadId, Timing};
 use libraries::Libraries;
 
@@ -28,8 +29,7 @@ pub const VERSION: u32 = 55;
 /// Writes the profile as JSON.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let output = convert(profile);
-    serde_json::to_writer(out, &output)?;
-    Ok(())
+    escape::json(out, &output)
 }
 
 fn convert(profile: &Profile) -> Output {

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use crate::Profile;
+use crate::escape::folded_name;
 use crate::model::{Mode, ProcessId, StackId};
 
 /// The lines. Those that begin with the same frames stand together. `adapt` may change each name: that of the process
@@ -35,25 +36,15 @@ fn path(
     adapt: impl Fn(&mut String, Option<Mode>),
 ) -> String {
     let frames: Vec<_> = profile.stack(stack).map(|frame| profile.frame(frame)).collect();
-    let mut path = plain(&profile.process_label(process));
+    let mut path = folded_name(&profile.process_label(process));
     adapt(&mut path, None);
     for frame in frames.iter().rev() {
-        let mut name = plain(&frame.name);
+        let mut name = folded_name(&frame.name);
         adapt(&mut name, Some(frame.mode));
         path.push(';');
         path.push_str(&name);
     }
     path
-}
-
-/// A semicolon separates frames and a line end stacks; names of files may contain both.
-fn plain(name: &str) -> String {
-    let plain = |c: char| match c {
-        ';' => ':',
-        c if c.is_control() => ' ',
-        c => c,
-    };
-    name.chars().map(plain).collect()
 }
 
 /// Writes the lines.

@@ -14,12 +14,15 @@
 //! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`]; what judging
 //! stacks found by [`findings`].
 //!
+//! Names are untrusted: [`escape`] makes them safe for each kind of output, and everything goes through it.
+//!
 //! Every sample's weight is in every format: they add up to [`Profile::weight`]. The same profile gives the same bytes.
 //!
 //! This crate knows neither recordings nor how names of frames are found, and opens no files.
 #![forbid(unsafe_code)]
 
 mod builder;
+pub mod escape;
 pub mod findings;
 pub mod firefox;
 #[cfg(feature = "flamegraph")]

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 
 use crate::Profile;
+use crate::escape;
 use crate::model::{Sample, StackId, ThreadId};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -92,7 +93,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         shared: Shared { frames },
         profiles,
     };
-    serde_json::to_writer(&mut *out, &file)?;
+    escape::json(out, &file)?;
     out.write_all(b"\n")
 }
 

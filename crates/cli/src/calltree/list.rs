@@ -7,9 +7,10 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::calltree::Count;
+use stackhound_export::escape;
 
 use crate::args::Common;
-use crate::output::Sink;
+use crate::output::{Sink, message};
 
 /// Forms of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,12 +47,12 @@ impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
         match format {
             ListFormat::Text => items.try_for_each(|item| line(sink, &item))?,
             ListFormat::Ndjson => items.try_for_each(|item| {
-                serde_json::to_writer(&mut *sink, &item)?;
+                escape::json(sink, &item)?;
                 writeln!(sink)
             })?,
             ListFormat::Json => {
                 let items = Stream(RefCell::new(items));
-                let mut serializer = serde_json::Serializer::pretty(&mut *sink);
+                let mut serializer = escape::pretty_serializer(&mut *sink);
                 let mut write = || {
                     let mut map = serializer.serialize_map(None)?;
                     map.serialize_entry(self.head.0, &self.head.1)?;
@@ -85,7 +86,7 @@ pub fn without_joined(frames: Count, count: u64) -> Count {
 /// The closing line.
 pub fn tell(common: &Common, text: std::fmt::Arguments<'_>) {
     if !common.quiet {
-        eprintln!("{text}");
+        message(text);
     }
 }
 

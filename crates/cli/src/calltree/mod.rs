@@ -20,10 +20,11 @@ use stackhound::FileTime;
 use stackhound::calltree::{Context, Pattern, Trace};
 use stackhound::trace::Error;
 use stackhound::{OpenStacksError, StacksFrom};
-use stackhound_export::tree::Plain;
+use stackhound_export::escape::Plain;
 
 use crate::args::{Common, Naming};
 use crate::naming::{self, Use};
+use crate::output::message;
 use crate::render::utc;
 use crate::{Outcome, inputs};
 
@@ -66,10 +67,13 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
     if let (StacksFrom::Journal(replayed, unwritten), false) = (from, common.quiet) {
         if !replayed.finished {
             let lost = replayed.lost_bytes;
-            eprintln!("{} breaks off, its last {lost} bytes cannot be read.", source.file.display());
+            message(format_args!(
+                "{} breaks off, its last {lost} bytes cannot be read.",
+                source.file.display()
+            ));
         }
         if let Some(reason) = unwritten {
-            eprintln!("The index could not be kept: {reason}");
+            message(format_args!("The index could not be kept: {reason}"));
         }
     }
     Ok((trace, Outcome { damaged, ..Outcome::default() }))
@@ -82,7 +86,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 /// Reports patterns that cannot fit, since no module is one that they name.
 fn report_unknown_modules(trace: &Trace, patterns: &[Pattern], common: &Common) {
     for pattern in patterns.iter().filter(|pattern| !common.quiet && !trace.has_module_of(pattern)) {
-        anstream::eprintln!("No module of the trace matches `{}`.", Plain(pattern));
+        message(format_args!("No module of the trace matches `{}`.", Plain(pattern)));
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use stackhound::FileTime;
 use stackhound::calltree::{Bound, Context, ContextId, Cpu, Frame, FrameId, Stack, Trace, TransitionId};
-use stackhound_export::tree::Plain;
+use stackhound_export::escape::Plain;
 
 use crate::render::utc;
 use crate::time::Point;

@@ -13,7 +13,7 @@ use super::{evidence, is_colored, recorded, report::Report};
 use crate::args::{Common, Hunt, MemoryReach};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
-use crate::output::grouped;
+use crate::output::{grouped, message};
 use crate::{Outcome, render};
 
 /// As of recordings that are read once, only that findings are shown as they come.
@@ -73,7 +73,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     if !common.quiet {
         let looked = hunter.memory_stats().map(looked).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);
-        eprintln!("{closing}{told}{looked}{}", render::stacks(&outcome.stacks));
+        message(format_args!("{closing}{told}{looked}{}", render::stacks(&outcome.stacks)));
     }
     Ok(Outcome { found: found && !arguments.exit_zero, ..Outcome::default() })
 }

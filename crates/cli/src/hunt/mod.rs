@@ -16,7 +16,7 @@ use stackhound::trace::{self, Capture};
 use stackhound_sysmon::Sysmon;
 
 use crate::args::{ColorChoice, Common, Hunt, HuntFormat};
-use crate::output::grouped;
+use crate::output::{grouped, report_error};
 use crate::progress::Progress;
 use crate::{Outcome, inputs, render};
 use report::Report;
@@ -52,7 +52,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
         1 => Err(error),
         _ => {
             failures += 1;
-            anstream::eprintln!("error: {error:#}");
+            report_error(&error);
             Ok(())
         }
     };

@@ -14,7 +14,7 @@ use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 use super::report::Report;
 use super::rows::RowFilter;
 use crate::args::Common;
-use crate::output::grouped;
+use crate::output::{grouped, message};
 use crate::progress::Progress;
 
 /// Things that cannot be read are told one by one up to this number; all are counted.
@@ -128,10 +128,10 @@ impl Found {
     fn pass_over(&mut self, path: &Path, common: &Common) {
         self.passed_over += 1;
         if self.passed_over <= TOLD_MAX && !common.quiet {
-            anstream::eprintln!(
+            message(format_args!(
                 "{}: left out, since it does not begin as Sysmon's events do",
                 path.display()
-            );
+            ));
         }
     }
 }
@@ -161,7 +161,7 @@ pub fn hunt(
         Row::Unreadable(unreadable) => {
             told += 1;
             if told <= TOLD_MAX && !common.quiet {
-                eprintln!("{unreadable}");
+                message(format_args!("{unreadable}"));
             }
             ControlFlow::Continue(())
         }
@@ -182,7 +182,7 @@ pub fn hunt(
     };
     let totals = totals.with_context(|| name.clone())?;
     if told > TOLD_MAX && !common.quiet {
-        eprintln!("{name}: {} more of this kind", grouped(told - TOLD_MAX));
+        message(format_args!("{name}: {} more of this kind", grouped(told - TOLD_MAX)));
     }
     Ok(totals)
 }

@@ -7,6 +7,7 @@ use stackhound::kstack::{
     Evidence, Part, StackFrame, StatedName, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState,
 };
 use stackhound::{FileTime, Mode};
+use stackhound_export::escape;
 
 use crate::frame::names_into;
 use crate::record::Hex;
@@ -31,7 +32,7 @@ impl Serialize for All<'_> {
 /// A thread a line.
 pub fn lines(out: &mut impl Write, stacks: &[ThreadStack]) -> io::Result<()> {
     for stack in stacks {
-        serde_json::to_writer(&mut *out, &Thread(stack)).map_err(io::Error::from)?;
+        escape::json(out, &Thread(stack))?;
         writeln!(out)?;
     }
     Ok(())

@@ -9,6 +9,7 @@ use stackhound::kstack::{KernelStackSource, SwitchStacks};
 use super::Arguments;
 use crate::args::{Common, Grouping, LiveSettings, Preset, Sources};
 use crate::live::{self, Live};
+use crate::output::message;
 use crate::{Outcome, naming, render};
 
 /// As of recordings that are read once, at the session's end.
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let closing = live::closing(&outcome, &ended);
         let symbols = source.pipeline().symbol_stats();
         let stacks = render::stacks(&outcome.stacks);
-        eprintln!("{closing}{stacks}{}", render::symbols(symbols.as_ref()));
+        message(format_args!("{closing}{stacks}{}", render::symbols(symbols.as_ref())));
         naming::tell_missing(symbols.as_ref());
     }
     Ok(Outcome::default())

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use stackhound::kstack::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState};
 use stackhound::{FileTime, Mode};
+use stackhound_export::escape::line;
 
 use crate::render::{seconds, utc};
 
@@ -13,10 +14,14 @@ const NAMES: usize = 60;
 
 pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack]) -> io::Result<()> {
     if let Some(time) = time {
-        writeln!(out, "at {}", utc(time))?;
+        line(out, format_args!("at {}", utc(time)))?;
     }
     if stacks.is_empty() {
-        writeln!(out, "\nno thread is known at that time: events of processes and threads tell of them")?;
+        writeln!(out)?;
+        line(
+            out,
+            format_args!("no thread is known at that time: events of processes and threads tell of them"),
+        )?;
     }
     for (index, stack) in stacks.iter().enumerate() {
         if index > 0 || time.is_some() {
@@ -28,7 +33,7 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
         let evidence =
             stack.evidence.as_ref().map(|evidence| format!("; {}", of(evidence))).unwrap_or_default();
         let state = state(&stack.state, time);
-        writeln!(out, "{process} ({pid}), thread {}{name}: {state}{evidence}", stack.tid)?;
+        line(out, format_args!("{process} ({pid}), thread {}{name}: {state}{evidence}", stack.tid))?;
         let mut number = 0;
         part(out, &stack.kernel, Mode::Kernel, &mut number)?;
         if let Some(user) = &stack.user {
@@ -41,13 +46,13 @@ pub fn write(out: &mut impl Write, time: Option<FileTime>, stacks: &[ThreadStack
 fn part(out: &mut impl Write, part: &Part, mode: Mode, number: &mut usize) -> io::Result<()> {
     let frames = match part {
         Ok(frames) => frames,
-        Err(absent) => return writeln!(out, "     {:<6} none: {}", mode.name(), absent.describe()),
+        Err(absent) => return line(out, format_args!("     {:<6} none: {}", mode.name(), absent.describe())),
     };
     for frame in frames {
         let name = frame.to_string();
         let address = frame.address.map(|address| address.to_string()).filter(|address| *address != name);
-        let line = format!("{number:>4} {:<6} {name:<NAMES$} {}", mode.name(), address.unwrap_or_default());
-        writeln!(out, "{}", line.trim_end())?;
+        let text = format!("{number:>4} {:<6} {name:<NAMES$} {}", mode.name(), address.unwrap_or_default());
+        line(out, format_args!("{}", text.trim_end()))?;
         *number += 1;
     }
     Ok(())

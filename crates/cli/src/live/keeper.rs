@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stackhound::trace::{LiveSession, SessionCounters};
 
 use crate::args::Common;
-use crate::output::grouped;
+use crate::output::{grouped, message};
 
 /// How often it looks whether it shall end.
 const NAP: Duration = Duration::from_millis(50);
@@ -162,8 +162,8 @@ impl Watch {
 
     fn say(&self, text: &str) {
         match &self.status {
-            Some(status) => status.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(status) => status.suspend(|| message(format_args!("{text}"))),
+            None => message(format_args!("{text}")),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Windows writes the file; this program starts, watches and ends the session. It listens as well, to know how many
 //! events there are, and forgets them at once.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -13,9 +12,11 @@ use stackhound::trace::live::{Incoming, Overflow, Queue};
 use super::keeper::{Keeper, Losses};
 use super::settings::{Planned, plan};
 use super::start;
+use stackhound_export::escape::line;
+
 use crate::Outcome;
 use crate::args::{Common, Record};
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, grouped, message};
 
 /// Records until interrupted, or as long as is asked for.
 pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
@@ -52,7 +53,7 @@ pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
         let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         // Buffers that were not handed to us are in the file.
         let losses = Losses { buffers: 0, ..Losses::of(&ended.counters) };
-        eprintln!("{}, {losses}: {}", super::rate(events(), seconds), names.join(", "));
+        message(format_args!("{}, {losses}: {}", super::rate(events(), seconds), names.join(", ")));
     }
     Ok(Outcome::default())
 }
@@ -72,14 +73,17 @@ fn instead() -> &'static str {
 
 fn list() -> Result<Outcome> {
     let mut sink = Sink::open(None)?;
-    writeln!(sink, "{:<40} {:>16} {:>12}  {:<4}  file", "session", "buffers", "events lost", "live")?;
+    line(
+        &mut sink,
+        format_args!("{:<40} {:>16} {:>12}  {:<4}  file", "session", "buffers", "events lost", "live"),
+    )?;
     for session in LiveSession::list()? {
         let live = if session.is_real_time() { "yes" } else { "no" };
         let buffers = format!("{} × {} KiB", session.counters.buffers, session.buffer_size_kib);
         let (name, lost) = (&session.name, grouped(session.counters.events_lost));
         let file = session.file.as_deref().unwrap_or_default();
-        let line = format!("{name:<40} {buffers:>16} {lost:>12}  {live:<4}  {file}");
-        writeln!(sink, "{}", line.trim_end())?;
+        let text = format!("{name:<40} {buffers:>16} {lost:>12}  {live:<4}  {file}");
+        line(&mut sink, format_args!("{}", text.trim_end()))?;
     }
     sink.finish()?;
     Ok(Outcome::default())
@@ -88,7 +92,7 @@ fn list() -> Result<Outcome> {
 fn stop(name: &str, common: &Common) -> Result<Outcome> {
     let counters = LiveSession::stop_by_name(name)?;
     if !common.quiet {
-        eprintln!("{name} is stopped, {}", Losses::of(&[counters]));
+        message(format_args!("{name} is stopped, {}", Losses::of(&[counters])));
     }
     Ok(Outcome::default())
 }

@@ -14,7 +14,7 @@ use stackhound::Guid;
 
 use crate::Outcome;
 use crate::args::{Common, ListFormat, Output};
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, grouped, message};
 
 use sources::Known;
 pub use sources::store;
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         let number = |number: usize, what: &str| {
             format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
         };
-        anstream::eprintln!("{}, {}{skipped}", number(known.len(), "provider"), number(events, "event"));
+        message(format_args!("{}, {}{skipped}", number(known.len(), "provider"), number(events, "event")));
     }
     Ok(Outcome { damaged, ..Outcome::default() })
 }

@@ -10,6 +10,8 @@ use stackhound::symbols::store::{Store, StoreOptions};
 use stackhound::symbols::{Cause, Failure, FileKind};
 
 use super::modules::{self, Arguments, Module};
+use stackhound_export::escape::line;
+
 use crate::Outcome;
 use crate::args::{Common, ListFormat};
 use crate::config::Config;
@@ -89,18 +91,21 @@ impl Report {
     fn table(&self, out: &mut impl Write, verbose: bool) -> Result<()> {
         let count = |count: usize| grouped(count as u64);
         let (modules, pdb, image) = (count(self.modules), count(self.with_pdb), count(self.with_image));
-        writeln!(out, "{modules} modules: {pdb} with their PDB, {image} with their image")?;
+        line(out, format_args!("{modules} modules: {pdb} with their PDB, {image} with their image"))?;
         if self.downloaded_files > 0 {
             let (files, bytes) = (grouped(self.downloaded_files), grouped(self.downloaded_bytes));
-            writeln!(out, "downloaded: {files} files, {bytes} bytes")?;
+            line(out, format_args!("downloaded: {files} files, {bytes} bytes"))?;
         }
         for group in &self.missing {
             writeln!(out)?;
-            writeln!(out, "{:>6} {:<5}  {}", count(group.modules.len()), group.file, group.description)?;
-            writeln!(out, "              {}", group.hint)?;
+            line(
+                out,
+                format_args!("{:>6} {:<5}  {}", count(group.modules.len()), group.file, group.description),
+            )?;
+            line(out, format_args!("              {}", group.hint))?;
             if verbose {
                 for missing in &group.modules {
-                    writeln!(out, "              {}  {}", missing.module, missing.detail)?;
+                    line(out, format_args!("              {}  {}", missing.module, missing.detail))?;
                 }
                 continue;
             }
@@ -109,7 +114,7 @@ impl Report {
             let rest = group.modules.len() - names.len();
             let rest = if rest > 0 { format!("and {} more", count(rest)) } else { String::new() };
             names.extend((!rest.is_empty()).then_some(&*rest));
-            writeln!(out, "              {}", names.join(", "))?;
+            line(out, format_args!("              {}", names.join(", ")))?;
         }
         Ok(())
     }

@@ -8,6 +8,8 @@ use stackhound::symbols::Failure;
 use stackhound::symbols::store::{Found, Store};
 
 use super::modules::{self, Arguments, Module};
+use stackhound_export::escape::line;
+
 use crate::Outcome;
 use crate::args::{Common, ListFormat};
 use crate::config::Config;
@@ -76,18 +78,23 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 
 fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
     let width = rows.iter().map(|row| row.module.chars().count()).max().unwrap_or(0).clamp(6, 40);
-    writeln!(out, "{:<width$}  {:<17}  {:<14}  {:<41}  PDB FILE", "MODULE", "IMAGE", "IMAGE FILE", "PDB")?;
+    line(
+        out,
+        format_args!("{:<width$}  {:<17}  {:<14}  {:<41}  PDB FILE", "MODULE", "IMAGE", "IMAGE FILE", "PDB"),
+    )?;
     for row in rows {
         let key = |file: &File| file.key.clone().unwrap_or_else(|| "-".to_owned());
         let state = |file: &File| file.cause.unwrap_or("found");
-        writeln!(
+        line(
             out,
-            "{:<width$}  {:<17}  {:<14}  {:<41}  {}",
-            if row.module.is_empty() { "-" } else { &row.module },
-            key(&row.image),
-            state(&row.image),
-            key(&row.pdb),
-            state(&row.pdb)
+            format_args!(
+                "{:<width$}  {:<17}  {:<14}  {:<41}  {}",
+                if row.module.is_empty() { "-" } else { &row.module },
+                key(&row.image),
+                state(&row.image),
+                key(&row.pdb),
+                state(&row.pdb)
+            ),
         )?;
     }
     Ok(())

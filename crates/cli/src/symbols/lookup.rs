@@ -12,11 +12,12 @@ use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound::symbols::{
     AddressKind, PdbIdentity, ResolvedFrame, ResolvedLine, ResolvedName, Rva, Symbols,
 };
+use stackhound_export::escape::line;
 
 use crate::Outcome;
 use crate::args::{Common, ListFormat, Output};
 use crate::frame;
-use crate::output::Sink;
+use crate::output::{Sink, message};
 
 /// Arguments of `symbols lookup`.
 #[derive(Args, Debug)]
@@ -73,7 +74,7 @@ impl Serialize for Row {
 pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     let note = |text: String| {
         if !common.quiet {
-            anstream::eprintln!("note: {text}");
+            message(format_args!("note: {text}"));
         }
     };
     let table = table(arguments, &note)?;
@@ -153,9 +154,9 @@ fn beside(image: &Path, wanted: &PdbIdentity, note: &impl Fn(String)) -> Option<
 }
 
 fn show(out: &mut impl Write, row: &Row) -> Result<()> {
-    writeln!(out, "{}", row.rva)?;
+    line(out, format_args!("{}", row.rva))?;
     let names = &row.names;
-    let mut line = |label: &str, text: String| writeln!(out, "  {label:<15} {text}");
+    let mut line = |label: &str, text: String| line(out, format_args!("  {label:<15} {text}"));
     let all = [("pdb", &names.pdb), ("export", &names.export), ("nearest export", &names.nearest_export)];
     for (label, name) in all {
         let text = match name {

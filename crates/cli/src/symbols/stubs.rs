@@ -9,10 +9,11 @@ use serde::Serialize;
 use stackhound::symbols::Rva;
 use stackhound::symbols::image::Image;
 use stackhound::symbols::stubs::{self, Stub, StubState};
+use stackhound_export::escape::line;
 
 use crate::Outcome;
 use crate::args::{Common, ListFormat, Output};
-use crate::output::{Sink, grouped};
+use crate::output::{Sink, grouped, message};
 
 /// Arguments of `symbols stubs`.
 #[derive(Args, Debug)]
@@ -78,31 +79,35 @@ pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
     if !common.quiet {
         let count = |state| grouped(rows.iter().filter(|row| row.state == state).count() as u64);
         let all = grouped(rows.len() as u64);
-        anstream::eprintln!("{all} stubs, {} hooked, {} foreign", count("hooked"), count("foreign"));
+        message(format_args!("{all} stubs, {} hooked, {} foreign", count("hooked"), count("foreign")));
     }
     Ok(Outcome::default())
 }
 
 fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
-    writeln!(
+    line(
         out,
-        "{:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  state",
-        "number", "name", "rva", "syscall", "returns to", "int 2e"
+        format_args!(
+            "{:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  state",
+            "number", "name", "rva", "syscall", "returns to", "int 2e"
+        ),
     )?;
     for row in rows {
         let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let number = row.ssn.map_or("-".to_owned(), |number| format!("{number:#x}"));
         let leads = row.leads_to.as_ref().map(|address| format!(", leads to {address}")).unwrap_or_default();
-        writeln!(
+        line(
             out,
-            "{number:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  {}{leads}",
-            row.name,
-            row.rva,
-            or_dash(&row.syscall_rva),
-            or_dash(&row.return_rva),
-            or_dash(&row.int2e_return_rva),
-            row.state
+            format_args!(
+                "{number:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  {}{leads}",
+                row.name,
+                row.rva,
+                or_dash(&row.syscall_rva),
+                or_dash(&row.return_rva),
+                or_dash(&row.int2e_return_rva),
+                row.state
+            ),
         )?;
     }
     Ok(())

@@ -1,14 +1,13 @@
 //! Findings for spreadsheets: one row each, the stack in one cell.
 //!
-//! Spreadsheets take cells that begin like formulas for formulas, and texts come from whoever is judged. Such cells begin
-//! with an apostrophe, as OWASP's page "CSV Injection" advises; control characters are replaced.
+//! Texts come from whoever is judged, and are no formulas.
 
 use std::io::{self, Write};
 
 use stackhound_detect::report::{Finding, FrameReport, Sighting};
 
 use super::shown::{self, Hex};
-use crate::tree::Plain;
+use crate::escape::{cell as text, row};
 
 const HEADER: [&str; 27] = [
     "time",
@@ -54,7 +53,7 @@ impl Rows {
         finding: &Finding,
     ) -> io::Result<()> {
         self.header(out)?;
-        row(out, &cells(sighting, finding))
+        row(out, cells(sighting, finding))
     }
 
     /// A table without rows has its header.
@@ -63,15 +62,8 @@ impl Rows {
     }
 
     fn header(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if std::mem::replace(&mut self.has_header, true) { Ok(()) } else { row(out, &HEADER) }
+        if std::mem::replace(&mut self.has_header, true) { Ok(()) } else { row(out, HEADER) }
     }
-}
-
-fn row(out: &mut impl Write, cells: &[impl AsRef<[u8]>]) -> io::Result<()> {
-    let mut row = ::csv::Writer::from_writer(Vec::new());
-    row.write_record(cells).map_err(io::Error::from)?;
-    let bytes = row.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
-    out.write_all(&bytes)
 }
 
 fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
@@ -112,31 +104,4 @@ fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
 
 fn number(number: Option<impl ToString>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
-}
-
-/// A text that no spreadsheet takes for a formula.
-fn text(text: &str) -> String {
-    const FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
-    let is_formula = text.trim_start().starts_with(FORMULAS) || text.starts_with(['\t', '\r', '\n']);
-    format!("{}{}", if is_formula { "'" } else { "" }, Plain(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::text;
-
-    #[test]
-    fn no_cell_is_a_formula() {
-        for (name, expected) in [
-            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
-            ("@SUM(1)", "'@SUM(1)"),
-            ("-2+3", "'-2+3"),
-            (" \t=1", "' \u{fffd}=1"),
-            ("＝1", "'＝1"),
-            ("evil.exe", "evil.exe"),
-            ("", ""),
-        ] {
-            assert_eq!(text(name), expected);
-        }
-    }
 }

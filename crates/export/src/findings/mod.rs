@@ -27,6 +27,8 @@ use stackhound_detect::Verdict;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{Finding, Sighting};
 
+use crate::escape;
+
 /// How findings are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FindingsFormat {
@@ -147,6 +149,6 @@ impl Writer {
 
 /// A value as JSON on one line.
 fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
+    escape::json(out, value)?;
     out.write_all(b"\n")
 }

@@ -6,9 +6,9 @@ use std::fmt::{self, Write};
 
 use stackhound_calltree::{Bound, Continuity, Frame};
 
-use super::plain::Escaped;
 use super::selection::{Relation, Shown, Tree};
 use super::text::{frames, remarks};
+use crate::escape::Markup;
 
 /// A frame, as in `<span class="stackhound-frame" title="…">#199862 - usbhub!UsbhDecHubBusy</span>`.
 pub fn frame(frame: Frame<'_>) -> String {
@@ -23,7 +23,7 @@ fn span(frame: Frame<'_>, html: &mut String) -> fmt::Result {
     write!(
         html,
         r#"<span class="stackhound-frame" title="{}: {} to {}; started by {}, ended by {}; evidence: {}; {}">{}</span>"#,
-        Escaped(stack),
+        Markup(stack),
         frame.start(),
         frame.end(),
         frame.start_type().name(),
@@ -33,7 +33,7 @@ fn span(frame: Frame<'_>, html: &mut String) -> fmt::Result {
             Continuity::Observed => "the same frame all the time",
             Continuity::Assumed => "assumed to be the same frame all the time",
         },
-        Escaped(frame),
+        Markup(frame),
     )
 }
 
@@ -55,9 +55,9 @@ pub fn page(tree: &Tree<'_>) -> String {
 fn document(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
     let active = tree.active();
     html.push_str(HEAD);
-    writeln!(html, "<title>{}</title>\n</head>\n<body>\n<main>", Escaped(active))?;
-    writeln!(html, "<h1>Calls around {}</h1>", Escaped(active))?;
-    write!(html, "<p>On the {}", Escaped(active.stack()))?;
+    writeln!(html, "<title>{}</title>\n</head>\n<body>\n<main>", Markup(active))?;
+    writeln!(html, "<h1>Calls around {}</h1>", Markup(active))?;
+    write!(html, "<p>On the {}", Markup(active.stack()))?;
     match tree.above() {
         0 => writeln!(html, ".</p>")?,
         1 => writeln!(html, ". One outer frame is not shown.</p>")?,
@@ -96,7 +96,7 @@ fn list(tree: &Tree<'_>, html: &mut String) -> fmt::Result {
                 }
             }
             Shown::Cut(count) => {
-                writeln!(html, r#"<li class="leaf cut">|- ... {} left out</li>"#, Escaped(frames(count)))?;
+                writeln!(html, r#"<li class="leaf cut">|- ... {} left out</li>"#, Markup(frames(count)))?;
             }
             Shown::Away { left, back } => {
                 write!(html, r#"<li class="leaf away">stack left at {left}"#)?;

@@ -9,9 +9,7 @@
 
 pub mod html;
 pub mod json;
-mod plain;
 mod selection;
 pub mod text;
 
-pub use plain::Plain;
 pub use selection::{Limits, ROWS_MAX, Relation, Row, Shown, Tree};

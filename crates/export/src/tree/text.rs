@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use stackhound_calltree::{Bound, CallRange, Count, EndType, Evidence, Frame, Stack, StackEvent, StartType};
 
-use super::plain::Plain;
 use super::selection::{Relation, Shown, Tree};
+use crate::escape::Plain;
 
 /// Deeper lines are indented no further, so that endless recursions do not make endless lines.
 const INDENTATION_MAX: usize = 64;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use stackhound_export::firefox;
 
-use crate::profiles::{Facts, KINDS, MODULES, facts};
+use crate::profiles::{Facts, KINDS, MODULES, facts, shown};
 
 static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("processed-profile.schema.json")).expect("JSON");
@@ -133,7 +133,7 @@ proptest! {
         // Names and weights of all stacks, whatever the frames' addresses.
         let mut expected = BTreeMap::<Vec<String>, u64>::new();
         for &(_, _, stack, weight) in &facts.samples {
-            let names = facts.stacks[stack].iter().map(|&frame| facts.frames[frame].0.clone()).collect();
+            let names = facts.stacks[stack].iter().map(|&frame| shown(&facts.frames[frame].0)).collect();
             *expected.entry(names).or_default() += u64::from(weight);
         }
         prop_assert_eq!(paths, expected);

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use stackhound_export::{Mode, folded};
 
-use crate::profiles::{Facts, facts};
+use crate::profiles::{Facts, facts, shown};
 
 /// What a name becomes: it can neither end a frame nor a line.
 fn plain(name: &str) -> String {
-    name.replace(';', ":").replace(|c: char| c.is_control(), " ")
+    shown(name).replace(';', ":")
 }
 
 /// All paths with their weights; `mark` is put behind names.

@@ -122,11 +122,18 @@ impl Facts {
     }
 }
 
+/// A name as formats have it: a mark stands for each character that is obeyed.
+pub fn shown(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_control() || "\u{202e}\u{fffe}".contains(c) { '\u{fffd}' } else { c })
+        .collect()
+}
+
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-zA-Z_:!+.]{1,12}",
         // What files can be called, and what symbols are.
-        r"[ #;<>&'0-9\[\]\n\t\u{e9}]{0,6}[a-z]?[ 0-9.]{0,3}",
+        r"[ #;<>&'0-9\[\]\n\t\u{e9}\u{202e}\u{fffe}]{0,6}[a-z]?[ 0-9.]{0,3}",
         Just("ntdll.dll+0x1234".to_owned()),
     ]
 }

@@ -27,7 +27,7 @@ use stackhound_detect::report::{EventReport, Finding, FrameReport, ProcessReport
 use stackhound_detect::{Severity, Totals, Verdict};
 
 use super::shown::{self, Digest, Hex};
-use crate::tree::Plain;
+use crate::escape::Plain;
 
 /// Stacks of more frames are shortened in the middle.
 const FRAMES_MAX: usize = 24;

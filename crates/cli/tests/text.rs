@@ -1,0 +1,514 @@
+//! Names in traces are data: whatever they are, every verb and form prints one row for one thing, and nothing that a
+//! terminal, a spreadsheet, an XML parser or a JSON parser would obey.
+//!
+//! A character of some name of a recording, of its symbols, of an archive's members or of Sysmon's rows is replaced by one
+//! that is obeyed, and in a twin by a letter. Both are read by a verb. What is printed may differ by this character only.
+//! An ordinary run tries 300 of them; `STACKHOUND_MUTATIONS` is another number, and `scripts/text.sh` tries 5,000.
+
+mod program;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+
+use program::{refused, stackhound, text};
+use serde_json::Value;
+use stackhound_calltree::journal::Writer;
+use stackhound_calltree::{
+    Change, ContextId, Cpu, LocationInfo, ModuleInfo, StackInfo, StackKind, StartType,
+};
+
+/// Characters that something obeys, as units of UTF-16; the last two are halves of a pair.
+const HOSTILE: [u16; 16] = [
+    0x1b, 0x07, 0x0a, 0x0d, 0x09, 0x3b, 0x22, 0x3d, 0x3c, 0x7f, 0x9b, 0x202e, 0x2066, 0xfffe, 0xd800, 0xdfff,
+];
+
+/// What stands for it in the twin.
+const LETTER: char = 'q';
+
+/// How a form has names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    /// One thing a line.
+    Lines,
+    /// The same, in an order and with counts that do not depend on names.
+    SameLines,
+    Csv,
+    Json,
+    /// One object a line, in the order of time.
+    Ndjson,
+    /// The same, with sums over names.
+    Sums,
+    Xml,
+    Html,
+    Binary,
+}
+
+use Form::{Binary, Csv, Html, Json, Lines, Ndjson, SameLines, Sums, Xml};
+
+/// Verbs with all their forms for recordings; `T` is the recording, `S` the folder with symbols, `O` a new file.
+const VERBS: [(&str, Form); 46] = [
+    ("info T", Lines),
+    ("info --full T", Lines),
+    ("info --full --format json T", Json),
+    ("events T", SameLines),
+    ("events --stacks --symbols full --kernel-symbols full --symbol-path S T", SameLines),
+    ("events --format csv T", Csv),
+    ("events --format csv --stacks --symbols full --symbol-path S T", Csv),
+    ("events --format ndjson T", Ndjson),
+    ("events --format ndjson --stacks --symbols full --symbol-path S T", Ndjson),
+    ("events --where pid=0x7fffffff T", Lines),
+    ("stacks --symbol-path S --symbols full T", Lines),
+    ("stacks --symbol-path S --symbols full --format folded T", Lines),
+    ("stacks --symbol-path S --symbols full --format json T", Json),
+    ("kstack --user --symbol-path S --recording T", Lines),
+    ("kstack --user --symbol-path S --format json --recording T", Json),
+    ("kstack --user --symbol-path S --format ndjson --recording T", Sums),
+    ("symbols list T", Lines),
+    ("symbols list --format json T", Json),
+    ("symbols check --symbol-path S T", Lines),
+    ("symbols check --verbose --symbol-path S T", Lines),
+    ("symbols check --symbol-path S --format json T", Json),
+    ("profile --symbol-path S --format firefox T", Json),
+    ("profile --symbol-path S --format folded T", Lines),
+    ("profile --symbol-path S --format speedscope T", Json),
+    ("profile --symbol-path S --format flamegraph T", Xml),
+    ("profile --symbol-path S --format perfetto T", Binary),
+    ("hunt --all --exit-zero --images S T", Lines),
+    ("hunt --all --exit-zero --color always --symbol-path S T", Lines),
+    ("hunt --all --exit-zero --symbol-path S --format ndjson T", Sums),
+    ("hunt --all --exit-zero --symbol-path S --format ecs T", Sums),
+    ("hunt --all --exit-zero --symbol-path S --format ocsf T", Sums),
+    ("hunt --all --exit-zero --symbol-path S --format navigator T", Sums),
+    ("hunt --all --exit-zero --symbol-path S --format csv T", Csv),
+    ("providers --manifest T", Lines),
+    ("providers --manifest T --format json", Json),
+    ("providers --manifest T *", Lines),
+    ("tree --at #500 --symbol-path S --symbols full T", Lines),
+    ("tree --at #500 --symbol-path S --symbols full --format html T", Html),
+    ("tree --at #500 --symbol-path S --symbols full --format json T", Json),
+    ("stack --at #500 --symbol-path S --symbols full T", Lines),
+    ("stack --at #500 --symbol-path S --symbols full --format json T", Json),
+    ("backtrace --at #500 --symbol-path S --symbols full T", Lines),
+    ("backtrace --at #500 --symbol-path S --symbols full --format json T", Json),
+    ("calls T * --limit 50 --symbol-path S --symbols full", Lines),
+    ("calls T * --limit 50 --symbol-path S --symbols full --format ndjson", Sums),
+    ("calls T * --limit 50 --symbol-path S --symbols full --format json", Json),
+];
+
+/// What terminals, editors and parsers obey, by its definition in Unicode: categories Cc, Zl and Zp, the bidirectional
+/// controls, and what is no character.
+fn is_obeyed(c: char) -> bool {
+    let n = u32::from(c);
+    let is_control = n < 0x20 || (0x7f..0xa0).contains(&n);
+    let is_bidirectional = n == 0x61c
+        || [0x200e, 0x200f].contains(&n)
+        || (0x202a..=0x202e).contains(&n)
+        || (0x2066..=0x2069).contains(&n);
+    is_control || is_bidirectional || [0x2028, 0x2029].contains(&n) || n & 0xfffe == 0xfffe
+}
+
+/// A recording with everything that belongs to it.
+struct Demo {
+    folder: tempfile::TempDir,
+    recording: Vec<u8>,
+    /// Names in it.
+    names: Vec<String>,
+    /// Images, with the names that they export.
+    images: Vec<(PathBuf, Vec<u8>, Vec<String>)>,
+}
+
+impl Demo {
+    fn new() -> Demo {
+        let folder = tempfile::tempdir().unwrap();
+        let made = stackhound(&["demo", "-q", "--events", "8000", "--out", text(folder.path())]);
+        assert!(made.status.success());
+        let recording = fs::read(folder.path().join("stackhound-demo.etl")).unwrap();
+        let names: BTreeSet<String> = wide_names(&recording).chain(narrow_names(&recording)).collect();
+        let mut images = Vec::new();
+        let mut left = vec![folder.path().join("symbols")];
+        while let Some(path) = left.pop() {
+            for entry in fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    left.push(entry);
+                    continue;
+                }
+                let bytes = fs::read(&entry).unwrap();
+                let names: Vec<String> = narrow_names(&bytes).collect();
+                if !names.is_empty() {
+                    images.push((entry, bytes, names));
+                }
+            }
+        }
+        images.sort();
+        assert!(names.len() > 150 && images.len() > 10, "{} {}", names.len(), images.len());
+        Demo { folder, recording, names: names.into_iter().collect(), images }
+    }
+
+    fn recording(&self) -> PathBuf {
+        self.folder.path().join("stackhound-demo.etl")
+    }
+}
+
+fn is_of_name(byte: u8) -> bool {
+    (0x20..0x7f).contains(&byte)
+}
+
+/// Runs of at least six characters.
+fn narrow_names(bytes: &[u8]) -> impl Iterator<Item = String> {
+    let runs = bytes.split(|byte| !is_of_name(*byte)).filter(|run| (6..300).contains(&run.len()));
+    // Two of the same in a row are no names but numbers.
+    runs.map(|run| String::from_utf8(run.to_vec()).unwrap())
+        .filter(|name| name.bytes().filter(u8::is_ascii_alphabetic).count() > 4)
+}
+
+fn wide_names(bytes: &[u8]) -> impl Iterator<Item = String> {
+    let mut names = Vec::new();
+    for start in [0, 1] {
+        let (units, _) = bytes[start..].as_chunks::<2>();
+        let runs = units.split(|unit| unit[1] != 0 || !is_of_name(unit[0])).filter(|run| run.len() >= 6);
+        names.extend(runs.map(|run| run.iter().map(|unit| char::from(unit[0])).collect::<String>()));
+    }
+    names.into_iter()
+}
+
+/// Replaces one character of a name wherever the name is, in UTF-16 and in text of one byte a character.
+fn with_unit(bytes: &[u8], name: &str, at: usize, unit: u16) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let narrow = name.as_bytes().to_vec();
+    let wide: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (pattern, at, replacement) in [
+        // What one byte cannot hold is the letter, as in the twin.
+        (narrow, at, vec![u8::try_from(unit).unwrap_or(LETTER as u8)]),
+        (wide, 2 * at, unit.to_le_bytes().to_vec()),
+    ] {
+        let found: Vec<usize> = memchr::memmem::find_iter(&bytes, &pattern).collect();
+        for start in found {
+            let place = start + at;
+            bytes[place..place + replacement.len()].copy_from_slice(&replacement);
+        }
+    }
+    bytes
+}
+
+/// Standard output and standard error of a verb.
+fn run(verb: &str, recording: &Path, symbols: &Path) -> (Vec<u8>, String) {
+    let arguments: Vec<&str> = verb
+        .split(' ')
+        .map(|word| match word {
+            "T" => text(recording),
+            "S" => text(symbols),
+            word => word,
+        })
+        .collect();
+    let output = stackhound(&[&arguments[..1], &["--no-progress"], &arguments[1..]].concat());
+    let errors = String::from_utf8(output.stderr).expect("messages are UTF-8");
+    assert!(!errors.contains("panicked"), "{verb}: {errors}");
+    let _ = fs::remove_file(recording.with_added_extension("index"));
+    (output.stdout, errors)
+}
+
+/// The text with the letter for whatever stands for the hostile character.
+fn like_twin(text: &str, hostile: u16) -> String {
+    let hostile = char::from_u32(hostile.into()).unwrap_or('\u{fffd}');
+    let stands = |c: char| c == hostile || c == '\u{fffd}';
+    text.chars().map(|c| if stands(c) { LETTER } else { c }).collect()
+}
+
+/// Checks what is printed against what is printed for the twin.
+fn check(form: Form, hostile: u16, printed: &[u8], twin: &[u8], what: &str) {
+    if form == Binary {
+        assert_eq!(printed.is_empty(), twin.is_empty(), "{what}");
+        return;
+    }
+    let read =
+        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| panic!("{what}: not UTF-8"));
+    let (printed, twin) = (read(printed), read(twin));
+    let is_colored = what.contains("--color always");
+    let is_allowed = |c: char| c == '\n' || (form == Csv && c == '\r') || (is_colored && c == '\u{1b}');
+    if let Some(obeyed) = printed.chars().find(|c| is_obeyed(*c) && !is_allowed(*c)) {
+        panic!("{what}: U+{:04X}", u32::from(obeyed));
+    }
+    if is_colored {
+        // The twin has as many, and all are ours.
+        assert_eq!(printed.matches('\u{1b}').count(), twin.matches('\u{1b}').count(), "{what}");
+    }
+    let lines = |text: &str| text.lines().count();
+    assert_eq!(lines(&printed), lines(&twin), "{what}: rows\n{printed}\n{twin}");
+    let longest = printed.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    match form {
+        Lines => assert!(longest < 20_000, "{what}: a row of {longest} characters"),
+        SameLines => {
+            assert!(longest < 20_000, "{what}: a row of {longest} characters");
+            for (line, twin) in printed.lines().zip(twin.lines()) {
+                assert_eq!(like_twin(line, hostile), like_twin(twin, hostile), "{what}");
+            }
+        }
+        Csv => check_csv(&printed, &twin, what),
+        Json => drop(serde_json::from_str::<Value>(&printed).unwrap_or_else(|e| panic!("{what}: {e}"))),
+        Sums => {
+            for line in printed.lines() {
+                serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+        }
+        Ndjson => {
+            for (line, twin) in printed.lines().zip(twin.lines()) {
+                let mut value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let mut twin: Value = serde_json::from_str(twin).unwrap();
+                for value in [&mut value, &mut twin] {
+                    map_texts(value, &|text| like_twin(text, hostile));
+                }
+                assert_eq!(value, twin, "{what}");
+            }
+        }
+        Xml => assert_eq!(elements(&printed, what), elements(&twin, what), "{what}"),
+        Html => {
+            let tags = |page: &str| {
+                page.split('<')
+                    .filter_map(|rest| rest.split(['>', ' ']).next())
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(tags(&printed), tags(&twin), "{what}");
+        }
+        Binary => {}
+    }
+}
+
+fn check_csv(printed: &str, twin: &str, what: &str) {
+    let records = |text: &str| -> Vec<csv::StringRecord> {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        reader.records().map(|record| record.unwrap_or_else(|e| panic!("{what}: {e}"))).collect()
+    };
+    let (printed, twin) = (records(printed), records(twin));
+    assert_eq!(printed.len(), twin.len(), "{what}");
+    for cell in printed.iter().flatten() {
+        let is_formula = cell.trim_start().starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err();
+        assert!(!is_formula, "{what}: {cell}");
+    }
+}
+
+/// Every text of a value, keys included.
+fn map_texts(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| map_texts(item, change)),
+        Value::Object(entries) => {
+            *entries = std::mem::take(entries)
+                .into_iter()
+                .map(|(key, mut value)| {
+                    map_texts(&mut value, change);
+                    (change(&key), value)
+                })
+                .collect();
+        }
+        _ => {}
+    }
+}
+
+/// How many elements a document has; it is well-formed.
+fn elements(document: &str, what: &str) -> usize {
+    use quick_xml::events::Event;
+    let mut reader = quick_xml::Reader::from_str(document);
+    reader.config_mut().check_end_names = true;
+    let mut count = 0;
+    loop {
+        match reader.read_event().unwrap_or_else(|e| panic!("{what}: {e}")) {
+            Event::Eof => return count,
+            Event::Start(_) | Event::Empty(_) => count += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Messages: as many lines as for the twin, and nothing that is obeyed.
+fn check_messages(errors: &str, twin: &str, what: &str) {
+    assert!(!errors.chars().any(|c| is_obeyed(c) && c != '\n'), "{what}: {errors:?}");
+    assert_eq!(errors.lines().count(), twin.lines().count(), "{what}: {errors}\n{twin}");
+}
+
+fn count() -> usize {
+    std::env::var("STACKHOUND_MUTATIONS").map_or(300, |count| count.parse().expect("a number"))
+}
+
+/// Numbers that look random, always the same ones.
+fn numbers() -> impl FnMut(usize) -> usize {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move |below| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        ((u128::from(state >> 11) * below as u128) >> 53) as usize
+    }
+}
+
+/// Whether only some of all is tried.
+fn is_short() -> bool {
+    count() < 1000
+}
+
+#[test]
+fn names_of_recordings_and_symbols_are_data() {
+    // Each has its own copy of the symbols.
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            scope.spawn(move || names_are_data((half..count()).step_by(2)));
+        }
+    });
+}
+
+fn names_are_data(turns: impl Iterator<Item = usize>) {
+    let (demo, mut number) = (Demo::new(), numbers());
+    let symbols = demo.folder.path().join("symbols");
+    let path = demo.folder.path().join("a.etl");
+    for turn in turns {
+        // Each half has all verbs.
+        let (verb, form) = VERBS[turn / 2 % VERBS.len()];
+        let unit = HOSTILE[number(HOSTILE.len())];
+        // One in four of those that read symbols has a name there.
+        let of_symbol =
+            (verb.contains(" S") && number(4) == 0).then(|| &demo.images[number(demo.images.len())]);
+        let name = match of_symbol {
+            Some((_, _, names)) => &names[number(names.len())],
+            None => &demo.names[number(demo.names.len())],
+        };
+        // What breaks a manifest changes what is known of its events.
+        if ["<", "=\"", "/>"].iter().any(|markup| name.contains(markup)) {
+            continue;
+        }
+        let at = number(name.len());
+        let what = format!("{verb}: U+{unit:04X} in {name:?} at {at}");
+        let [(printed, errors), (twin, twin_errors)] = [unit, LETTER as u16].map(|unit| match of_symbol {
+            Some((image, bytes, _)) => {
+                fs::write(image, with_unit(bytes, name, at, unit)).unwrap();
+                let result = run(verb, &demo.recording(), &symbols);
+                fs::write(image, bytes).unwrap();
+                result
+            }
+            None => {
+                fs::write(&path, with_unit(&demo.recording, name, at, unit)).unwrap();
+                run(verb, &path, &symbols)
+            }
+        });
+        check(form, unit, &printed, &twin, &what);
+        check_messages(&errors, &twin_errors, &what);
+    }
+}
+
+/// Names of archive members, of files, and of call traces.
+#[test]
+fn names_of_inputs_are_data() {
+    let demo = Demo::new();
+    let folder = tempfile::tempdir().unwrap();
+    let mut number = numbers();
+    for unit in HOSTILE {
+        // File names of Linux are bytes and those of archives text, so halves of pairs have no place there.
+        let Some(hostile) = char::from_u32(unit.into()).filter(|_| !is_short() || number(4) == 0) else {
+            continue;
+        };
+        let names = [hostile, LETTER].map(|c| format!("a{c}b"));
+        for (kind, verbs) in [("member", &VERBS[..14]), ("file", &VERBS[..14]), ("calls", &VERBS[36..])] {
+            let paths = names.clone().map(|name| {
+                let path = match kind {
+                    "member" => {
+                        folder.path().join(if name.contains(LETTER) { "t.etl.zip" } else { "h.etl.zip" })
+                    }
+                    "file" => folder.path().join(format!("{name}.etl")),
+                    _ => folder.path().join(format!("{name}.calls")),
+                };
+                let bytes = match kind {
+                    "member" => {
+                        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+                        archive
+                            .start_file(format!("{name}.etl"), zip::write::SimpleFileOptions::default())
+                            .unwrap();
+                        archive.write_all(&demo.recording[..65_536 * 3]).unwrap();
+                        archive.finish().unwrap().into_inner()
+                    }
+                    "file" => demo.recording[..65_536 * 3].to_vec(),
+                    _ => journal(&name),
+                };
+                fs::write(&path, bytes).unwrap();
+                path
+            });
+            for (verb, form) in verbs {
+                let verb = verb.replace("#500", "#50");
+                let what = format!("{verb}: U+{unit:04X} in the {kind}'s name");
+                let [(printed, errors), (twin, twin_errors)] =
+                    [&paths[0], &paths[1]].map(|path| run(&verb, path, folder.path()));
+                assert!(!twin.is_empty() || verb.contains("0x7fffffff"), "{what}: {twin_errors}");
+                check(*form, unit, &printed, &twin, &what);
+                check_messages(&errors, &twin_errors, &what);
+            }
+        }
+    }
+    let missing = folder.path().join("a\u{1b}\nb.none");
+    let shown = text(folder.path());
+    let sentence = format!("{shown}/a\u{fffd}\u{fffd}b.none: No such file or directory (os error 2)");
+    refused(&["events", text(&missing)], &sentence);
+}
+
+/// A trace of calls of functions with such a name.
+fn journal(name: &str) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let (kind, thread) = (StackKind::User, Some(1));
+    let stack = StackInfo { kind, process: thread, thread, cpu: None, name: Some(name.into()), region: None };
+    let stack = writer.stack(&stack).unwrap();
+    let module = ModuleInfo { name: format!("{name}.dll"), path: Some(format!("C:\\{name}")), base: None };
+    let module = writer.module(&module).unwrap();
+    writer.change(Change::Enter { cpu: Cpu(0), stack, first: ContextId(0) }).unwrap();
+    for context in 0..80 {
+        let symbol = Some(format!("{name}{}", context % 7));
+        let rva = Some(context);
+        let location = LocationInfo { address: None, module: Some(module), rva, symbol, symbol_offset: 0 };
+        let location = Some(writer.location(&location).unwrap());
+        writer
+            .change(Change::Open { stack, first: ContextId(context), start: StartType::Call, location })
+            .unwrap();
+    }
+    writer.finish(100).unwrap()
+}
+
+/// Names in Sysmon's events.
+#[test]
+fn names_of_rows_are_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.json");
+    let hunts: Vec<_> = VERBS.iter().filter(|(verb, _)| verb.starts_with("hunt")).collect();
+    // JSON has no halves of pairs.
+    let mut number = numbers();
+    let is_character = |unit: &u16| char::from_u32((*unit).into()).is_some();
+    for unit in HOSTILE.into_iter().filter(is_character).filter(|_| !is_short() || number(4) == 0) {
+        for (verb, form) in &hunts {
+            let what = format!("{verb}: U+{unit:04X} in rows");
+            let [(printed, errors), (twin, twin_errors)] = [unit, LETTER as u16].map(|unit| {
+                let c = format!("\\u{unit:04x}");
+                let row = format!(
+                    r#"{{"EventID":10,"SourceName":"Microsoft-Windows-Sysmon","Hostname":"PC{c}","SourceProcessId":"7","SourceImage":"C:\\a{c}b.exe","TargetImage":"C:\\Windows\\System32\\lsass{c}.exe","GrantedAccess":"0x1410","CallTrace":"C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4|C:\\x{c}y.dll+2730e|UNKNOWN(000001F0AABB1234)"}}"#
+                );
+                fs::write(&path, format!("{row}\n{row}\n")).unwrap();
+                run(verb, &path, folder.path())
+            });
+            assert!(!twin.is_empty(), "{what}: {twin_errors}");
+            check(*form, unit, &printed, &twin, &what);
+            check_messages(&errors, &twin_errors, &what);
+        }
+    }
+}
+
+/// A value of 300,000 characters is cut in tables, and whole elsewhere.
+#[test]
+fn no_row_of_a_table_is_endless() {
+    let long = "x".repeat(300_000);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.json");
+    let row = format!(
+        r#"{{"EventID":10,"SourceName":"Microsoft-Windows-Sysmon","SourceProcessId":"7","SourceImage":"C:\\{long}.exe","TargetImage":"C:\\lsass.exe","GrantedAccess":"0x1410","CallTrace":"C:\\Windows\\SYSTEM32\\ntdll.dll+9d4c4|UNKNOWN(000001F0AABB1234)"}}"#
+    );
+    fs::write(&path, row).unwrap();
+    let longest = |format: &str| {
+        let (printed, _) = run(&format!("hunt --all --exit-zero --format {format} T"), &path, folder.path());
+        String::from_utf8(printed).unwrap().lines().map(str::len).max().unwrap()
+    };
+    assert!(longest("table") < 20_000);
+    assert!(longest("ndjson") > 300_000);
+}

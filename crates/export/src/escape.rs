@@ -1,0 +1,317 @@
+//! Names as each kind of output can take them. A name in a trace is data: it moves no cursor, begins no row, and is no
+//! formula and no markup.
+//!
+//! | output | what makes it safe | what becomes of a character that is obeyed |
+//! |---|---|---|
+//! | lines of text, tables, profiles | [`Plain`], [`line()`] | U+FFFD |
+//! | cells of CSV | [`cell`], [`row`] | U+FFFD; formulas begin with an apostrophe |
+//! | frames of folded stacks | [`folded_name`] | U+FFFD; a semicolon becomes a colon |
+//! | HTML | [`Markup`] | U+FFFD |
+//! | JSON | [`json`], [`json_pretty`], [`pretty_serializer`] | an escape, so that readers get the name as it is |
+
+use std::fmt::{self, Arguments, Write as _};
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter};
+
+/// Anything on one line: characters of names that are obeyed are replaced, so that nothing is moved, hidden or turned around.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<T>(pub T);
+
+/// The same, cut after so many characters, with how many more there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Short<T>(pub T, pub usize);
+
+/// Anything as text of an HTML element or attribute.
+#[derive(Clone, Copy, Debug)]
+pub struct Markup<T>(pub T);
+
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+
+/// Whether terminals, editors or parsers do something else with a character than show it: control characters, separators
+/// of lines, marks that change the direction of what follows, and what is no character, which XML cannot have.
+pub fn is_obeyed(c: char) -> bool {
+    // Nearly all names are ASCII.
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    let is_direction =
+        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
+    let is_separator = matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
+    let is_no_character = u32::from(c) & 0xfffe == 0xfffe || matches!(c, '\u{fdd0}'..='\u{fdef}');
+    c.is_control() || is_direction || is_separator || is_no_character
+}
+
+impl<T: fmt::Display> fmt::Display for Plain<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instead = |c: char| is_obeyed(c).then_some("\u{fffd}");
+        // Widths of tables count what is shown.
+        if f.width().is_some() || f.precision().is_some() {
+            let mut text = String::new();
+            write!(Replaced(&mut text, instead), "{}", self.0)?;
+            return f.pad(&text);
+        }
+        write!(Replaced(f, instead), "{}", self.0)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Short<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cut = Cut { out: f, left: self.1, more: 0 };
+        write!(cut, "{}", Plain(&self.0))?;
+        match cut.more {
+            0 => Ok(()),
+            more => write!(f, "… ({more} more characters)"),
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Markup<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instead = |c: char| match c {
+            '&' => Some("&amp;"),
+            '<' => Some("&lt;"),
+            '>' => Some("&gt;"),
+            '"' => Some("&quot;"),
+            '\'' => Some("&#39;"),
+            c => is_obeyed(c).then_some("\u{fffd}"),
+        };
+        write!(Replaced(f, instead), "{}", self.0)
+    }
+}
+
+/// Hands on what is written, some characters replaced.
+struct Replaced<'o, O: ?Sized, R>(&'o mut O, R);
+
+impl<O: fmt::Write + ?Sized, R: Fn(char) -> Option<&'static str>> fmt::Write for Replaced<'_, O, R> {
+    fn write_str(&mut self, mut text: &str) -> fmt::Result {
+        // Nearly all texts are ASCII, of which nothing is replaced.
+        if text.bytes().all(|byte| byte.is_ascii() && self.1(byte.into()).is_none()) {
+            return self.0.write_str(text);
+        }
+        while let Some((at, c, instead)) =
+            text.char_indices().find_map(|(at, c)| self.1(c).map(|instead| (at, c, instead)))
+        {
+            self.0.write_str(&text[..at])?;
+            self.0.write_str(instead)?;
+            text = &text[at + c.len_utf8()..];
+        }
+        self.0.write_str(text)
+    }
+}
+
+/// Hands on the first characters of what is written, and counts the others.
+struct Cut<'f, 'a> {
+    out: &'f mut fmt::Formatter<'a>,
+    left: usize,
+    more: usize,
+}
+
+impl fmt::Write for Cut<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.char_indices().nth(self.left).map_or(text.len(), |(end, _)| end);
+        let rest = text[end..].chars().count();
+        self.more += rest;
+        self.left -= text.chars().count() - rest;
+        self.out.write_str(&text[..end])
+    }
+}
+
+/// Makes a name what [`Plain`] writes, in place. Costs a look at each character where nothing has to be replaced.
+pub fn make_plain(name: &mut String) {
+    if name.contains(is_obeyed) {
+        *name = name.replace(is_obeyed, "\u{fffd}");
+    }
+}
+
+/// Writes one line, whatever the names in it are.
+pub fn line(out: &mut (impl Write + ?Sized), text: Arguments<'_>) -> io::Result<()> {
+    writeln!(out, "{}", Plain(text))
+}
+
+/// A text as a cell of CSV that no spreadsheet takes for a formula: such cells begin with an apostrophe, as OWASP's page
+/// "CSV Injection" advises.
+pub fn cell(text: &str) -> String {
+    const FORMULAS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let is_formula = text.trim_start().starts_with(FORMULAS) || text.starts_with(['\t', '\r', '\n']);
+    format!("{}{}", if is_formula { "'" } else { "" }, Plain(text))
+}
+
+/// Writes a row of CSV, quoted as RFC 4180 wants it. Texts of others go through [`cell`] first.
+pub fn row(out: &mut impl Write, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> io::Result<()> {
+    let mut row = csv::WriterBuilder::new()
+        .buffer_capacity(1 << 10)
+        .terminator(csv::Terminator::CRLF)
+        .from_writer(Vec::new());
+    row.write_record(cells).map_err(io::Error::from)?;
+    let bytes = row.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(&bytes)
+}
+
+/// A name as a frame of folded stacks, where a semicolon separates frames and a line end stacks.
+pub fn folded_name(name: &str) -> String {
+    let plain = |c: char| match c {
+        ';' => ':',
+        c if is_obeyed(c) => REPLACEMENT,
+        c => c,
+    };
+    name.chars().map(plain).collect()
+}
+
+/// Writes a value as JSON on one line, without a line end.
+pub fn json(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    let mut serializer = Serializer::with_formatter(out, Escaped(CompactFormatter));
+    value.serialize(&mut serializer).map_err(io::Error::from)
+}
+
+/// Writes a value as indented JSON, without a line end.
+pub fn json_pretty(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    value.serialize(&mut pretty_serializer(out)).map_err(io::Error::from)
+}
+
+/// For values that are written part by part.
+pub fn pretty_serializer<W: Write>(out: W) -> Serializer<W, Escaped<PrettyFormatter<'static>>> {
+    Serializer::with_formatter(out, Escaped(PrettyFormatter::new()))
+}
+
+/// JSON in which texts have escapes for all that is obeyed; what JSON itself escapes, it escapes.
+#[derive(Clone, Debug)]
+pub struct Escaped<F>(F);
+
+impl<F: Formatter> Formatter for Escaped<F> {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        // Control characters of ASCII but one are escaped by JSON's own rules, and nearly all texts have no others.
+        if text.bytes().all(|byte| byte < 0x7f) {
+            return out.write_all(text.as_bytes());
+        }
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_obeyed(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+
+    fn write_char_escape<W: Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+        self.0.write_char_escape(out, escape)
+    }
+
+    fn begin_array<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, is_first)
+    }
+
+    fn end_array_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, is_first)
+    }
+
+    fn end_object_key<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_key(out)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}[31m\n\r\u{7f}\u{9b}\u{202e}\u{feff}\u{fffe}\u{2028};\"=é😀";
+
+    #[test]
+    fn lines_are_single_and_still() {
+        let mut out = Vec::new();
+        line(&mut out, format_args!("{HOSTILE}")).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "a\u{fffd}[31m\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd};\"=é😀\n"
+        );
+        assert_eq!(format!("[{:<4}]", Plain("a\n")), "[a\u{fffd}  ]");
+        assert_eq!(Short("äöü\n", 4).to_string(), "äöü\u{fffd}");
+        assert_eq!(Short(format_args!("{}{}", "äö", "ü\n"), 3).to_string(), "äöü… (1 more characters)");
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for (name, expected) in [
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("-2+3", "'-2+3"),
+            (" \t=1", "' \u{fffd}=1"),
+            ("＝1", "'＝1"),
+            ("evil.exe", "evil.exe"),
+            ("", ""),
+        ] {
+            assert_eq!(cell(name), expected);
+        }
+        let mut out = Vec::new();
+        row(&mut out, ["a,b", "\"", "c"]).unwrap();
+        assert_eq!(out, b"\"a,b\",\"\"\"\",c\r\n");
+    }
+
+    #[test]
+    fn markup_and_folded_names() {
+        assert_eq!(
+            Markup("<a href='x'>\u{fffe}&\"").to_string(),
+            "&lt;a href=&#39;x&#39;&gt;\u{fffd}&amp;&quot;"
+        );
+        assert_eq!(folded_name("a;b\nc\u{202e}"), "a:b\u{fffd}c\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn json_is_as_it_was_and_obeys_nothing(text in any::<String>(), key in any::<String>()) {
+            let hostile = format!("{text}{HOSTILE}{text}");
+            let value = serde_json::json!({ key: [hostile, 1, { "a": null }] });
+            for is_pretty in [false, true] {
+                let mut out = Vec::new();
+                if is_pretty { json_pretty(&mut out, &value) } else { json(&mut out, &value) }.unwrap();
+                let written = String::from_utf8(out).unwrap();
+                prop_assert!(!written.chars().any(|c| is_obeyed(c) && !(is_pretty && c == '\n')), "{:?}", written);
+                prop_assert_eq!(&serde_json::from_str::<serde_json::Value>(&written).unwrap(), &value);
+                let plain = if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+                prop_assert_eq!(written.lines().count(), plain.unwrap().lines().filter(|line| !line.is_empty()).count().max(1));
+            }
+        }
+
+        #[test]
+        fn nothing_that_is_obeyed_is_left(text in any::<String>()) {
+            for safe in [Plain(&text).to_string(), Markup(&text).to_string(), cell(&text), folded_name(&text), Short(&text, 3).to_string()] {
+                prop_assert!(!safe.contains(is_obeyed), "{:?}", safe);
+            }
+        }
+    }
+}
