@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::enrich::{CreateEnd, CreateOutcome, Level, Summary};
-use stackhound::schema::{Array, Decoder, Field, Item, OutType, Value};
+use stackhound::schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound::stacks::StackState;
 use stackhound::{Depth, Label, Mode, Seen, final_user_module};
 
@@ -124,6 +124,9 @@ fn elements<S: Serializer>(array: Array<'_>, serializer: S) -> Result<S::Ok, S::
     sequence.end()
 }
 
+/// A value in the JSON type that its field's declared types give it, whatever it is: numbers up to 32 bits and fractions
+/// are numbers, integers of 64 bits decimal text, pointers and masks `"0x…"`, what has names or a form of its own text.
+/// What is no value is null.
 struct Single<'a>(&'a Field, Value<'a>);
 
 impl Serialize for Single<'_> {
@@ -139,6 +142,10 @@ impl Serialize for Single<'_> {
             (Value::Unsigned(number), OutType::Port) => {
                 serializer.serialize_u16((number as u16).swap_bytes())
             }
+            (Value::Unsigned(number), OutType::Boolean) => serializer.serialize_bool(number != 0),
+            (Value::Unsigned(_) | Value::Signed(_), _) if is_wide(field.in_type) => {
+                serializer.collect_str(&field.render(value))
+            }
             (
                 Value::Unsigned(number),
                 OutType::Default
@@ -152,12 +159,18 @@ impl Serialize for Single<'_> {
                 serializer.serialize_i64(number)
             }
             (Value::Hex(number) | Value::Pointer(number), _) => Hex(number).serialize(serializer),
-            (Value::Float(number), _) if number.is_finite() => serializer.serialize_f64(number),
-            (Value::RawTime(time), _) => serializer.serialize_i64(time.0),
+            // What is not finite is null, as JSON has no number for it.
+            (Value::Float(number), _) => serializer.serialize_f64(number),
+            (Value::RawTime(time), _) => serializer.collect_str(&time.0),
             (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&Digits(bytes)),
             _ => serializer.collect_str(&field.render(value)),
         }
     }
+}
+
+/// Whether integers of this type need more bits than numbers of JSON are sure to keep.
+fn is_wide(in_type: InType) -> bool {
+    matches!(in_type, InType::I64 | InType::U64)
 }
 
 /// What a file's creation came to.

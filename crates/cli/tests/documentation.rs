@@ -35,6 +35,9 @@ const RUN_BY_CI: [&str; 11] = [
 const RUN_FOR_PYTHON: [&str; 2] =
     ["pip install ./crates/python", "cargo run -p stackhound-calltree --example "];
 
+/// Commands that `scripts/check-json.py` runs, which is a step of `.ci/run` as well.
+const RUN_ON_EVENTS: &str = "jq ";
+
 /// Commands that `scripts/windows-check.sh` runs, which is a step of `.ci/run` too.
 const RUN_UNDER_WINE: [&str; 2] = [
     "scripts/with-double cargo test --locked --profile cross -p stackhound --test live",
@@ -193,6 +196,10 @@ fn every_command_shown_runs_and_does_what_is_shown() {
         }
         if RUN_FOR_PYTHON.iter().any(|known| command.starts_with(known)) {
             assert!(ci.contains("scripts/python-check.sh"), "{page}: {command}: not run by .ci/run");
+            continue;
+        }
+        if command.starts_with(RUN_ON_EVENTS) {
+            assert!(ci.contains("scripts/check-json.py"), "{page}: {command}: not run by .ci/run");
             continue;
         }
         if let Some(known) = RUN_UNDER_WINE.iter().find(|known| command.starts_with(**known)) {

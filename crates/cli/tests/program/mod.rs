@@ -9,6 +9,7 @@ pub fn stackhound(arguments: &[&str]) -> Output {
 
 /// Bad input: one sentence on standard error, nothing on standard output, exit code 2.
 #[track_caller]
+#[allow(dead_code, reason = "not every test gives bad input")]
 pub fn refused(arguments: &[&str], sentence: &str) {
     let output = stackhound(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
