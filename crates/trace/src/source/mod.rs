@@ -12,7 +12,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use stackhound_etl::{Damage, Recording};
+use stackhound_etl::{Damage, OpenError, Recording};
 
 use crate::Error;
 pub use map::bytes_of;
@@ -126,8 +126,8 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
         ZIP_MAGIC => zip::open(path, file, found)?,
         _ if magic == ZSTD_MAGIC || zstd::is_skippable(magic) => {
             let mut plain = Unpacked::new(UNPACKED_SIZE_MAX).map_err(io_error)?;
-            let damage = zstd::unpack(&file, &mut plain)
-                .map_err(|error| Error::Packed(path.to_owned(), error.to_string()))?;
+            let unpacked = zstd::unpack(&file, &mut plain);
+            let damage = plain.accepted(&name, unpacked, path)?;
             let bytes = plain.finish().map_err(io_error)?;
             // Where nothing was unpacked, the reason is no damage, but all there is to say.
             if let (true, Some(damage)) = (bytes.is_empty(), damage.first()) {
@@ -140,21 +140,55 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
     Ok(())
 }
 
-/// An unnamed temporary file that takes what is unpacked, up to a limit.
+/// Bytes that are enough to see whether a recording begins.
+const HEAD_SIZE: usize = 1 << 16;
+
+static ZEROS: [u8; 1 << 12] = [0; 1 << 12];
+
+/// An unnamed temporary file that takes what is unpacked, up to a limit, if it begins as a recording. Zeros take no place.
 struct Unpacked {
     file: File,
     size: u64,
     limit: u64,
+    /// The first bytes, as long as there are too few of them.
+    head: Option<Vec<u8>>,
+    refused: Option<OpenError>,
 }
 
 impl Unpacked {
     fn new(limit: u64) -> io::Result<Unpacked> {
-        Ok(Unpacked { file: tempfile::tempfile()?, size: 0, limit })
+        Ok(Unpacked { file: tempfile::tempfile()?, size: 0, limit, head: Some(Vec::new()), refused: None })
+    }
+
+    /// What unpacking came to; where it was stopped, the reason.
+    fn accepted<T>(&mut self, name: &str, unpacked: io::Result<T>, path: &Path) -> Result<T, Error> {
+        match self.refused.take() {
+            Some(refused) => Err(Error::NotARecording(name.to_owned(), refused)),
+            None => unpacked.map_err(|error| Error::Packed(path.to_owned(), error.to_string())),
+        }
     }
 
     fn finish(mut self) -> io::Result<Bytes> {
         self.file.flush()?;
+        self.file.set_len(self.size)?;
         if self.size == 0 { Ok(Bytes::new()) } else { map::map(self.file) }
+    }
+
+    /// Looks at the first bytes once there are enough of them.
+    fn look(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(head) = &mut self.head else { return Ok(()) };
+        head.extend_from_slice(&bytes[..bytes.len().min(HEAD_SIZE - head.len())]);
+        if head.len() == HEAD_SIZE {
+            let opened = Recording::open(Bytes::from(std::mem::take(head)));
+            self.head = None;
+            if let Err(error) = opened
+                && !matches!(error, OpenError::FirstBufferCutOff { .. })
+            {
+                self.refused = Some(error);
+                return Err(io::Error::other("no recording"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -163,7 +197,14 @@ impl Write for Unpacked {
         if self.size.saturating_add(bytes.len() as u64) > self.limit {
             return Err(io::Error::other("unpacks to more than 64 GiB"));
         }
-        let written = self.file.write(bytes)?;
+        self.look(bytes)?;
+        let written = match bytes.chunks(ZEROS.len()).all(|part| part == &ZEROS[..part.len()]) {
+            true => {
+                self.file.seek(SeekFrom::Current(bytes.len() as i64))?;
+                bytes.len()
+            }
+            false => self.file.write(bytes)?,
+        };
         self.size += written as u64;
         Ok(written)
     }

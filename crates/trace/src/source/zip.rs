@@ -64,7 +64,8 @@ fn read_members(
         }
         let start = member.data_start().unwrap_or_default();
         let (name, mut plain) = (format!("{}:{member_name}", path.display()), new(path, left)?);
-        let failed = copy(&mut member, &mut plain).map_err(|error| packed(error.to_string()))?;
+        let copied = copy(&mut member, &mut plain);
+        let failed = plain.accepted(&name, copied, path)?;
         left = left.saturating_sub(plain.size);
         // The checksum is compared behind the last byte.
         let is_whole = plain.size == member.size();
@@ -90,21 +91,23 @@ fn read_beginning(
     found: &mut Vec<Source>,
 ) -> Result<(), Error> {
     const REASON: DamageReason = DamageReason::Packed("the archive breaks off");
-    let packed = |error: String| Error::Packed(path.to_owned(), error);
     let mut left = UNPACKED_SIZE_MAX;
     loop {
         let Ok(Some(mut member)) = read_zipfile_from_stream(&mut reader) else { break };
         let Ok(member_name) = member.name().map(|name| name.into_owned()) else { break };
-        let mut plain = new(path, left)?;
-        let failed = copy(&mut member, &mut plain).map_err(|error| packed(error.to_string()))?;
-        drop(member);
-        left = left.saturating_sub(plain.size);
-        if is_recording(&member_name) {
-            let at = reader.stream_position().unwrap_or(size).min(size);
-            let damage = Damage { offset: at, skipped: size - at, reason: REASON };
-            let bytes = plain.finish().map_err(|error| Error::Io(path.to_owned(), error))?;
-            found.push(recording(format!("{}:{member_name}", path.display()), bytes, vec![damage])?);
+        if !is_recording(&member_name) {
+            let failed = copy(&mut member, &mut io::sink());
+            if failed.is_ok_and(|failed| failed) { break } else { continue }
         }
+        let (name, mut plain) = (format!("{}:{member_name}", path.display()), new(path, left)?);
+        let copied = copy(&mut member, &mut plain);
+        drop(member);
+        let failed = plain.accepted(&name, copied, path)?;
+        left = left.saturating_sub(plain.size);
+        let at = reader.stream_position().unwrap_or(size).min(size);
+        let damage = Damage { offset: at, skipped: size - at, reason: REASON };
+        let bytes = plain.finish().map_err(|error| Error::Io(path.to_owned(), error))?;
+        found.push(recording(name, bytes, vec![damage])?);
         if failed {
             break;
         }
