@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use stackhound::calltree::journal::Writer;
-use stackhound::calltree::{Change, ContextId, Cpu, EndType, StackInfo, StackKind, StartType};
+use stackhound::calltree::{
+    Change, ContextId, Cpu, EndType, Frame, Pattern, StackInfo, StackKind, StartType,
+};
 use stackhound::trace::Grouping;
 use stackhound::{Enrichment, OpenStacksError, StacksFrom, open_stacks};
 
@@ -128,4 +130,20 @@ fn what_holds_no_call_trees_is_told() {
     let empty = tempfile::tempdir().unwrap();
     let told = open(empty.path()).unwrap_err().to_string();
     assert!(told.ends_with("no .etl, .etl.zst or .etl.zip file in this directory"), "{told}");
+}
+
+/// A recording of the corpus with the methods of a .NET program.
+#[test]
+fn compiled_methods_are_called_as_in_stacks_of_events() {
+    let Some(bytes) = stackhound_corpus::recording("perfview-diaghub.user_paged.1.etl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "a.etl", &bytes);
+    let (trace, _) = open_stacks(&path, Enrichment::default(), Grouping::default()).unwrap();
+    let (by_runtime, by_name) = (Pattern::new("jit:clr!*").unwrap(), Pattern::new("*").unwrap());
+    assert!(trace.has_module_of(&by_runtime));
+    let calls = trace.calls(&by_runtime);
+    assert!(!calls.is_empty());
+    assert!(calls.iter().all(|frame| frame.name().to_string().starts_with("jit:clr!")));
+    let is_method = |frame: &&Frame<'_>| frame.name().to_string().starts_with("jit:");
+    assert_eq!(trace.calls(&by_name).iter().filter(is_method).count(), calls.len());
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stackhound_calltree::{Address, Builder, LocationId, LocationInfo, ModuleInfo};
-use stackhound_enrich::{Frames, Mode};
+use stackhound_enrich::{Frames, Mode, RegionKind};
 use stackhound_symbols::{AddressKind, Origin};
 use stackhound_system::{MethodId, ModuleId};
 use stackhound_timeline::SeenFrame;
@@ -111,8 +111,11 @@ fn look_up(seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Functio
     }
     if let Some(method) = frame.method() {
         let text = method.to_string();
+        // Called as in stacks of events: `jit:clr!Program.Main`.
+        let runtime = RegionKind::Jit(method.runtime()).name().to_owned();
         let start = LocationInfo {
             address: Some(Address(method.start().0)),
+            module: Some(builder.module(ModuleInfo { name: runtime, path: None, base: None })),
             symbol: Some(text).filter(|text| !text.is_empty()),
             ..nothing
         };
