@@ -27,6 +27,9 @@ const HOSTILE: [u16; 16] = [
 /// What stands for it in the twin.
 const LETTER: char = 'q';
 
+/// What stands for what one byte cannot hold: the twin's text of one byte a character differs from its UTF-16, too.
+const WIDE_LETTER: u16 = 0x101;
+
 /// How a form has names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
@@ -212,7 +215,7 @@ fn run(verb: &str, recording: &Path, symbols: &Path) -> (Vec<u8>, String) {
 /// The text with the letter for whatever stands for the hostile character.
 fn like_twin(text: &str, hostile: u16) -> String {
     let hostile = char::from_u32(hostile.into()).unwrap_or('\u{fffd}');
-    let stands = |c: char| c == hostile || c == '\u{fffd}';
+    let stands = |c: char| c == hostile || c == '\u{fffd}' || u32::from(c) == u32::from(WIDE_LETTER);
     text.chars().map(|c| if stands(c) { LETTER } else { c }).collect()
 }
 
@@ -377,7 +380,8 @@ fn names_are_data(half: usize, turns: impl Iterator<Item = usize>) {
         }
         let at = number(name.len());
         let what = format!("{verb}: U+{unit:04X} in {name:?} at {at}");
-        let [(printed, errors), (twin, twin_errors)] = [unit, LETTER as u16].map(|unit| match of_symbol {
+        let letter = if unit > 0xff { WIDE_LETTER } else { LETTER as u16 };
+        let [(printed, errors), (twin, twin_errors)] = [unit, letter].map(|unit| match of_symbol {
             Some((image, bytes, _)) => {
                 fs::write(image, with_unit(bytes, name, at, unit)).unwrap();
                 let result = run(verb, &demo.recording(), &symbols);
