@@ -67,6 +67,9 @@ pub enum Error {
     /// No session of this name runs.
     #[error("no session {0:?} runs")]
     NoSession(String),
+    /// A session that writes a file and hands nothing over.
+    #[error("session {0:?} writes a file only: there is nothing to listen to")]
+    NotInRealTime(String),
     /// The system's sessions are all in use.
     #[error(
         "Windows has no more sessions: it runs at most 64 at a time, and 8 with kernel events; stop some"

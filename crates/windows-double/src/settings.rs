@@ -4,6 +4,7 @@
 //! log = /tmp/calls.txt          # every call with its arguments is appended here
 //! raw = off                     # the functions for raw buffers do not exist
 //! exists = Other, Third         # sessions that run already
+//! files = Fourth                # others that write a file only
 //! error StartTraceW = 5         # what a function answers instead of doing anything
 //! error EnableTraceEx2 {f4e1897c-bb5d-5668-f1d8-040f4d8dd344} = 5
 //!
@@ -37,6 +38,8 @@ pub struct Settings {
     pub no_raw: bool,
     /// Names of sessions that run already.
     pub exists: Vec<String>,
+    /// Names of others that write a file only.
+    pub files: Vec<String>,
     /// Functions and what they answer; a function can be followed by a GUID in braces.
     pub errors: Vec<(String, u32)>,
     /// Sessions by name, in the order of the file; `*` is any.
@@ -124,6 +127,7 @@ impl Settings {
             "log" => self.log = Some(value.into()),
             "raw" => self.no_raw = switch(value, "off", "on")?,
             "exists" => self.exists = value.split(',').map(|name| name.trim().to_owned()).collect(),
+            "files" => self.files = value.split(',').map(|name| name.trim().to_owned()).collect(),
             _ => {
                 let function = key.strip_prefix("error ")?;
                 self.errors.push((function.trim().to_lowercase(), value.parse().ok()?));
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let settings = Settings::parse(
-            "# a comment\nlog = /tmp/x.txt\nraw = off # here too\nexists = A B, C\nerror StartTraceW = 5\n\
+            "# a comment\nlog = /tmp/x.txt\nraw = off # here too\nexists = A B, C\nfiles = D\nerror StartTraceW = 5\n\
              error EnableTraceEx2 {F4E1897C-BB5D-5668-F1D8-040F4D8DD344} = 5\n\n[Mine]\nrecording = a.etl\n\
              seed = 3\ndisorder_ms = 20\nrate = 9\nrounds = forever\nstop_after = 8\nbuffers = 4\nlose_every = 7\n\
              delay_ms = 2\ndelay_every = 6\nat_end = wait\n[*]\nseed = 4\n",
@@ -187,6 +191,7 @@ mod tests {
         assert_eq!(settings.log, Some("/tmp/x.txt".into()));
         assert!(settings.no_raw);
         assert_eq!(settings.exists, ["A B", "C"]);
+        assert_eq!(settings.files, ["D"]);
         assert_eq!(settings.error("StartTraceW", "mine"), Some(5));
         let guid = "{f4e1897c-bb5d-5668-f1d8-040f4d8dd344}";
         assert_eq!(settings.error("EnableTraceEx2", guid), Some(5));

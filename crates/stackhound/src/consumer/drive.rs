@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
 use stackhound_trace::live::Arrivals;
-use stackhound_trace::{LiveSession, OpenTrace};
+use stackhound_trace::{LiveSession, OpenTrace, ProviderSettings};
 
 use crate::consumer::dispatch::Dispatch;
 use crate::consumer::error::Error;
@@ -120,6 +120,9 @@ fn open_sessions(
 ) -> Result<Arrivals, Error> {
     let mut groups = trace.dispatch.groups();
     let providers = trace.dispatch.for_etw();
+    // Kernel sessions take providers too, where there is no other that could.
+    let is_user = |input: &LiveInput| matches!(input, LiveInput::Session(session) if !session.is_kernel());
+    let for_kernel: &[ProviderSettings] = if inputs.iter().any(is_user) { &[] } else { &providers };
     let mut incoming = Vec::new();
     for input in inputs {
         let (session, blocks) = match input {
@@ -129,7 +132,7 @@ fn open_sessions(
                     Some(groups) => session.kernel_groups(groups),
                     None => *session,
                 };
-                LiveSession::start(&session, &[], trace.queue)?
+                LiveSession::start(&session, for_kernel, trace.queue)?
             }
             LiveInput::Session(session) => LiveSession::start(&session, &providers, trace.queue)?,
         };

@@ -41,8 +41,10 @@ const SAMPLE_INTERVAL: std::ops::RangeInclusive<u128> = 1_221..=10_000_000;
 
 // Logging modes: Microsoft's page "Logging Mode Constants".
 const FILE_SEQUENTIAL: u32 = 0x0000_0001;
-const REAL_TIME: u32 = 0x0000_0100;
+pub(crate) const REAL_TIME: u32 = 0x0000_0100;
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
+/// Without it, an event for which one session has no room is not given to any other session either.
+const INDEPENDENT_SESSION: u32 = 0x0800_0000;
 const NO_PER_PROCESSOR: u32 = 0x1000_0000;
 
 /// Which clock stamps events (`Wnode.ClientContext`).
@@ -336,6 +338,7 @@ impl Session {
         });
         let (flush_timer, timer_mode) = self.buffers.flush_timer().to_numbers();
         let mode = REAL_TIME
+            | INDEPENDENT_SESSION
             | timer_mode
             | if self.tee.is_some() { FILE_SEQUENTIAL } else { 0 }
             | if self.kind == Kind::Kernel { SYSTEM_LOGGER } else { 0 }

@@ -201,8 +201,9 @@ impl ProviderSettings {
     /// As ETW takes them.
     pub fn parameters(&self) -> EnableParameters {
         let ProviderFilter { provider, any, all, level } = self.filter;
-        // ETW does not look at the second mask where the first is 0.
-        let any = if any == 0 && all != 0 { u64::MAX } else { any };
+        // 0 means all to providers with manifests only: those of MOF and WPP take it for no flags. Nor does ETW look at the
+        // second mask then.
+        let any = if any == 0 { u64::MAX } else { any };
         let level = if level == 0 { u8::MAX } else { level };
         let scope = Scope { any, all, level };
         EnableParameters {

@@ -16,7 +16,7 @@ fn a_user_session_is_real_time_with_buffers_for_each_processor() {
     let expected = SessionNumbers {
         guid: Guid::ZERO,
         clock: 1,
-        mode: 0x100,
+        mode: 0x0800_0100,
         buffer_size: 256,
         minimum_buffers: 64,
         maximum_buffers: 128,
@@ -34,11 +34,11 @@ fn a_user_session_is_real_time_with_buffers_for_each_processor() {
 fn each_setting_changes_its_number() {
     let one = || Session::user("one");
     let mode = |session: Session| session.numbers().unwrap().mode;
-    assert_eq!(mode(one().buffers(Buffers::low_latency())), 0x110);
-    assert_eq!(mode(one().tee("out.etl")), 0x101);
-    assert_eq!(mode(one().buffers(Buffers::throughput().shared_by_processors())), 0x1000_0100);
-    assert_eq!(mode(Session::kernel("k", KernelGroups::PROCESS)), 0x0200_0100);
-    assert_eq!(mode(Session::nt_kernel_logger(KernelGroups::PROCESS)), 0x100);
+    assert_eq!(mode(one().buffers(Buffers::low_latency())), 0x0800_0110);
+    assert_eq!(mode(one().tee("out.etl")), 0x0800_0101);
+    assert_eq!(mode(one().buffers(Buffers::throughput().shared_by_processors())), 0x1800_0100);
+    assert_eq!(mode(Session::kernel("k", KernelGroups::PROCESS)), 0x0a00_0100);
+    assert_eq!(mode(Session::nt_kernel_logger(KernelGroups::PROCESS)), 0x0800_0100);
     assert_eq!(one().buffers(Buffers::low_latency()).numbers().unwrap().flush_timer, 5);
     for (clock, number) in
         [(SessionClock::Qpc, 1), (SessionClock::SystemTime, 2), (SessionClock::CpuCycle, 3)]
@@ -54,7 +54,7 @@ fn each_setting_changes_its_number() {
 fn the_recipe_of_a_system_call_sensor() {
     let numbers = Session::syscalls("sensor").numbers().unwrap();
     assert_eq!((numbers.buffer_size, numbers.minimum_buffers, numbers.maximum_buffers), (64, 20, 128));
-    assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0200_0100));
+    assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0a00_0100));
     // EVENT_TRACE_FLAG_SYSTEMCALL, IMAGE_LOAD, THREAD and PROCESS.
     assert_eq!(numbers.enable_flags, 0x87);
     assert!(numbers.profile_privilege && numbers.group_masks.is_empty());
@@ -159,7 +159,7 @@ fn group_masks_come_with_the_flags() {
 #[test]
 fn a_provider_in_numbers() {
     let parameters = settings().parameters();
-    assert_eq!((parameters.level, parameters.any, parameters.all), (255, 0, 0));
+    assert_eq!((parameters.level, parameters.any, parameters.all), (255, u64::MAX, 0));
     // The second mask counts only beside the first.
     let parameters = settings().all(0x10).level(4).parameters();
     assert_eq!((parameters.level, parameters.any, parameters.all), (4, u64::MAX, 0x10));

@@ -177,7 +177,7 @@ fn presets_reach_windows_as_described() {
         live.stop().expect("stopped");
     }
     let lines = double.log("StartTraceW name=");
-    let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0x2000100 flags=0x87";
+    let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0xa000100 flags=0x87";
     assert!(lines[0].contains(expected) && !lines[0].contains("guid={00000000-"), "{lines:?}");
     assert!(lines[1].contains("flags=0x6024007"), "{lines:?}");
     assert!(lines[2].contains("flags=0x817"), "{lines:?}");
@@ -211,8 +211,13 @@ fn providers_reach_windows_merged() {
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].contains("level=4 any=0x11 all=0x0"), "{lines:?}");
     assert!(lines[0].contains("property=0x4 filter(ids in count=2 [10, 11])"), "{lines:?}");
-    assert!(lines[1].contains(" capture ") && lines[3].contains(" disable "), "{lines:?}");
-    assert!(lines[2].contains("level=255 any=0x0 all=0x0") && lines[2].contains("property=0x1"), "{lines:?}");
+    // The state is asked for as the events are.
+    assert!(lines[1].contains(" capture ") && lines[1].contains("level=4 any=0x11 "), "{lines:?}");
+    assert!(lines[3].contains(" disable "), "{lines:?}");
+    assert!(
+        lines[2].contains("level=255 any=0xffffffffffffffff all=0x0") && lines[2].contains("property=0x1"),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -245,6 +250,16 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     live.stop().expect("stopped");
     let error = LiveSession::stop_by_name("nobody").unwrap_err();
     assert!(matches!(&error, Error::NoSession(name) if name == "nobody"), "{error}");
+}
+
+#[test]
+fn a_session_that_writes_a_file_only_is_not_listened_to() {
+    let test = "a_session_that_writes_a_file_only_is_not_listened_to";
+    let Some(_double) = double::run(test, "files = theirs\n") else { return };
+    let error = LiveSession::attach("theirs", queue()).map(|_| ()).unwrap_err();
+    assert!(matches!(&error, Error::NotInRealTime(name) if name == "theirs"), "{error}");
+    // It runs on.
+    assert!(LiveSession::list().expect("a list").iter().any(|session| session.name == "theirs"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stackhound_etl::Recording;
+use stackhound_etl::{LogFileMode, Recording};
 use stackhound_trace::Recordings;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     ETW_BUFFER_CALLBACK_INFORMATION, ETW_BUFFER_HEADER, ETW_OPEN_TRACE_OPTIONS, EVENT_TRACE_LOGFILEW,
@@ -16,6 +16,7 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
 
 use crate::feed::{Counters, Feed, Limits, Next};
 use crate::harness::ALL_OUT;
+use crate::properties::REAL_TIME;
 use crate::raw;
 use crate::replay::{Order, Replay, Slice};
 use crate::settings::{SessionSettings, Settings};
@@ -88,6 +89,8 @@ impl Traces {
     }
 }
 
+const SHARED: LogFileMode = LogFileMode::NO_PER_PROCESSOR_BUFFERING;
+
 /// The recording that a session hands out.
 fn recording_of(settings: &SessionSettings) -> Option<Recording> {
     let path = settings.recording.as_ref()?;
@@ -105,6 +108,10 @@ fn session(function: &str, name: &str) -> Result<(Arc<Running>, SessionSettings,
     let running = sessions::find(0, name).ok_or(code::WMI_INSTANCE_NOT_FOUND)?;
     let settings = settings.session(name);
     let recording = recording_of(&settings);
+    // Whether processors have buffers of their own, the recording knows.
+    if recording.as_ref().is_some_and(|recording| recording.session().mode.has(SHARED)) {
+        lock(&running.session).mode |= SHARED.0;
+    }
     Ok((running, settings, recording))
 }
 
@@ -208,8 +215,10 @@ pub(super) unsafe fn process(handle: u64) -> u32 {
     let Some(trace) = found else { return code::INVALID_HANDLE };
     let name = lock(&trace.running.session).name.clone();
     log(format_args!("ProcessTrace {name:?} begins"));
+    // Of a session that hands nothing over, Windows says what it says of none.
+    let is_listened = lock(&trace.running.session).mode & REAL_TIME != 0;
     // SAFETY: the caller's promise.
-    let answer = unsafe { trace.run(handle) };
+    let answer = if is_listened { unsafe { trace.run(handle) } } else { code::WMI_INSTANCE_NOT_FOUND };
     with(|traces| {
         trace.processing.store(false, Ordering::SeqCst);
         if trace.closing.load(Ordering::SeqCst) {

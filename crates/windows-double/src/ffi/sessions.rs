@@ -29,6 +29,9 @@ struct Sessions {
     brought: Vec<String>,
 }
 
+/// `EVENT_TRACE_FILE_MODE_SEQUENTIAL`.
+const FILE_SEQUENTIAL: u32 = 1;
+
 static SESSIONS: Mutex<Option<Sessions>> = Mutex::new(None);
 
 /// Something changed that a waiting consumer should look at.
@@ -111,8 +114,9 @@ impl Sessions {
         running
     }
 
-    fn bring(&mut self, names: &[String]) {
-        for name in names {
+    fn bring(&mut self, settings: &Settings) {
+        let listened = settings.exists.iter().map(|name| (name, REAL_TIME));
+        for (name, mode) in listened.chain(settings.files.iter().map(|name| (name, FILE_SEQUENTIAL))) {
             if self.brought.iter().any(|known| known == name) {
                 continue;
             }
@@ -123,7 +127,7 @@ impl Sessions {
                 buffer_size: 64,
                 minimum_buffers: 4,
                 maximum_buffers: 26,
-                mode: REAL_TIME,
+                mode,
                 flush_timer: 1,
                 ..Session::default()
             });
@@ -139,7 +143,7 @@ impl Sessions {
 pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings.exists);
+        sessions.bring(&settings);
         if sessions.named(&session.name).is_some() {
             return Err(code::ALREADY_EXISTS);
         }
@@ -163,7 +167,7 @@ pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
 pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings.exists);
+        sessions.bring(&settings);
         match handle {
             0 => sessions.named(name),
             _ => sessions.running.iter().find(|running| running.handle == handle).cloned(),
@@ -175,7 +179,7 @@ pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
 pub(super) fn all() -> Vec<Arc<Running>> {
     let settings = Settings::of_environment();
     with(|sessions| {
-        sessions.bring(&settings.exists);
+        sessions.bring(&settings);
         sessions.running.clone()
     })
 }

@@ -3,6 +3,7 @@
 use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::SystemInformation::GetSystemTimePreciseAsFileTime;
+use windows_sys::Win32::System::Threading::{ALL_PROCESSOR_GROUPS, GetActiveProcessorCount};
 
 use crate::Error;
 use crate::time::ticks;
@@ -25,6 +26,12 @@ pub struct Moment {
     pub raw: i64,
     /// 100 ns since 1601, UTC.
     pub system_time: i64,
+}
+
+/// How many logical processors run, of all groups.
+pub fn active_processors() -> u32 {
+    // SAFETY: takes a number, and cannot fail for all groups.
+    unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) }
 }
 
 /// Of several readings the one counts that took the least time: the thread may be interrupted between two clocks.

@@ -49,25 +49,20 @@ pub enum Delivery {
     Events,
 }
 
-/// What the session says of itself when it is opened (`TRACE_LOGFILE_HEADER`).
+/// What the session says of itself when it is opened (`TRACE_LOGFILE_HEADER`), without what such headers are known to have
+/// wrong (4 bytes of a pointer on 64-bit Windows), and what the session states itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogfileFacts {
-    /// Session buffer size in bytes.
-    pub buffer_size: u32,
     /// Windows version, major and minor; log layout version, major and minor.
     pub version: [u8; 4],
     /// Windows build.
     pub build: u32,
-    /// Number of processors.
+    /// Number of processors, 0 where it is not stated.
     pub processors: u32,
     /// Clock interrupt period in 100 ns.
     pub timer_resolution: u32,
-    /// Logging mode.
-    pub mode: u32,
     /// Buffers written up to now.
     pub buffers_written: u32,
-    /// Bytes of a pointer.
-    pub pointer_size: u32,
     /// Events lost up to now.
     pub events_lost: u32,
     /// Processor speed.
@@ -93,14 +88,11 @@ impl LogfileFacts {
         // SAFETY: all forms of the union are numbers, or a GUID.
         let of_file = unsafe { header.Anonymous2.Anonymous };
         LogfileFacts {
-            buffer_size: header.BufferSize,
             version: version.to_le_bytes(),
             build: header.ProviderVersion,
             processors: header.NumberOfProcessors,
             timer_resolution: header.TimerResolution,
-            mode: header.LogFileMode,
             buffers_written: header.BuffersWritten,
-            pointer_size: of_file.PointerSize,
             events_lost: of_file.EventsLost,
             cpu_mhz: of_file.CpuSpeedInMHz,
             boot_time: header.BootTime,

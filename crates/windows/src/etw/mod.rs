@@ -12,7 +12,7 @@ mod session;
 mod view;
 
 pub use crate::privilege::take_system_profile_privilege;
-pub use clock::{Clock, Moment};
+pub use clock::{Clock, Moment, active_processors};
 pub use consumer::{Consumer, Delivery, Ended, LogfileFacts, Opened, open};
 pub use provider::{Enable, Filter};
 pub use session::{Session, SessionState, StartSession, list, set_sample_interval};

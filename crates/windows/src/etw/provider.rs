@@ -74,8 +74,8 @@ impl Session {
     }
 
     /// The provider shall log its state.
-    pub fn capture_state(&self, provider: [u8; 16]) -> Result<(), Error> {
-        self.enable_trace(provider, EVENT_CONTROL_CODE_CAPTURE_STATE, u8::MAX, 0, 0, None)
+    pub fn capture_state(&self, provider: [u8; 16], level: u8, any: u64) -> Result<(), Error> {
+        self.enable_trace(provider, EVENT_CONTROL_CODE_CAPTURE_STATE, level, any, 0, None)
     }
 
     fn enable_trace(

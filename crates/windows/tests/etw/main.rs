@@ -51,7 +51,7 @@ fn events_arrive_with_header_items_and_payload() {
     let opened = etw::open("one", Delivery::Events).expect("opened");
     assert!(!opened.by_buffers());
     let facts = opened.facts().clone();
-    assert_eq!((facts.processors, facts.pointer_size), (u32::from(PROCESSORS), 8));
+    assert_eq!(facts.processors, u32::from(PROCESSORS));
     let taken = Taken::default();
     let consumer = opened.run(taken.sink()).expect("a thread");
     wait_for("the recording ends", || consumer.has_ended());
@@ -292,7 +292,7 @@ fn providers_are_enabled_with_filters() {
     let filters = vec![Filter { kind: 0x8000_0200, bytes: &ids }, Filter { kind: 0x8000_0004, bytes: &pids }];
     let enable = Enable { provider: PROVIDER.0, level: 4, any: 0x10, all: 0x20, properties: 4, filters };
     session.enable(&enable).expect("enabled");
-    session.capture_state(PROVIDER.0).expect("captured");
+    session.capture_state(PROVIDER.0, 4, u64::MAX).expect("captured");
     session.disable(PROVIDER.0).expect("disabled");
     let lines = double.log("EnableTraceEx2");
     let guid = "{07070707-0707-0707-0707-070707070707}";

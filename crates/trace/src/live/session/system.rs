@@ -12,7 +12,7 @@ use stackhound_windows::etw::{
 use super::access::{Tried, meaning};
 use super::{SessionCounters, SessionInfo};
 use crate::live::{Capture, Handed, Incoming, Queue, channel};
-use crate::session::{Delivery, fresh_guid};
+use crate::session::{Delivery, REAL_TIME, fresh_guid};
 use crate::{EnableParameters, Error, Flow, FlushTimer, IfExists, ProviderSettings, Session, SessionNumbers};
 
 /// Takes events where Windows hands them over.
@@ -130,7 +130,12 @@ impl LiveSession {
             Delivery::Events => etw::Delivery::Events,
         };
         let opened = etw::open::<Taking>(&self.name, delivery).map_err(|error| self.error(error))?;
-        let header = header_of(opened.facts(), &self.name)?;
+        let state = self.control.query().map_err(|error| self.error(error))?;
+        // Processing would end at once, as it does for a session that has ended.
+        if state.mode & REAL_TIME == 0 {
+            return Err(Error::NotInRealTime(self.name.clone()));
+        }
+        let header = header_of(opened.facts(), &state, &self.name)?;
         let (capture, incoming) = channel(Arc::new(header), queue.for_flush(self.flush_timer.duration()));
         let consumer = opened.run(Taking(capture)).map_err(|error| self.error(error))?;
         self.consumer = Some(consumer);
@@ -201,7 +206,7 @@ impl LiveSession {
         };
         of(self.control.enable(&Enable { provider: provider.0, level, any, all, properties, filters }))?;
         if rundown {
-            of(self.control.capture_state(provider.0))?;
+            of(self.control.capture_state(provider.0, level, any))?;
         }
         Ok(())
     }
@@ -365,7 +370,10 @@ fn counters_of(state: &SessionState) -> SessionCounters {
 
 /// The description that a recording of the session would have. Its point of reference is now: raw time and UTC read
 /// together.
-fn header_of(facts: &LogfileFacts, name: &str) -> Result<LogfileHeader, Error> {
+///
+/// Headers of sessions in real time state a pointer size of 4 on 64-bit Windows (microsoft/perfview, issue 332), and are not
+/// known to state the rest: the system and the session itself are asked.
+fn header_of(facts: &LogfileFacts, state: &SessionState, name: &str) -> Result<LogfileHeader, Error> {
     let clock = match facts.clock_type {
         2 => etw::Clock::SystemTime,
         3 => etw::Clock::CpuCycles,
@@ -377,17 +385,18 @@ fn header_of(facts: &LogfileFacts, name: &str) -> Result<LogfileHeader, Error> {
     let perf_freq = u64::try_from(facts.perf_freq).unwrap_or_default();
     let [major, minor, layout_major, layout_minor] = facts.version;
     Ok(LogfileHeader {
-        buffer_size: facts.buffer_size,
+        buffer_size: state.buffer_size.saturating_mul(1024),
         windows_version: (major, minor),
         layout_version: (layout_major, layout_minor),
         build: facts.build,
-        processors: facts.processors,
+        processors: facts.processors.max(etw::active_processors()),
         end_time: None,
         timer_resolution: facts.timer_resolution,
         maximum_file_size: 0,
-        mode: LogFileMode(facts.mode),
+        mode: LogFileMode(state.mode),
         buffers_written: facts.buffers_written,
-        pointer_size: if facts.pointer_size == 4 { PointerSize::Four } else { PointerSize::Eight },
+        // This program is of 64 bits, and so is the system.
+        pointer_size: PointerSize::Eight,
         events_lost: facts.events_lost,
         cpu_mhz: facts.cpu_mhz,
         boot_time: FileTime(facts.boot_time),
