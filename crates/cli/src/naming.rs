@@ -1,5 +1,6 @@
 //! What arguments and settings say of names, for the library.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment, Outcome, Pipeline};
-use stackhound_export::escape::Plain;
 
 use crate::args::{Common, Naming, Symbols};
 use crate::config::Config;
@@ -147,8 +147,13 @@ pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
         message(format_args!("{report}"));
     }
     for module in filter.into_iter().flat_map(|filter| filter.unknown_modules(system)) {
-        message(format_args!("No module of the trace matches `{}`.", Plain(module)));
+        report_unknown_module(&module);
     }
+}
+
+/// Reports what was to match a module, and matches none.
+pub fn report_unknown_module(pattern: &dyn Display) {
+    message(format_args!("No module of the trace matches `{pattern}`."));
 }
 
 /// Which files were missing, by cause.

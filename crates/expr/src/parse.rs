@@ -119,7 +119,7 @@ impl<'s> Parser<'s> {
         Ok(Field { name, at })
     }
 
-    /// A word, with the quoted text right behind its last dot.
+    /// A word, with the quoted text directly after its last dot.
     fn bare_field(&mut self) -> Result<Field, Error> {
         let word = self.advance()?;
         let mut name = word.text.to_owned();

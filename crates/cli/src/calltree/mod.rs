@@ -20,7 +20,6 @@ use stackhound::FileTime;
 use stackhound::calltree::{Context, Pattern, Trace};
 use stackhound::trace::Error;
 use stackhound::{OpenStacksError, StacksFrom};
-use stackhound_export::escape::Plain;
 
 use crate::args::{Common, Naming};
 use crate::naming::{self, Use};
@@ -86,7 +85,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 /// Reports patterns that cannot fit, since no module is one that they name.
 fn report_unknown_modules(trace: &Trace, patterns: &[Pattern], common: &Common) {
     for pattern in patterns.iter().filter(|pattern| !common.quiet && !trace.has_module_of(pattern)) {
-        message(format_args!("No module of the trace matches `{}`.", Plain(pattern)));
+        naming::report_unknown_module(pattern);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Findings for spreadsheets: one row each, the stack in one cell.
 //!
-//! Texts come from whoever is judged, and are no formulas.
+//! Texts come from the processes that are judged, and are no formulas.
 
 use std::io::{self, Write};
 
