@@ -48,7 +48,7 @@ cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
 # The double takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
 # the Wine at hand, and its own.
 step "the double of the kernel"
-scripts/double-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr crates/kstack/double/src/ffi/*.rs
+scripts/double-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr double crates/kstack/double/src/ffi/*.rs
 (
   cd crates/kstack/double
   cargo test --locked --quiet --lib

@@ -145,7 +145,7 @@ fn the_oldest_are_dropped() {
 
 #[test]
 fn the_oldest_whole_buffers_are_dropped() {
-    check("load::the_oldest_whole_buffers_are_dropped", Overflow::DropOldest, Delivery::Best);
+    check("load::the_oldest_whole_buffers_are_dropped", Overflow::DropOldest, Delivery::WholeBuffers);
 }
 
 #[test]

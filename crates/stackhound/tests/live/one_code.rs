@@ -36,7 +36,8 @@ fn check(test: &str, seed: u64, delivery: Delivery) {
     }
     assert_eq!(expected.len(), live.len());
     // As it was asked for, and no other way.
-    let opened = if delivery == Delivery::Best { "OpenTraceFromRealTimeLogger" } else { "OpenTraceW" };
+    let opened =
+        if delivery == Delivery::WholeBuffers { "OpenTraceFromRealTimeLogger" } else { "OpenTraceW" };
     assert_eq!(harness.log(opened).len(), 1);
 }
 
@@ -52,5 +53,5 @@ fn event_by_event_in_another_order() {
 
 #[test]
 fn by_whole_buffers() {
-    check("one_code::by_whole_buffers", 3, Delivery::Best);
+    check("one_code::by_whole_buffers", 3, Delivery::WholeBuffers);
 }

@@ -74,11 +74,12 @@ pub enum IfExists {
 /// How Windows hands events over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Delivery {
-    /// Whole buffers, as they are in recordings, where the system can (Windows 11, 2022); else event by event.
-    #[default]
-    Best,
     /// Event by event, as every Windows can.
+    #[default]
     Events,
+    /// Whole buffers, as they are in recordings, where the system can (Windows 11, 2022); else event by event. Has never met
+    /// a real Windows.
+    WholeBuffers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -65,7 +65,7 @@ fn all_events_come_in_the_order_of_time() {
     let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nseed = 5\ndisorder_ms = 300\n") else {
         return;
     };
-    for delivery in [Delivery::Best, Delivery::Events] {
+    for delivery in [Delivery::WholeBuffers, Delivery::Events] {
         let (live, incoming) = start(&Session::user("one").delivery(delivery)).expect("a session");
         assert!(!live.is_attached() && live.name() == "one");
         let (ids, ordered) = read(incoming);

@@ -156,14 +156,16 @@ pub(super) unsafe fn open(logfile: *mut EVENT_TRACE_LOGFILEW) -> Result<u64, u32
     answer
 }
 
-/// OpenTraceFromRealTimeLogger, for whole buffers only.
+/// OpenTraceFromRealTimeLogger, for whole buffers only. With `wants_header`, the name must be null, by Microsoft's page; then
+/// nothing says here which session is meant.
 pub(super) fn open_real_time(
     name: &str,
     options: Option<ETW_OPEN_TRACE_OPTIONS>,
-) -> Result<(u64, TRACE_LOGFILE_HEADER), u32> {
+    wants_header: bool,
+) -> Result<u64, u32> {
     let answer = (|| {
         let options = options.ok_or(code::INVALID_PARAMETER)?;
-        if name.is_empty() || options.BufferCallback.is_none() {
+        if name.is_empty() || wants_header || options.BufferCallback.is_none() {
             return Err(code::INVALID_PARAMETER);
         }
         if options.EventCallback.is_some() {
@@ -179,7 +181,7 @@ pub(super) fn open_real_time(
             closing: AtomicBool::new(false),
             processing: AtomicBool::new(false),
         };
-        Ok((with(|traces| traces.add(trace)), header))
+        Ok(with(|traces| traces.add(trace)))
     })();
     let code = answer.as_ref().err().copied().unwrap_or(code::SUCCESS);
     let modes = options.map(|options| options.ProcessTraceModes);

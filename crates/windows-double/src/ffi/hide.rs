@@ -1,4 +1,5 @@
-//! Takes the functions for raw buffers out of the library's exports, as on systems before Windows 11.
+//! Takes the functions for raw buffers out of the library's exports, as on systems before Windows 11: sechost.dll, which
+//! forwards to them, has none of that name then.
 //!
 //! Their names are changed in the last letter, so that nobody finds them; the order of names, in which they are
 //! searched, stays.
@@ -8,9 +9,9 @@ use std::ffi::CStr;
 use windows_sys::Win32::System::Memory::{PAGE_PROTECTION_FLAGS, PAGE_READWRITE, VirtualProtect};
 
 const HIDDEN: [&str; 3] = [
-    "OpenTraceFromRealTimeLogger",
-    "ProcessTraceBufferDecrementReference",
-    "ProcessTraceBufferIncrementReference",
+    "sechost_OpenTraceFromRealTimeLogger",
+    "sechost_ProcessTraceBufferDecrementReference",
+    "sechost_ProcessTraceBufferIncrementReference",
 ];
 
 /// Reads a number of the library's image.

@@ -1,7 +1,8 @@
 //! The functions of Windows themselves, in 64-bit calling convention.
 //!
 //! They have names of their own (`double_StartTraceW`), since a test program that is linked with this crate must still
-//! import the real ones; the list of exports gives them their real names.
+//! import the real ones; the list of exports gives them their real names. Those of whole buffers are exports of sechost.dll
+//! (`sechost_OpenTraceFromRealTimeLogger`): advapi32.dll neither has nor forwards them (microsoft/windows-rs, issue 4706).
 
 mod buffers;
 mod consume;
@@ -182,7 +183,7 @@ unsafe extern "system" fn double_OpenTraceW(logfile: *mut EVENT_TRACE_LOGFILEW) 
 /// # Safety
 /// As OpenTraceFromRealTimeLogger.
 #[unsafe(no_mangle)]
-unsafe extern "system" fn double_OpenTraceFromRealTimeLogger(
+unsafe extern "system" fn sechost_OpenTraceFromRealTimeLogger(
     name: *const u16,
     options: *const ETW_OPEN_TRACE_OPTIONS,
     header: *mut TRACE_LOGFILE_HEADER,
@@ -191,12 +192,7 @@ unsafe extern "system" fn double_OpenTraceFromRealTimeLogger(
     let name = unsafe { pointers::text(name) };
     // SAFETY: the caller's promise.
     let options = unsafe { pointers::copy(options) };
-    let answer = consume::open_real_time(&name, options);
-    if let (Ok((_, filled)), false) = (&answer, header.is_null()) {
-        // SAFETY: the caller's promise; not null.
-        unsafe { header.write_unaligned(*filled) };
-    }
-    pointers::or_last_error(answer.map(|(handle, _)| handle))
+    pointers::or_last_error(consume::open_real_time(&name, options, !header.is_null()))
 }
 
 /// # Safety
@@ -227,7 +223,7 @@ extern "system" fn double_CloseTrace(handle: u64) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn double_ProcessTraceBufferIncrementReference(
+extern "system" fn sechost_ProcessTraceBufferIncrementReference(
     handle: u64,
     buffer: *const ETW_BUFFER_HEADER,
 ) -> u32 {
@@ -235,6 +231,6 @@ extern "system" fn double_ProcessTraceBufferIncrementReference(
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn double_ProcessTraceBufferDecrementReference(buffer: *const ETW_BUFFER_HEADER) -> u32 {
+extern "system" fn sechost_ProcessTraceBufferDecrementReference(buffer: *const ETW_BUFFER_HEADER) -> u32 {
     buffers::give_back(buffer as usize)
 }

@@ -174,9 +174,10 @@ pub fn session_names() -> Vec<String> {
     blocks[..count as usize].iter().map(name).collect()
 }
 
-fn address(name: &std::ffi::CStr) -> Option<unsafe extern "system" fn() -> isize> {
-    // SAFETY: the library is always loaded, as this program uses it.
-    let library = unsafe { GetModuleHandleW(wide("advapi32.dll").as_ptr()) };
+fn address(library: &str, name: &std::ffi::CStr) -> Option<unsafe extern "system" fn() -> isize> {
+    // SAFETY: the name ends with a zero. Both libraries are always loaded: this program uses one, and that uses the other.
+    let library = unsafe { GetModuleHandleW(wide(library).as_ptr()) };
+    assert!(!library.is_null());
     // SAFETY: both arguments are valid.
     unsafe { GetProcAddress(library, name.as_ptr().cast()) }
 }
@@ -188,9 +189,10 @@ pub fn has_raw() -> bool {
         c"ProcessTraceBufferIncrementReference",
         c"ProcessTraceBufferDecrementReference",
     ]
-    .map(|name| address(name).is_some());
-    assert!(found == [found[0]; 3]);
-    found[0]
+    .map(|name| (address("sechost.dll", name).is_some(), address("advapi32.dll", name).is_some()));
+    // As in Windows, where advapi32.dll does not export them.
+    assert!(found == [(found[0].0, false); 3]);
+    found[0].0
 }
 
 type OpenRealTime =
@@ -210,7 +212,7 @@ pub fn open(name: &str, way: Way) -> Result<u64, u32> {
             logfile.BufferCallback = Some(on_buffer);
             logfile.Context = 77 as *mut c_void;
             // SAFETY: the block lives here.
-            (unsafe { OpenTraceW(&mut logfile) }.Value, logfile.LogfileHeader)
+            (unsafe { OpenTraceW(&mut logfile) }.Value, Some(logfile.LogfileHeader))
         }
         Way::Raw => {
             let options = ETW_OPEN_TRACE_OPTIONS {
@@ -219,20 +221,25 @@ pub fn open(name: &str, way: Way) -> Result<u64, u32> {
                 BufferCallbackContext: 78 as *mut c_void,
                 ..Default::default()
             };
-            let mut header = TRACE_LOGFILE_HEADER::default();
-            let function = address(c"OpenTraceFromRealTimeLogger").unwrap();
+            let function = address("sechost.dll", c"OpenTraceFromRealTimeLogger").unwrap();
             // SAFETY: this is its type.
             let function: OpenRealTime = unsafe { std::mem::transmute(function) };
+            let mut header = TRACE_LOGFILE_HEADER::default();
             // SAFETY: the pointers are to what lives here.
-            (unsafe { function(name.as_ptr(), &options, &mut header) }, header)
+            let with_header = unsafe { function(name.as_ptr(), &options, &mut header) };
+            assert_eq!(with_header, u64::MAX, "either the name or the header");
+            // SAFETY: see above.
+            (unsafe { function(name.as_ptr(), &options, std::ptr::null_mut()) }, None)
         }
     };
     if handle == u64::MAX {
         // SAFETY: has no conditions.
         return Err(unsafe { GetLastError() });
     }
-    assert_eq!(header.NumberOfProcessors, u32::from(recordings::PROCESSORS));
-    assert_eq!((header.ReservedFlags, header.PerfFreq), (1, 10_000_000));
+    if let Some(header) = header {
+        assert_eq!(header.NumberOfProcessors, u32::from(recordings::PROCESSORS));
+        assert_eq!((header.ReservedFlags, header.PerfFreq), (1, 10_000_000));
+    }
     Ok(handle)
 }
 
@@ -288,8 +295,9 @@ unsafe extern "system" fn on_raw_buffer(
     // SAFETY: Windows hands out a whole one.
     let trace = unsafe { (*information).TraceHandle };
     // SAFETY: these are their types.
-    let keep: Reference =
-        unsafe { std::mem::transmute(address(c"ProcessTraceBufferIncrementReference").unwrap()) };
+    let keep: Reference = unsafe {
+        std::mem::transmute(address("sechost.dll", c"ProcessTraceBufferIncrementReference").unwrap())
+    };
     // SAFETY: the buffer is that of this call.
     assert_eq!(unsafe { keep(trace, buffer) }, 0);
     let place = buffer as usize;
@@ -313,8 +321,9 @@ unsafe extern "system" fn on_raw_buffer(
             seen.events.sort_by_key(|event| event.number);
         });
         // SAFETY: this is its type.
-        let give_back: Dereference =
-            unsafe { std::mem::transmute(address(c"ProcessTraceBufferDecrementReference").unwrap()) };
+        let give_back: Dereference = unsafe {
+            std::mem::transmute(address("sechost.dll", c"ProcessTraceBufferDecrementReference").unwrap())
+        };
         // SAFETY: the buffer was kept once.
         assert_eq!(unsafe { give_back(place as *const ETW_BUFFER_HEADER) }, 0);
     });

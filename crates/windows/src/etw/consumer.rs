@@ -22,7 +22,9 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
     PROCESS_TRACE_MODE_EVENT_RECORD, PROCESS_TRACE_MODE_RAW_TIMESTAMP, PROCESS_TRACE_MODE_REAL_TIME,
     PROCESSTRACE_HANDLE, ProcessTrace, TRACE_LOGFILE_HEADER,
 };
-use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
+use windows_sys::Win32::System::LibraryLoader::{
+    GetProcAddress, LOAD_LIBRARY_SEARCH_SYSTEM32, LoadLibraryExW,
+};
 use windows_sys::core::{BOOL, PCWSTR, s, w};
 
 use super::view::{self, Sink};
@@ -42,11 +44,11 @@ type OpenRealTime =
 /// How events are handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Delivery {
-    /// Whole buffers where the system can (Windows 11, 2022), else events.
-    #[default]
-    Best,
     /// Event by event.
+    #[default]
     Events,
+    /// Whole buffers where the system can (Windows 11, 2022), else events. Has never met a real Windows.
+    WholeBuffers,
 }
 
 /// What the session says of itself when it is opened (`TRACE_LOGFILE_HEADER`), without what such headers are known to have
@@ -252,19 +254,25 @@ impl Drop for Trace {
 pub fn open<S: Sink>(name: &str, delivery: Delivery) -> Result<Opened<S>, Error> {
     let name = to_wide(name.as_ref())?;
     let context = Owned::<S>::new();
-    if delivery == Delivery::Best
-        && let Some((handle, facts)) = open_for_buffers(&name, &context)
-    {
-        return Ok(Opened { trace: Trace { handle, open: true }, context, facts, raw: true });
-    }
+    let whole_buffers =
+        if delivery == Delivery::WholeBuffers { open_for_buffers(&name, &context) } else { None };
     let (handle, facts) = open_for_events(name, &context)?;
-    Ok(Opened { trace: Trace { handle, open: true }, context, facts, raw: false })
+    let events = Trace { handle, open: true };
+    // The function for whole buffers takes either a name or a place for these facts, so the other way is asked for them.
+    let (trace, raw) = match whole_buffers {
+        Some(trace) => (trace, true),
+        None => (events, false),
+    };
+    Ok(Opened { trace, context, facts, raw })
 }
 
-/// Nothing where the system does not have it, or refuses: then the other way tells why.
-fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<(u64, LogfileFacts)> {
-    // SAFETY: the name ends with a zero. The library stays loaded, because this program imports from it.
-    let library = unsafe { GetModuleHandleW(w!("advapi32.dll")) };
+/// Nothing where the system does not have it, or refuses: then events come one by one.
+///
+/// The function is an export of sechost.dll. advapi32.dll, by which import libraries have it, neither has nor forwards it
+/// (microsoft/windows-rs, issue 4706).
+fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<Trace> {
+    // SAFETY: the name ends with a zero. The library stays loaded: nothing unloads it.
+    let library = unsafe { LoadLibraryExW(w!("sechost.dll"), ptr::null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
     if library.is_null() {
         return None;
     }
@@ -279,11 +287,10 @@ fn open_for_buffers<S: Sink>(name: &[u16], context: &Owned<S>) -> Option<(u64, L
         BufferCallback: Some(on_raw_buffer::<S>),
         BufferCallbackContext: context.0.cast(),
     };
-    let mut header = TRACE_LOGFILE_HEADER::default();
-    // SAFETY: the name ends with a zero; the options are only read, the header is written. The context outlives the
-    // processing, and nothing is called back before that begins.
-    let handle = unsafe { open(name.as_ptr(), &options, &mut header) };
-    (handle != INVALID).then(|| (handle, LogfileFacts::of(&header)))
+    // SAFETY: the name ends with a zero; the options are only read. The context outlives the processing, and nothing is
+    // called back before that begins.
+    let handle = unsafe { open(name.as_ptr(), &options, ptr::null_mut()) };
+    (handle != INVALID).then_some(Trace { handle, open: true })
 }
 
 fn open_for_events<S: Sink>(mut name: Vec<u16>, context: &Owned<S>) -> Result<(u64, LogfileFacts), Error> {

@@ -80,7 +80,7 @@ fn whole_buffers_arrive_where_windows_has_them() {
     let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
-    let consumer = listen("one", Delivery::Best, &taken);
+    let consumer = listen("one", Delivery::WholeBuffers, &taken);
     assert!(consumer.by_buffers());
     wait_for("the recording ends", || consumer.has_ended());
     consumer.finish(Ended::Stopped).expect("no error");
@@ -99,7 +99,7 @@ fn older_systems_hand_over_events() {
     let Some(_double) = double::run(test, "raw = off\n[*]\nrecording = RECORDING\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
-    let consumer = listen("one", Delivery::Best, &taken);
+    let consumer = listen("one", Delivery::WholeBuffers, &taken);
     assert!(!consumer.by_buffers());
     wait_for("the recording ends", || consumer.has_ended());
     consumer.finish(Ended::Stopped).expect("no error");
@@ -112,7 +112,7 @@ fn where_buffers_are_refused_events_come() {
     let text = "error OpenTraceFromRealTimeLogger = 50\n[*]\nrecording = RECORDING\n";
     let Some(_double) = double::run(test, text) else { return };
     let _session = start("one");
-    assert!(!listen("one", Delivery::Best, &Taken::default()).by_buffers());
+    assert!(!listen("one", Delivery::WholeBuffers, &Taken::default()).by_buffers());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
     let test = "stopped_in_a_burst_everything_comes_and_nothing_behind_it";
     let text = "[*]\nrecording = RECORDING\nrate = 300000\nrounds = forever\n";
     let Some(double) = double::run(test, text) else { return };
-    for delivery in [Delivery::Events, Delivery::Best] {
+    for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
         let taken = Taken::default();
         let consumer = listen("one", delivery, &taken);
@@ -167,7 +167,7 @@ fn a_panic_in_the_sink_is_returned() {
     let test = "a_panic_in_the_sink_is_returned";
     let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
     let Some(_double) = double::run(test, text) else { return };
-    for delivery in [Delivery::Events, Delivery::Best] {
+    for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
         let taken = Taken::panics_at(5);
         let consumer = listen("one", delivery, &taken);
@@ -230,7 +230,7 @@ fn errors_of_windows_keep_their_function_and_number() {
     assert_eq!(code(Session::start(&settings("many"))), ("StartTraceW", 1450));
     assert_eq!(code(Session::attach("nobody")), ("ControlTraceW", 4201));
     assert_eq!(code(Session::stop_by_name("nobody")), ("ControlTraceW", 4201));
-    assert_eq!(code(etw::open::<sinks::Recorder>("nobody", Delivery::Best)), ("OpenTraceW", 4201));
+    assert_eq!(code(etw::open::<sinks::Recorder>("nobody", Delivery::WholeBuffers)), ("OpenTraceW", 4201));
     let enable =
         Enable { provider: PROVIDER.0, level: 5, any: 0, all: 0, properties: 0, filters: Vec::new() };
     assert_eq!(code(start("mine").enable(&enable)), ("EnableTraceEx2", 5));

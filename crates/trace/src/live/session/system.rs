@@ -126,7 +126,7 @@ impl LiveSession {
 
     fn listen(&mut self, queue: Queue, delivery: Delivery) -> Result<Incoming, Error> {
         let delivery = match delivery {
-            Delivery::Best => etw::Delivery::Best,
+            Delivery::WholeBuffers => etw::Delivery::WholeBuffers,
             Delivery::Events => etw::Delivery::Events,
         };
         let opened = etw::open::<Taking>(&self.name, delivery).map_err(|error| self.error(error))?;
