@@ -211,8 +211,10 @@ EOF
 live record --session mine --preset syscalls -o "$folder/x.etl" --for 4s
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail record; }
 [ ! -s "$folder/out" ] || fail "record writes to standard output"
-has "$folder/err" '^[0-9,]+ events in ([4-9]|[1-9][0-9])\.[0-9] s \([0-9,]+ events/s\), nothing lost: '
+has "$folder/err" '^[0-9.]+ [KM]iB in ([4-9]|[1-9][0-9])\.[0-9] s, nothing lost: '
 has "$folder/log" 'StartTraceW.*name="mine" file=".*x\.etl"'
+# Of a session that is listened to as well, Windows would write buffers each second, full or not.
+cmp "$folder/x.etl" "$folder/calls.etl" || fail "the file of a session is padded"
 live record --list
 has "$folder/out" '^Other '
 live record --stop Other
@@ -220,5 +222,32 @@ has "$folder/err" '^Other is stopped, nothing lost'
 live record --stop Nobody
 [ "$(cat "$folder/status")" = 2 ] || fail "stopping nobody is not told"
 has "$folder/err" 'no session "Nobody" runs'
+
+step "a console that is closed, and a second Ctrl-C, stop the sessions before the program ends"
+for row in "close-300 events --live" "close-300 record -o $folder/y.etl" "interrupt-300,interrupt-301 hunt --live"; do
+  read -r console verb <<<"$row"
+  { echo "log = $folder/log"; sed 's/,/\n/; s/-/ /g' <<<"$console" | sed 's/^/console = /'
+    printf '[mine]\nrecording = %s\nrate = 1000\nrounds = forever\n' "$folder/calls.etl"; } >"$folder/double"
+  : >"$folder/log"
+  # shellcheck disable=SC2086
+  live $verb --session mine --preset syscalls
+  has "$folder/log" '^console (Close|Interrupt)$'
+  has "$folder/log" '^ControlTraceW stop .*name="mine" -> 0'
+  # Stopped and gone before Windows would have had to end it.
+  has_not "$folder/log" '^console ends the process'
+done
+
+step "sessions that earlier runs left are stopped, those of others are not"
+double <<EOF
+log = $folder/log
+exists = Stackhound-4000000001-0badcafe, Stackhound-mine
+[*]
+recording = $folder/calls.etl
+EOF
+live events --live --preset syscalls --for 600s
+has "$folder/err" '^stopped session Stackhound-4000000001-0badcafe, whose process has ended without stopping it'
+has "$folder/log" '^ControlTraceW stop .*name="Stackhound-4000000001-0badcafe" -> 0'
+has_not "$folder/log" '^ControlTraceW stop .*name="Stackhound-mine"'
+has "$folder/log" 'StartTraceW.*name="Stackhound-[0-9]+-[0-9a-f]{8}"'
 
 step "done"

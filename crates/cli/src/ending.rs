@@ -1,6 +1,8 @@
 //! Ending early: by a signal, or since a file that is read became shorter. Nothing is left behind.
 
+#[cfg(unix)]
 use crate::output::message;
+#[cfg(unix)]
 use stackhound::symbols::temporary;
 
 /// Prepares for it. For verbs that go on recording until a signal comes, this is not.

@@ -37,7 +37,7 @@ pub use capture::{Capture, Grouping, Machine};
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
-pub use live::{LiveSession, SessionCounters, SessionInfo};
+pub use live::{LiveSession, ProgramEnd, SessionCounters, SessionInfo, on_program_end};
 pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Captures, Flow, OpenTrace, Recordings};

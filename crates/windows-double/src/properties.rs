@@ -58,8 +58,10 @@ pub struct Session {
     pub mode: u32,
     /// Seconds, or milliseconds with a mode bit.
     pub flush_timer: u32,
-    /// Kernel groups.
+    /// Kernel groups, as far as they have flags.
     pub flags: u32,
+    /// The words of the group mask, of which the first one holds the flags.
+    pub groups: [u32; 8],
 }
 
 impl Session {
@@ -139,6 +141,7 @@ impl<'a> Properties<'a> {
             mode: self.u32_at(64),
             flush_timer: self.u32_at(68),
             flags: self.u32_at(72),
+            groups: [0; 8],
         };
         if self.name_offset() == 0 || name.is_empty() || session.clock > 3 {
             return Err(code::INVALID_PARAMETER);
@@ -159,7 +162,8 @@ impl<'a> Properties<'a> {
         Ok(session)
     }
 
-    /// Fills in what a running session has; names as far as there is a place for them.
+    /// Fills in what a running session has; names as far as there is a place for them. The flags are no longer those with which
+    /// a block can be given to UPDATE: Microsoft's page tells to set them again.
     pub fn write(&mut self, session: &Session, state: &State) -> Result<(), u32> {
         let (file_offset, name_offset) = (self.file_offset(), self.name_offset());
         let guid = if session.name == KERNEL_LOGGER { Some(SYSTEM_TRACE_CONTROL) } else { session.guid };
@@ -167,6 +171,7 @@ impl<'a> Properties<'a> {
         self.put(24, &guid.unwrap_or(Guid([0; 16])).0);
         let values = [
             (40, session.clock),
+            (44, 0),
             (48, session.buffer_size),
             (52, session.minimum_buffers),
             (56, session.maximum_buffers),
@@ -192,7 +197,8 @@ impl<'a> Properties<'a> {
         Ok(())
     }
 
-    /// What UPDATE can change: flush timer, most buffers, kernel groups, real-time mode. Zero leaves a number as it is.
+    /// What UPDATE changes. Zero leaves the most buffers and the flush timer as they are; kernel groups become those of the
+    /// flags and no others, the real-time mode and the file's name what they are here.
     pub fn update(&self, session: &mut Session) {
         let change = |value: &mut u32, at: usize| {
             let wanted = self.u32_at(at);
@@ -202,7 +208,12 @@ impl<'a> Properties<'a> {
         };
         change(&mut session.maximum_buffers, 56);
         change(&mut session.flush_timer, 68);
-        change(&mut session.flags, 72);
+        session.flags = self.u32_at(72);
+        session.groups = [session.flags, 0, 0, 0, 0, 0, 0, 0];
+        session.mode = session.mode & !REAL_TIME | self.u32_at(64) & REAL_TIME;
+        if self.file_offset() != 0 {
+            session.file = self.text_at(self.file_offset());
+        }
     }
 
     fn u32_at(&self, at: usize) -> u32 {
@@ -318,14 +329,36 @@ mod tests {
             mode: REAL_TIME,
             flush_timer: 1,
             flags: 0,
+            groups: [0; 8],
         };
         let mut bytes = block(|_| ());
         let state = State { handle: 9, events_lost: 77, real_time_buffers_lost: 3, ..State::default() };
         let mut properties = Properties::new(&mut bytes).unwrap();
         properties.write(&session, &state).unwrap();
         assert_eq!(properties.read("mine"), Ok(session));
+        assert_eq!(properties.u32_at(44), 0);
         assert_eq!((properties.u32_at(8), properties.u32_at(88), properties.u32_at(100)), (9, 77, 3));
         assert_eq!(properties.text_at(FIXED_SIZE), "mine");
+    }
+
+    #[test]
+    fn an_update_takes_groups_mode_and_file_as_they_are() {
+        let mut session = Session {
+            name: "mine".to_owned(),
+            mode: REAL_TIME | SYSTEM_LOGGER,
+            maximum_buffers: 8,
+            flush_timer: 1,
+            flags: 0x87,
+            groups: [0x87, 0x8000, 0, 0, 0, 0, 0, 0],
+            ..Session::default()
+        };
+        let mut bytes = block(|bytes| bytes[72] = 0x87);
+        Properties::new(&mut bytes).unwrap().update(&mut session);
+        assert_eq!((session.maximum_buffers, session.flush_timer, session.flags), (128, 1, 0x87));
+        assert_eq!((session.groups, session.mode), ([0x87, 0, 0, 0, 0, 0, 0, 0], REAL_TIME | SYSTEM_LOGGER));
+        let mut bytes = block(|bytes| bytes[64..68].fill(0));
+        Properties::new(&mut bytes).unwrap().update(&mut session);
+        assert_eq!((session.flags, session.groups, session.mode), (0, [0; 8], SYSTEM_LOGGER));
     }
 
     #[test]

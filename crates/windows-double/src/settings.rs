@@ -5,6 +5,9 @@
 //! raw = off                     # the functions for raw buffers do not exist
 //! exists = Other, Third         # sessions that run already
 //! files = Fourth                # others that write a file only
+//! name_held_ms = 300            # how long the name of a stopped session cannot be had again
+//! console = close 300           # the console is closed, or its Ctrl-C is pressed, so many milliseconds after StartTraceW
+//! console = interrupt 300
 //! error StartTraceW = 5         # what a function answers instead of doing anything
 //! error EnableTraceEx2 {f4e1897c-bb5d-5668-f1d8-040f4d8dd344} = 5
 //!
@@ -40,10 +43,23 @@ pub struct Settings {
     pub exists: Vec<String>,
     /// Names of others that write a file only.
     pub files: Vec<String>,
+    /// Milliseconds for which the name of a stopped session cannot be had again.
+    pub name_held_ms: u64,
+    /// What the console tells the program, and after how many milliseconds.
+    pub console: Vec<(ConsoleEvent, u64)>,
     /// Functions and what they answer; a function can be followed by a GUID in braces.
     pub errors: Vec<(String, u32)>,
     /// Sessions by name, in the order of the file; `*` is any.
     pub sessions: Vec<(String, SessionSettings)>,
+}
+
+/// What a console tells the programs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsoleEvent {
+    /// Ctrl-C was pressed.
+    Interrupt,
+    /// The window was closed. The program ends when its handlers have returned.
+    Close,
 }
 
 /// What one session hands out.
@@ -127,6 +143,16 @@ impl Settings {
             "log" => self.log = Some(value.into()),
             "raw" => self.no_raw = switch(value, "off", "on")?,
             "exists" => self.exists = value.split(',').map(|name| name.trim().to_owned()).collect(),
+            "console" => {
+                let (event, ms) = value.split_once(' ')?;
+                let event = match event {
+                    "interrupt" => ConsoleEvent::Interrupt,
+                    "close" => ConsoleEvent::Close,
+                    _ => return None,
+                };
+                self.console.push((event, ms.parse().ok()?));
+            }
+            "name_held_ms" => self.name_held_ms = value.parse().ok()?,
             "files" => self.files = value.split(',').map(|name| name.trim().to_owned()).collect(),
             _ => {
                 let function = key.strip_prefix("error ")?;
@@ -182,7 +208,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let settings = Settings::parse(
-            "# a comment\nlog = /tmp/x.txt\nraw = off # here too\nexists = A B, C\nfiles = D\nerror StartTraceW = 5\n\
+            "# a comment\nlog = /tmp/x.txt\nraw = off # here too\nexists = A B, C\nfiles = D\nname_held_ms = 40\nconsole = interrupt 5\nconsole = close 9\nerror StartTraceW = 5\n\
              error EnableTraceEx2 {F4E1897C-BB5D-5668-F1D8-040F4D8DD344} = 5\n\n[Mine]\nrecording = a.etl\n\
              seed = 3\ndisorder_ms = 20\nrate = 9\nrounds = forever\nstop_after = 8\nbuffers = 4\nlose_every = 7\n\
              delay_ms = 2\ndelay_every = 6\nat_end = wait\n[*]\nseed = 4\n",
@@ -191,7 +217,8 @@ mod tests {
         assert_eq!(settings.log, Some("/tmp/x.txt".into()));
         assert!(settings.no_raw);
         assert_eq!(settings.exists, ["A B", "C"]);
-        assert_eq!(settings.files, ["D"]);
+        assert_eq!((settings.files.as_slice(), settings.name_held_ms), (["D".to_owned()].as_slice(), 40));
+        assert_eq!(settings.console, [(ConsoleEvent::Interrupt, 5), (ConsoleEvent::Close, 9)]);
         assert_eq!(settings.error("StartTraceW", "mine"), Some(5));
         let guid = "{f4e1897c-bb5d-5668-f1d8-040f4d8dd344}";
         assert_eq!(settings.error("EnableTraceEx2", guid), Some(5));
@@ -215,7 +242,9 @@ mod tests {
 
     #[test]
     fn an_unknown_setting_is_named() {
-        for line in ["sed = 3", "[x", "[x]\nlog = 1", "raw = maybe", "error = 5", "[x]\nseed = no"] {
+        for line in
+            ["sed = 3", "[x", "[x]\nlog = 1", "raw = maybe", "console = off 3", "error = 5", "[x]\nseed = no"]
+        {
             let error = Settings::parse(line).unwrap_err();
             assert_eq!(error.0, line.lines().last().unwrap());
         }

@@ -10,6 +10,7 @@
 // The only room that calls the system: each block says what makes it sound.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
+pub mod console;
 pub mod debug_help;
 pub mod device;
 pub mod drivers;

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stackhound::trace::{LiveSession, SessionCounters};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stackhound::trace::{LiveSession, ProgramEnd, SessionCounters, on_program_end};
 
 use crate::args::Common;
 use crate::output::{grouped, message};
@@ -54,18 +54,21 @@ impl Keeper {
         sessions: Vec<LiveSession>,
         duration: Option<Duration>,
         common: &Common,
-        status: bool,
+        shown: Shown,
     ) -> Result<Keeper> {
-        let interrupted = on_interrupt()?;
+        let ours = sessions.iter().filter(|session| !session.is_attached());
+        let interrupted = on_interrupt(ours.map(|session| session.name().to_owned()).collect())?;
         let shared = Arc::new(Shared::default());
         let started = Instant::now();
-        let status = (status && !common.quiet && !common.no_progress).then(status_line);
+        let is_shown = shown != Shown::Nothing && !common.quiet && !common.no_progress;
+        let status = is_shown.then(status_line);
         let watch = Watch {
             shared: shared.clone(),
             sessions,
             deadline: duration.and_then(|duration| started.checked_add(duration)),
             interrupted,
             status,
+            shown,
             quiet: common.quiet,
         };
         let thread = thread::Builder::new().name("sessions".to_owned()).spawn(|| watch.run());
@@ -78,10 +81,9 @@ impl Keeper {
         self.shared.dropped.store(dropped, Ordering::Relaxed);
     }
 
-    /// Waits until the sessions end, while `events` says how many there were.
-    pub fn wait(&self, mut events: impl FnMut() -> u64) {
+    /// Waits until the sessions end.
+    pub fn wait(&self) {
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            self.tell(events(), 0);
             thread::sleep(NAP);
         }
     }
@@ -116,7 +118,18 @@ struct Watch {
     deadline: Option<Instant>,
     interrupted: Arc<AtomicBool>,
     status: Option<ProgressBar>,
+    shown: Shown,
     quiet: bool,
+}
+
+/// What the status line shows while sessions run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    Nothing,
+    /// How many events came.
+    Events,
+    /// How much was written to files.
+    Bytes,
 }
 
 impl Watch {
@@ -128,13 +141,21 @@ impl Watch {
             if polled.at.elapsed() < POLL {
                 continue;
             }
-            let losses = self.losses();
+            let counters: Vec<_> =
+                self.sessions.iter().filter_map(|session| session.counters().ok()).collect();
+            // Another program may have stopped them.
+            if counters.len() == self.sessions.len() && counters.iter().all(|session| session.ended) {
+                break;
+            }
+            let losses = self.losses(&counters);
             let events = self.shared.events.load(Ordering::Relaxed);
             let rate = (events - polled.events) as f64 / polled.at.elapsed().as_secs_f64();
             polled = Polled { at: Instant::now(), events };
             if let Some(status) = &self.status {
-                let text = format!("{} events, {}/s, {losses}", grouped(events), grouped(rate as u64));
-                status.set_message(text);
+                status.set_message(match self.shown {
+                    Shown::Bytes => format!("{}, {losses}", written(&counters)),
+                    _ => format!("{} events, {}/s, {losses}", grouped(events), grouped(rate as u64)),
+                });
                 status.tick();
             }
             let is_new = warned.is_none_or(|(at, sum)| losses.sum() > sum && at.elapsed() >= WARN);
@@ -146,7 +167,12 @@ impl Watch {
         if let Some(status) = &self.status {
             status.finish_and_clear();
         }
-        self.sessions.into_iter().map(|session| Ok(session.stop()?)).collect()
+        // All at once: stopping waits for the last event, and a console that is closed does not wait long.
+        let mut sessions = self.sessions;
+        let told: Result<Vec<()>, _> = sessions.iter_mut().map(LiveSession::end).collect();
+        let counters = sessions.into_iter().map(|session| Ok(session.stop()?)).collect();
+        told?;
+        counters
     }
 
     fn is_over(&self) -> bool {
@@ -155,9 +181,8 @@ impl Watch {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    fn losses(&self) -> Losses {
-        let counters: Vec<_> = self.sessions.iter().filter_map(|session| session.counters().ok()).collect();
-        Losses { dropped: self.shared.dropped.load(Ordering::Relaxed), ..Losses::of(&counters) }
+    fn losses(&self, counters: &[SessionCounters]) -> Losses {
+        Losses { dropped: self.shared.dropped.load(Ordering::Relaxed), ..Losses::of(counters) }
     }
 
     fn say(&self, text: &str) {
@@ -166,6 +191,11 @@ impl Watch {
             None => message(format_args!("{text}")),
         }
     }
+}
+
+/// How much sessions have written to their files.
+pub fn written(counters: &[SessionCounters]) -> String {
+    HumanBytes(counters.iter().map(|session| session.bytes_written).sum()).to_string()
 }
 
 struct Polled {
@@ -229,18 +259,39 @@ fn status_line() -> ProgressBar {
     line
 }
 
-/// Becomes true when the user interrupts for the first time. The second time ends this program.
-fn on_interrupt() -> Result<Arc<AtomicBool>> {
+/// How long the keeper has to stop sessions before the thread that tells of the end does it.
+const HANDLER_WAITS: Duration = Duration::from_secs(2);
+
+/// Becomes true when the user interrupts for the first time, or when the console is closed. The second time, and if the keeper
+/// does nothing, the sessions of these names are stopped at once: they would outlive this program.
+fn on_interrupt(sessions: Vec<String>) -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
-    /// What Windows sends when the console is closed (`SIGBREAK` of its C library).
-    const BREAK: i32 = 21;
-    use signal_hook::consts::{SIGINT, SIGTERM};
     let interrupted = Arc::new(AtomicBool::new(false));
-    let signals = if cfg!(windows) { &[SIGINT, SIGTERM, BREAK][..] } else { &[SIGINT, SIGTERM] };
-    for signal in signals {
-        signal_hook::flag::register_conditional_shutdown(*signal, INTERRUPTED, interrupted.clone())?;
-        signal_hook::flag::register(*signal, interrupted.clone())?;
-    }
+    let seen = interrupted.clone();
+    let stop_all = move || {
+        for name in &sessions {
+            // Those that the keeper has stopped are not there.
+            let _ = LiveSession::stop_by_name(name);
+        }
+    };
+    on_program_end(move |end| {
+        let again = seen.swap(true, Ordering::Relaxed);
+        match end {
+            ProgramEnd::Interrupt if again => {
+                stop_all();
+                std::process::exit(INTERRUPTED);
+            }
+            ProgramEnd::Interrupt => {}
+            ProgramEnd::Close => {
+                // The program is over when this returns: it ends by itself before, or Windows ends it.
+                thread::sleep(HANDLER_WAITS);
+                stop_all();
+                loop {
+                    thread::park();
+                }
+            }
+        }
+    })?;
     Ok(interrupted)
 }
 

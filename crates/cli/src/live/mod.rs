@@ -14,7 +14,8 @@ use stackhound::trace::LiveSession;
 use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
 
 use crate::args::{BufferPreset, Common, Sources};
-use crate::output::grouped;
+use crate::output::{grouped, message};
+use keeper::Shown;
 pub use keeper::{Ended, Keeper, Losses};
 use settings::Planned;
 pub use settings::ProviderSpec;
@@ -56,11 +57,13 @@ impl Live {
                     providers.iter().map(|text| text.parse()).collect();
                 let providers = providers?;
                 needs_windows()?;
+                stop_orphans(common);
                 start(&settings::plan(settings, &providers, with_stacks)?, queue)?
             }
         };
         let arrivals = Arrivals::new(incoming)?;
-        let keeper = Keeper::start(sessions, settings.duration, common, status)?;
+        let shown = if status { Shown::Events } else { Shown::Nothing };
+        let keeper = Keeper::start(sessions, settings.duration, common, shown)?;
         Ok(Live { arrivals, keeper, short })
     }
 
@@ -68,6 +71,16 @@ impl Live {
     pub fn window(&self) -> Option<Window> {
         let clock = self.arrivals.clock();
         self.short.then(|| Window { max_hold: clock.duration_to_raw(SHORT), ..Window::of(&clock) })
+    }
+}
+
+/// Stops what earlier runs of this program have left behind, and says so. What cannot be stopped is left: whether it is in the
+/// way, starting a session will show.
+fn stop_orphans(common: &Common) {
+    for name in LiveSession::stop_orphans().unwrap_or_default() {
+        if !common.quiet {
+            message(format_args!("stopped session {name}, whose process has ended without stopping it"));
+        }
     }
 }
 

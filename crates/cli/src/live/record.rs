@@ -1,17 +1,15 @@
 //! `record` of sessions: what happens on this Windows becomes a recording.
 //!
-//! Windows writes the file; this program starts, watches and ends the session. It listens as well, to know how many
-//! events there are, and forgets them at once.
+//! Windows writes the file; this program starts, watches and ends the session. It does not listen: to a session that is
+//! listened to, Windows writes all buffers once a second, full or not.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use stackhound::trace::LiveSession;
-use stackhound::trace::live::{Incoming, Overflow, Queue};
 
-use super::keeper::{Keeper, Losses};
+use super::keeper::{Keeper, Losses, Shown, written};
 use super::settings::{Planned, plan};
-use super::start;
 use stackhound_export::escape::line;
 
 use crate::Outcome;
@@ -38,22 +36,22 @@ pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
     for (Planned { session, .. }, file) in planned.iter_mut().zip(&files) {
         // Windows does not know our current directory.
         let file = std::path::absolute(file).with_context(|| format!("cannot write {}", file.display()))?;
-        *session = session.clone().tee(file);
+        *session = session.clone().to_file(file);
     }
-    // What does not fit is forgotten, which is all that happens to events here.
-    let queue = Queue { blocks: 1, ..Queue::new(Overflow::DropNewest) };
-    let (sessions, incoming) = start(&planned, queue)?;
+    super::stop_orphans(common);
+    let sessions =
+        planned.iter().map(|Planned { session, providers }| LiveSession::record(session, providers));
+    let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let keeper = Keeper::start(sessions, arguments.settings.duration, common, terminal)?;
-    let events = || incoming.iter().map(Incoming::captured).sum::<u64>();
-    keeper.wait(events);
+    let shown = if terminal { Shown::Bytes } else { Shown::Nothing };
+    let keeper = Keeper::start(sessions, arguments.settings.duration, common, shown)?;
+    keeper.wait();
     let ended = keeper.finish()?;
     if !common.quiet {
         let seconds = ended.time.as_secs_f64();
         let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-        // Buffers that were not handed to us are in the file.
-        let losses = Losses { buffers: 0, ..Losses::of(&ended.counters) };
-        message(format_args!("{}, {losses}: {}", super::rate(events(), seconds), names.join(", ")));
+        let (written, losses) = (written(&ended.counters), Losses::of(&ended.counters));
+        message(format_args!("{written} in {seconds:.1} s, {losses}: {}", names.join(", ")));
     }
     Ok(Outcome::default())
 }

@@ -21,4 +21,6 @@ pub use capture::Capture;
 pub use handed::{Handed, HandedItem};
 pub use queue::{Dropped, Incoming, Queue, channel};
 pub use ring::{Overflow, Received, Receiver, RingCounts, Sender, ring};
-pub use session::{AccessNeed, LiveSession, SessionCounters, SessionInfo, access_needed};
+pub use session::{
+    AccessNeed, LiveSession, ProgramEnd, SessionCounters, SessionInfo, access_needed, on_program_end,
+};

@@ -35,6 +35,9 @@ pub enum SettingError {
     /// Stacks, groups or samples of the kernel, asked for in a session that has no kernel events.
     #[error("{0} belong to a kernel session")]
     NoKernelSession(&'static str),
+    /// A session that hands its events over was to be recorded.
+    #[error("a session that records needs a file to write")]
+    NoFile,
     /// No kernel event has this name.
     #[error("no kernel event is called {0:?}; names are like PerfInfo/SysCallEnter")]
     UnknownEvent(String),

@@ -97,7 +97,7 @@ enum Kind {
 /// let session = Session::kernel("sensor", KernelGroups::PROCESS | KernelGroups::SYSTEM_CALL)
 ///     .buffers(Buffers::throughput())
 ///     .kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER]);
-/// assert_eq!(session.numbers().unwrap().enable_flags, 0x81);
+/// assert_eq!(session.numbers().unwrap().group_masks, [[0x81, 0, 0x40, 0, 0, 0, 0, 0]]);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
@@ -110,14 +110,14 @@ pub struct Session {
     stacks: Vec<ClassicEvent>,
     sample_every: Option<Duration>,
     names_at_start: bool,
-    tee: Option<PathBuf>,
+    file: Option<PathBuf>,
     delivery: Delivery,
 }
 
 /// What `StartTraceW` and `TraceSetInformation` are told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionNumbers {
-    /// `Wnode.Guid`; zero lets Windows choose.
+    /// `Wnode.Guid`; zero stands for one of its own.
     pub guid: Guid,
     /// `Wnode.ClientContext`.
     pub clock: u32,
@@ -133,7 +133,7 @@ pub struct SessionNumbers {
     pub flush_timer: u32,
     /// `EnableFlags`.
     pub enable_flags: u32,
-    /// Group masks to be set one after the other once the session runs.
+    /// Group masks to be set one after the other once the session runs, the last one after the stacks.
     pub group_masks: Vec<[u32; 8]>,
     /// `CLASSIC_EVENT_ID`s of events with stacks.
     pub stacks: Vec<[u8; 24]>,
@@ -155,12 +155,13 @@ impl Session {
             stacks: Vec::new(),
             sample_every: None,
             names_at_start: false,
-            tee: None,
+            file: None,
             delivery: Delivery::default(),
         }
     }
 
-    /// A session of providers of user mode and of manifests. An empty name is replaced by one that no other session has.
+    /// A session of providers of user mode and of manifests. An empty name is replaced by one that no other session has, and
+    /// that says which process it belongs to.
     pub fn user(name: impl Into<String>) -> Session {
         Session::new(named(name.into()), Kind::User, KernelGroups::NONE)
     }
@@ -274,9 +275,10 @@ impl Session {
         Session { names_at_start: true, ..self }
     }
 
-    /// Writes everything into this file as well.
-    pub fn tee(self, etl: impl AsRef<Path>) -> Session {
-        Session { tee: Some(etl.as_ref().to_path_buf()), ..self }
+    /// Writes the events into this file and hands none over: see [`crate::LiveSession::record`]. Windows can do both at once,
+    /// but then writes all buffers once a second, however little is in them.
+    pub fn to_file(self, etl: impl AsRef<Path>) -> Session {
+        Session { file: Some(etl.as_ref().to_path_buf()), ..self }
     }
 
     /// How Windows hands events over.
@@ -294,9 +296,9 @@ impl Session {
         self.if_exists
     }
 
-    /// The file it also writes.
+    /// The file it writes instead of handing events over.
     pub fn file(&self) -> Option<&Path> {
-        self.tee.as_deref()
+        self.file.as_deref()
     }
 
     /// How Windows hands events over.
@@ -338,18 +340,22 @@ impl Session {
             SAMPLE_INTERVAL.contains(&ticks).then_some(ticks as u32).ok_or_else(refused)
         });
         let (flush_timer, timer_mode) = self.buffers.flush_timer().to_numbers();
-        let mode = REAL_TIME
-            | INDEPENDENT_SESSION
+        let mode = INDEPENDENT_SESSION
             | timer_mode
-            | if self.tee.is_some() { FILE_SEQUENTIAL } else { 0 }
+            | if self.file.is_some() { FILE_SEQUENTIAL } else { REAL_TIME }
             | if self.kind == Kind::Kernel { SYSTEM_LOGGER } else { 0 }
             | if self.buffers.per_processor() { 0 } else { NO_PER_PROCESSOR };
-        let mut group_masks = Vec::new();
-        if self.names_at_start {
-            group_masks.extend([[0; 8], self.groups.all_words()]);
-        } else {
-            group_masks.extend(self.groups.group_words());
-        }
+        let all = self.groups.all_words();
+        // A session that is started with flags has events before their stacks are asked for.
+        let (enable_flags, group_masks) = match self.kind {
+            Kind::User => (0, vec![]),
+            _ if self.names_at_start => (self.groups.enable_flags(), vec![[0; 8], all]),
+            Kind::Kernel => (0, vec![all]),
+            // Also there before Windows 8, where groups cannot be set later.
+            Kind::NtKernelLogger => {
+                (self.groups.enable_flags(), self.groups.group_words().into_iter().collect())
+            }
+        };
         Ok(SessionNumbers {
             guid: if self.kind == Kind::NtKernelLogger { SYSTEM_TRACE_CONTROL } else { Guid::ZERO },
             clock: match self.clock {
@@ -362,7 +368,7 @@ impl Session {
             minimum_buffers: self.buffers.minimum(),
             maximum_buffers: self.buffers.maximum(),
             flush_timer,
-            enable_flags: self.groups.enable_flags(),
+            enable_flags,
             group_masks,
             stacks: self.stacks.iter().map(|event| event.to_bytes()).collect(),
             sample_interval: sample_interval.transpose()?,
@@ -373,12 +379,24 @@ impl Session {
     }
 }
 
+/// How generated names begin. The number of the process follows, by which sessions are found whose process has ended.
+const NAME_PREFIX: &str = "Stackhound-";
+
 /// A name as it was given, or a generated one.
 fn named(name: String) -> String {
-    if name.is_empty() { format!("Stackhound-{:016x}", chance()) } else { name }
+    if !name.is_empty() {
+        return name;
+    }
+    format!("{NAME_PREFIX}{}-{:08x}", std::process::id(), chance() as u32)
 }
 
-/// A GUID that nobody has: each kernel session needs its own. Of the kind that is made by chance (RFC 9562, version 4).
+/// The process that generated the name of a session; `None` if the name was given.
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows has sessions"))]
+pub(crate) fn process_of(name: &str) -> Option<u32> {
+    name.strip_prefix(NAME_PREFIX)?.split_once('-')?.0.parse().ok()
+}
+
+/// A GUID that nobody has, by which a session is known again. Of the kind that is made by chance (RFC 9562, version 4).
 #[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows starts sessions"))]
 pub(crate) fn fresh_guid() -> Guid {
     let [mut bytes, more] = [chance().to_le_bytes(), chance().to_le_bytes()];

@@ -35,7 +35,8 @@ fn each_setting_changes_its_number() {
     let one = || Session::user("one");
     let mode = |session: Session| session.numbers().unwrap().mode;
     assert_eq!(mode(one().buffers(Buffers::low_latency())), 0x0800_0110);
-    assert_eq!(mode(one().tee("out.etl")), 0x0800_0101);
+    // Not in real time besides: Windows would write buffers once a second, full or not.
+    assert_eq!(mode(one().to_file("out.etl")), 0x0800_0001);
     assert_eq!(mode(one().buffers(Buffers::throughput().shared_by_processors())), 0x1800_0100);
     assert_eq!(mode(Session::kernel("k", KernelGroups::PROCESS)), 0x0a00_0100);
     assert_eq!(mode(Session::nt_kernel_logger(KernelGroups::PROCESS)), 0x0800_0100);
@@ -55,9 +56,10 @@ fn the_recipe_of_a_system_call_sensor() {
     let numbers = Session::syscalls("sensor").numbers().unwrap();
     assert_eq!((numbers.buffer_size, numbers.minimum_buffers, numbers.maximum_buffers), (64, 20, 128));
     assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0a00_0100));
-    // EVENT_TRACE_FLAG_SYSTEMCALL, IMAGE_LOAD, THREAD and PROCESS.
-    assert_eq!(numbers.enable_flags, 0x87);
-    assert!(numbers.profile_privilege && numbers.group_masks.is_empty());
+    // EVENT_TRACE_FLAG_SYSTEMCALL, which is a bit of the third word, too, IMAGE_LOAD, THREAD and PROCESS. None of them at the
+    // start, since stacks cannot be asked for before.
+    assert_eq!((numbers.enable_flags, numbers.group_masks), (0, vec![[0x87, 0, 0x40, 0, 0, 0, 0, 0]]));
+    assert!(numbers.profile_privilege);
     let [stack] = numbers.stacks[..] else { panic!("{:?}", numbers.stacks) };
     // The class PerfInfo, type 51.
     assert_eq!(Guid(stack[..16].try_into().unwrap()).to_string(), "ce1dbfb4-137e-4da6-87b0-3f59aa102cbc");
@@ -152,8 +154,10 @@ fn the_same_stack_is_asked_for_once() {
 fn group_masks_come_with_the_flags() {
     let session = Session::kernel("k", KernelGroups::PROCESS | KernelGroups::OBJECT_HANDLE);
     let numbers = session.numbers().unwrap();
-    assert_eq!(numbers.enable_flags, 1);
-    assert_eq!(numbers.group_masks, [[1, 0, 0, 0, 0x40, 0, 0, 0]]);
+    assert_eq!((numbers.enable_flags, &*numbers.group_masks), (0, &[[1, 0, 0, 0, 0x40, 0, 0, 0]][..]));
+    // Windows 7 has no masks, but this session.
+    let numbers = Session::nt_kernel_logger(KernelGroups::PROCESS).numbers().unwrap();
+    assert_eq!((numbers.enable_flags, &*numbers.group_masks), (1, &[][..]));
 }
 
 #[test]
@@ -261,4 +265,18 @@ fn other_providers_stay_apart_in_their_order() {
     let other = ProviderSettings::new(Guid([1; 16])).level(3);
     let merged = ProviderSettings::merged(&[settings().level(2), other.clone(), settings().level(5)]);
     assert_eq!(merged, [settings().level(5), other]);
+}
+
+#[test]
+fn generated_names_say_whose_session_it_is() {
+    let generated = [Session::user(""), Session::kernel("", KernelGroups::PROCESS)];
+    assert_ne!(generated[0].name(), generated[1].name());
+    for session in generated {
+        assert_eq!(process_of(session.name()), Some(std::process::id()), "{}", session.name());
+        assert_eq!(process_of(&format!("{}-providers", session.name())), Some(std::process::id()));
+    }
+    for name in ["", "mine", "Stackhound", "Stackhound-", "Stackhound-7", "Stackhound-x-1", "stackhound-7-1"]
+    {
+        assert_eq!(process_of(name), None, "{name}");
+    }
 }

@@ -15,7 +15,7 @@ use stackhound_etl::Guid;
 use stackhound_etw_double::harness::wait_for;
 use stackhound_trace::live::{Arrivals, Incoming, Overflow, Queue, Step};
 use stackhound_trace::{
-    Buffers, Delivery, EnableProperties, Error, EtwFilter, IfExists, KernelGroups, LiveSession,
+    Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, KernelGroups, LiveSession,
     ProviderSettings, Session, SettingError,
 };
 
@@ -177,18 +177,22 @@ fn presets_reach_windows_as_described() {
         live.stop().expect("stopped");
     }
     let lines = double.log("StartTraceW name=");
-    let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0xa000100 flags=0x87";
+    let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0xa000100 flags=0x0";
     assert!(lines[0].contains(expected) && !lines[0].contains("guid={00000000-"), "{lines:?}");
     assert!(lines[1].contains("flags=0x6024007"), "{lines:?}");
-    assert!(lines[2].contains("flags=0x817"), "{lines:?}");
+    assert!(lines[2].contains("flags=0x0"), "{lines:?}");
     let lines = double.log("TraceSetInformation");
+    // Stacks first, then the groups.
     assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
-    // Stacks first, the image load's by the class of processes; then nothing, then everything.
-    assert!(lines[1].contains("{3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c}/10"), "{lines:?}");
+    assert!(lines[1].contains("class=4 870000000000000040000000"), "{lines:?}");
+    // Names come when the groups are switched off and on: nothing, the stacks, the image load's by the class of processes, then
+    // everything.
     assert!(lines[2].contains(&format!("class=4 {} ->", "0".repeat(64))), "{lines:?}");
-    assert!(lines[3].contains("class=4 0740020600800000"), "{lines:?}");
+    assert!(lines[3].contains("{3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c}/10"), "{lines:?}");
+    assert!(lines[4].contains("class=4 0740020600800000"), "{lines:?}");
     // Context switches, which are of the class of threads.
-    assert!(lines[4].contains("stacks {3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c}/36 ->"), "{lines:?}");
+    assert!(lines[5].contains("stacks {3d6fa8d1-fe05-11d0-9dda-00c04fd7ba7c}/36 ->"), "{lines:?}");
+    assert!(lines[6].contains("class=4 170800000402000000"), "{lines:?}");
 }
 
 #[test]
@@ -250,6 +254,105 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     live.stop().expect("stopped");
     let error = LiveSession::stop_by_name("nobody").unwrap_err();
     assert!(matches!(&error, Error::NoSession(name) if name == "nobody"), "{error}");
+}
+
+/// The number of a session's slot is its handle, and the next session has it when this one has ended.
+#[test]
+fn a_session_that_took_the_place_of_ours_is_left_alone() {
+    let test = "a_session_that_took_the_place_of_ours_is_left_alone";
+    let Some(double) = double::run(test, "") else { return };
+    let (ours, incoming) = start(&Session::user("ours")).expect("a session");
+    drop(incoming);
+    LiveSession::stop_by_name("ours").expect("stopped by another program");
+    let (theirs, incoming) = start(&Session::user("theirs")).expect("a session");
+    drop(incoming);
+    let enabled = || double.log("EnableTraceEx2").len();
+    let before = enabled();
+    let gone = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, Error::NoSession(name) if name == "ours"), "{error}");
+    };
+    gone(ours.enable(&provider().level(2)));
+    gone(ours.disable(PROVIDER));
+    gone(ours.flush());
+    gone(ours.update(99, Duration::from_secs(7)));
+    assert!(ours.counters().expect("counters").ended);
+    assert!(ours.stop().expect("it has ended").ended);
+    assert_eq!(enabled(), before, "nothing was asked of the other session");
+    assert!(!theirs.counters().expect("counters").ended);
+    // Its name is no proof either.
+    let (ours, incoming) = start(&Session::user("ours")).expect("a session");
+    drop(incoming);
+    LiveSession::stop_by_name("ours").expect("stopped by another program");
+    let (again, incoming) = start(&Session::user("ours")).expect("another program's session");
+    drop(incoming);
+    assert!(ours.stop().expect("it has ended").ended);
+    assert!(!again.counters().expect("counters").ended);
+}
+
+#[test]
+fn an_update_changes_what_it_says_and_nothing_else() {
+    let test = "an_update_changes_what_it_says_and_nothing_else";
+    let Some(double) = double::run(test, "") else { return };
+    let groups = KernelGroups::PROCESS | KernelGroups::named("OB_HANDLE").expect("a group");
+    let (live, incoming) =
+        LiveSession::start(&Session::kernel("one", groups), &[], queue()).expect("a session");
+    drop(incoming);
+    let state = || {
+        let listed = LiveSession::list().expect("a list");
+        let info = listed.into_iter().find(|session| session.name == "one").expect("it runs");
+        live.counters().expect("counters");
+        let asked = double.log("ControlTraceW query").pop().expect("a line");
+        (info.mode, info.file, asked.split_once(" groups=").expect("groups").1.to_owned())
+    };
+    let before = state();
+    assert_eq!((&before.1, &*before.2), (&None, "[1, 0, 0, 0, 40, 0, 0, 0]"));
+    live.update(200, Duration::from_secs(3)).expect("updated");
+    assert_eq!(state(), before);
+    live.stop().expect("stopped");
+}
+
+#[test]
+fn stacks_are_asked_for_while_nothing_is_enabled() {
+    let test = "stacks_are_asked_for_while_nothing_is_enabled";
+    let Some(double) = double::run(test, "") else { return };
+    let sessions = [Session::syscalls("sensor"), Session::enrichment("names")];
+    for session in &sessions {
+        let (live, incoming) = LiveSession::start(session, &[], queue()).expect("a session");
+        drop(incoming);
+        live.stop().expect("stopped");
+    }
+    let lines = double.log("TraceSetInformation stacks");
+    assert_eq!(lines.len(), sessions.len());
+    assert!(lines.iter().all(|line| line.ends_with("-> 0 groups=[0, 0, 0, 0, 0, 0, 0, 0]")), "{lines:?}");
+}
+
+#[test]
+fn the_time_between_samples_is_what_it_was_before() {
+    let test = "the_time_between_samples_is_what_it_was_before";
+    let Some(_double) = double::run(test, "error TraceSetInformation 3 = 1314\n") else { return };
+    let interval = || stackhound_windows::etw::sample_interval().expect("an interval");
+    let samples = || Session::kernel("one", KernelGroups::PROFILE).sample_every(Duration::from_micros(250));
+    let before = interval();
+    let (live, incoming) = LiveSession::start(&samples(), &[], queue()).expect("a session");
+    drop(incoming);
+    assert_eq!(interval(), 2_500);
+    live.stop().expect("stopped");
+    assert_eq!(interval(), before);
+    // Also where the session could not be set up.
+    let refused = samples().kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER]);
+    assert!(LiveSession::start(&refused, &[], queue()).is_err());
+    assert_eq!(interval(), before);
+}
+
+#[test]
+fn a_name_that_windows_still_holds_is_waited_for() {
+    let test = "a_name_that_windows_still_holds_is_waited_for";
+    let Some(_double) = double::run(test, "exists = theirs\nname_held_ms = 300\n") else { return };
+    let session = Session::user("theirs").if_exists(IfExists::Replace);
+    let (live, incoming) = start(&session).expect("replaced");
+    drop(incoming);
+    live.stop().expect("stopped");
 }
 
 #[test]

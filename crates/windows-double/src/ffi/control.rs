@@ -1,8 +1,11 @@
 //! Starting, changing and stopping sessions, and what providers are asked for.
 
-use stackhound_etl::Guid;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use windows_sys::Win32::System::Diagnostics::Etw::TraceSampledProfileIntervalInfo;
+use stackhound_etl::Guid;
+use windows_sys::Win32::System::Diagnostics::Etw::{
+    TraceSampledProfileIntervalInfo, TraceStackTracingInfo, TraceSystemTraceEnableFlagsInfo,
+};
 
 use crate::properties::Properties;
 use crate::settings::Settings;
@@ -73,10 +76,14 @@ pub(super) fn control(handle: u64, name: &str, block: Option<&mut [u8]>, control
             running.stop();
         }
         let session = lock(&running.session).clone();
-        properties.write(&session, &running.state())
+        properties.write(&session, &running.state())?;
+        Ok(session.groups)
     })();
-    let answer = answer.err().unwrap_or(code::SUCCESS);
-    log(format_args!("ControlTraceW {verb} handle={handle:#x} name={name:?} -> {answer}"));
+    let (answer, groups) = match answer {
+        Ok(groups) => (code::SUCCESS, groups),
+        Err(code) => (code, [0; 8]),
+    };
+    log(format_args!("ControlTraceW {verb} handle={handle:#x} name={name:?} -> {answer} groups={groups:x?}"));
     answer
 }
 
@@ -116,21 +123,58 @@ pub(super) fn enable(
     answer
 }
 
+/// The time between two samples of a processor, in 100 ns: one for the whole machine, and so for all its sessions.
+static SAMPLE_INTERVAL: AtomicU32 = AtomicU32::new(10_000);
+
 /// TraceSetInformation.
 pub(super) fn set_information(handle: u64, class: i32, information: &[u8]) -> u32 {
     sessions::controlled();
-    let answer = match sessions::find(handle, "") {
-        _ if information.is_empty() => code::INVALID_PARAMETER,
-        // Of the whole machine, and no session's.
-        None if handle == 0 && class == TraceSampledProfileIntervalInfo => code::SUCCESS,
-        None => code::INVALID_HANDLE,
-        Some(_) if !describe::information_fits(class, information) => code::INVALID_PARAMETER,
-        Some(_) => {
-            let error = Settings::of_environment().error("TraceSetInformation", &class.to_string());
-            error.unwrap_or(code::SUCCESS)
+    let found = sessions::find(handle, "");
+    let answer = (|| {
+        if information.is_empty() {
+            return Err(code::INVALID_PARAMETER);
         }
-    };
+        let number = |at: usize| {
+            let bytes = information.get(at..at + 4).ok_or(code::BAD_LENGTH)?;
+            Ok::<_, u32>(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        };
+        if handle == 0 && class == TraceSampledProfileIntervalInfo {
+            SAMPLE_INTERVAL.store(number(4)?, Ordering::SeqCst);
+            return Ok(());
+        }
+        let running = found.as_ref().ok_or(code::INVALID_HANDLE)?;
+        if !describe::information_fits(class, information) {
+            return Err(code::INVALID_PARAMETER);
+        }
+        if let Some(code) = Settings::of_environment().error("TraceSetInformation", &class.to_string()) {
+            return Err(code);
+        }
+        if class == TraceSystemTraceEnableFlagsInfo {
+            let mut session = lock(&running.session);
+            for (at, word) in session.groups.iter_mut().enumerate() {
+                *word = number(4 * at)?;
+            }
+            session.flags = session.groups[0];
+        }
+        Ok(())
+    })();
+    let answer = answer.err().unwrap_or(code::SUCCESS);
     let text = describe::information(class, information);
-    log(format_args!("TraceSetInformation {text} -> {answer}"));
+    // Events of groups that are on before their stacks are asked for come without them.
+    let groups = match found.filter(|_| class == TraceStackTracingInfo) {
+        Some(running) => format!(" groups={:x?}", lock(&running.session).groups),
+        None => String::new(),
+    };
+    log(format_args!("TraceSetInformation {text} -> {answer}{groups}"));
     answer
+}
+
+/// TraceQueryInformation, for the time between samples.
+pub(super) fn query_information(handle: u64, class: i32, information: &mut [u8]) -> u32 {
+    if handle != 0 || class != TraceSampledProfileIntervalInfo {
+        return code::NOT_SUPPORTED;
+    }
+    let Some(interval) = information.get_mut(4..8) else { return code::BAD_LENGTH };
+    interval.copy_from_slice(&SAMPLE_INTERVAL.load(Ordering::SeqCst).to_le_bytes());
+    code::SUCCESS
 }

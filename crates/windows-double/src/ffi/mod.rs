@@ -5,6 +5,7 @@
 //! (`sechost_OpenTraceFromRealTimeLogger`): advapi32.dll neither has nor forwards them (microsoft/windows-rs, issue 4706).
 
 mod buffers;
+mod console;
 mod consume;
 mod control;
 mod describe;
@@ -146,6 +147,24 @@ unsafe extern "system" fn double_TraceSetInformation(
     // SAFETY: the caller's promise.
     let information = unsafe { pointers::bytes(information, size as usize) };
     control::set_information(handle, class, information)
+}
+
+/// # Safety
+/// As TraceQueryInformation.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn double_TraceQueryInformation(
+    handle: u64,
+    class: i32,
+    information: *mut u8,
+    size: u32,
+    _returned: *mut u32,
+) -> u32 {
+    if information.is_null() {
+        return code::INVALID_PARAMETER;
+    }
+    // SAFETY: the caller's promise; not null.
+    let information = unsafe { std::slice::from_raw_parts_mut(information, size as usize) };
+    control::query_information(handle, class, information)
 }
 
 /// # Safety

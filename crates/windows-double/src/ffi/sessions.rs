@@ -7,7 +7,7 @@ use crate::feed::Counters;
 use crate::properties::{REAL_TIME, Session, State};
 use crate::settings::Settings;
 
-use super::code;
+use super::{code, console};
 
 /// Windows has 64 of them by default.
 pub(super) const SESSIONS_MAX: usize = 64;
@@ -18,16 +18,21 @@ pub(super) struct Running {
     pub handle: u64,
     pub session: Mutex<Session>,
     pub counters: Mutex<Counters>,
+    started: Instant,
     stopped: Mutex<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Sessions {
     running: Vec<Arc<Running>>,
-    last_handle: u64,
+    /// Names of sessions that were stopped, until when nobody can have them.
+    held: Vec<(String, Instant)>,
     /// Names that the settings brought in, so that each comes once.
     brought: Vec<String>,
 }
+
+/// Processors of a machine whose sessions write files.
+const PROCESSORS: usize = 4;
 
 /// `EVENT_TRACE_FILE_MODE_SEQUENTIAL`.
 const FILE_SEQUENTIAL: u32 = 1;
@@ -77,9 +82,35 @@ impl Running {
     /// Ends the session; `false` if it has ended before.
     pub fn stop(&self) -> bool {
         let first = !std::mem::replace(&mut *lock(&self.stopped), true);
-        with(|sessions| sessions.running.retain(|running| running.handle != self.handle));
+        let held = Duration::from_millis(Settings::of_environment().name_held_ms);
+        with(|sessions| {
+            sessions.running.retain(|running| !std::ptr::eq(&**running, self));
+            if first {
+                sessions.held.push((lock(&self.session).name.clone(), Instant::now() + held));
+            }
+        });
+        if first {
+            self.write_file();
+        }
         changed();
         first
+    }
+
+    /// What a session leaves that writes a file: its recording. One in real time besides flushes all buffers once a second, and
+    /// they are written however little is in them (Microsoft's page "Logging Mode Constants").
+    fn write_file(&self) {
+        let session = lock(&self.session).clone();
+        if session.mode & FILE_SEQUENTIAL == 0 || session.file.is_empty() {
+            return;
+        }
+        let recording = Settings::of_environment().session(&session.name).recording;
+        let mut bytes = recording.map_or(Vec::new(), |path| std::fs::read(path).expect("the recording"));
+        if session.mode & REAL_TIME != 0 {
+            let seconds = self.started.elapsed().as_secs() as usize;
+            bytes.resize(bytes.len() + seconds * PROCESSORS * session.buffer_size as usize * 1024, 0xff);
+        }
+        std::fs::write(&session.file, &bytes).expect("the session's file is written");
+        lock(&self.counters).buffers = (bytes.len() / (session.buffer_size.max(1) as usize * 1024)) as u64;
     }
 
     pub fn state(&self) -> State {
@@ -102,12 +133,13 @@ fn with<T>(use_them: impl FnOnce(&mut Sessions) -> T) -> T {
 
 impl Sessions {
     fn add(&mut self, session: Session) -> Arc<Running> {
-        self.last_handle += 1;
+        // The number of the slot, which the next session gets when this one has ended.
+        let is_free = |&handle: &u64| self.running.iter().all(|running| running.handle != handle);
         let running = Arc::new(Running {
-            // Handles of sessions and of opened traces are told apart at once.
-            handle: 0x5e55_0000 + self.last_handle,
+            handle: (1..).find(is_free).expect("a number"),
             session: Mutex::new(session),
             counters: Mutex::new(Counters::default()),
+            started: Instant::now(),
             stopped: Mutex::new(false),
         });
         self.running.push(running.clone());
@@ -144,7 +176,9 @@ pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
     let settings = Settings::of_environment();
     with(|sessions| {
         sessions.bring(&settings);
-        if sessions.named(&session.name).is_some() {
+        sessions.held.retain(|(_, until)| *until > Instant::now());
+        let is_held = sessions.held.iter().any(|(name, _)| name.eq_ignore_ascii_case(&session.name));
+        if is_held || sessions.named(&session.name).is_some() {
             return Err(code::ALREADY_EXISTS);
         }
         if sessions.running.len() >= SESSIONS_MAX {
@@ -159,6 +193,8 @@ pub(super) fn start(mut session: Session) -> Result<Arc<Running>, u32> {
         let least = session.minimum_buffers + if session.maximum_buffers == 0 { 22 } else { 0 };
         or(&mut session.maximum_buffers, least);
         session.clock = session.clock.max(1);
+        session.groups[0] = session.flags;
+        console::send(&settings.console);
         Ok(sessions.add(session))
     })
 }

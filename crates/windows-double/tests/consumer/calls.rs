@@ -136,6 +136,8 @@ impl Block {
     pub fn control(&mut self, handle: u64, code: EVENT_TRACE_CONTROL) -> u32 {
         let name = self.name.clone();
         let handle = CONTROLTRACE_HANDLE { Value: handle };
+        // What a call fills in is no block for the next one.
+        self.properties().Wnode.Flags = WNODE_FLAG_TRACED_GUID;
         // SAFETY: the pointers are to what lives here.
         unsafe { ControlTraceW(handle, name.as_ptr(), self.properties(), code) }
     }

@@ -27,6 +27,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 };
 use windows_sys::core::{BOOL, PCWSTR, s, w};
 
+use super::session::NO_SUCH_SESSION;
 use super::view::{self, Sink};
 use crate::Error;
 use crate::error::check;
@@ -427,7 +428,9 @@ impl Consumer {
         let outcome = thread.join().unwrap_or_else(|panic| Err(Error::Panicked(message(panic.as_ref()))));
         match outcome {
             // The session went away before its consumer.
-            Err(Error::Call { source, .. }) if source.raw_os_error() == Some(NO_SUCH_SESSION) => Ok(()),
+            Err(Error::Call { source, .. }) if source.raw_os_error() == Some(NO_SUCH_SESSION as i32) => {
+                Ok(())
+            }
             // Closed before processing had begun.
             Err(Error::Call { source, .. }) if by_us && source.raw_os_error() == Some(INVALID_HANDLE) => {
                 Ok(())
@@ -439,8 +442,6 @@ impl Consumer {
 
 /// `ERROR_INVALID_HANDLE`.
 const INVALID_HANDLE: i32 = 6;
-/// `ERROR_WMI_INSTANCE_NOT_FOUND`.
-const NO_SUCH_SESSION: i32 = 4201;
 
 impl Drop for Consumer {
     fn drop(&mut self) {

@@ -15,5 +15,5 @@ pub use crate::privilege::take_system_profile_privilege;
 pub use clock::{Clock, Moment, active_processors};
 pub use consumer::{Consumer, Delivery, Ended, LogfileFacts, Opened, open};
 pub use provider::{Enable, Filter};
-pub use session::{Session, SessionState, StartSession, list, set_sample_interval};
+pub use session::{Session, SessionState, StartSession, list, sample_interval, set_sample_interval};
 pub use view::{EventView, Item, Sink};

@@ -89,10 +89,10 @@ impl Session {
     ) -> Result<(), Error> {
         let provider = guid_from_bytes(provider);
         let parameters = parameters.map_or(ptr::null(), ptr::from_ref);
+        let handle = self.handle()?;
         // Without a timeout the call does not wait for processes to take note.
         // SAFETY: the GUID and the parameters, with all they point to, outlive the call, and are only read.
-        let status =
-            unsafe { EnableTraceEx2(self.handle(), &provider, code, level, any, all, 0, parameters) };
+        let status = unsafe { EnableTraceEx2(handle, &provider, code, level, any, all, 0, parameters) };
         check("EnableTraceEx2", status)
     }
 }

@@ -8,7 +8,7 @@ use windows_sys::Win32::Foundation::ERROR_MORE_DATA;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     CONTROLTRACE_HANDLE, ControlTraceW, EVENT_TRACE_CONTROL, EVENT_TRACE_CONTROL_FLUSH,
     EVENT_TRACE_CONTROL_QUERY, EVENT_TRACE_CONTROL_STOP, EVENT_TRACE_CONTROL_UPDATE, EVENT_TRACE_PROPERTIES,
-    QueryAllTracesW, StartTraceW, TRACE_PROFILE_INTERVAL, TRACE_QUERY_INFO_CLASS,
+    QueryAllTracesW, StartTraceW, TRACE_PROFILE_INTERVAL, TRACE_QUERY_INFO_CLASS, TraceQueryInformation,
     TraceSampledProfileIntervalInfo, TraceSetInformation, TraceStackTracingInfo,
     TraceSystemTraceEnableFlagsInfo,
 };
@@ -109,12 +109,16 @@ impl SessionState {
 }
 
 /// A running session. Dropping the value does not stop it.
+///
+/// A handle is the number of a slot, which another session gets when this one has ended, and a name can be given again. So
+/// sessions are controlled by name, and each call asks first whether the session of this name has the GUID of this one.
 #[derive(Debug)]
 pub struct Session {
-    /// 0 if it is only known by its name.
+    /// For functions that take nothing else.
     handle: u64,
     /// Ended by a zero.
     name: Vec<u16>,
+    guid: [u8; 16],
 }
 
 impl Session {
@@ -140,7 +144,7 @@ impl Session {
         // SAFETY: the name ends with a zero, the block is as large as it says and has room for the name at the offset.
         let status = unsafe { StartTraceW(&mut handle, name.as_ptr(), properties.as_mut_ptr()) };
         check("StartTraceW", status)?;
-        Ok(Session { handle: handle.Value, name })
+        Ok(Session { handle: handle.Value, name, guid: settings.guid })
     }
 
     /// A session that somebody else has started.
@@ -148,73 +152,119 @@ impl Session {
     /// # Errors
     /// That of `ControlTraceW`: 4201 there is none of this name.
     pub fn attach(name: &str) -> Result<(Session, SessionState), Error> {
-        let mut session = Session { handle: 0, name: to_wide(name.as_ref())? };
+        let name = to_wide(name.as_ref())?;
         let mut properties = Properties::new();
-        session.control(EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
+        control(&name, EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
         // SAFETY: a query leaves the session's handle in this union, which is a number in every form.
-        session.handle = unsafe { properties.fixed.Wnode.Anonymous1.HistoricalContext };
-        Ok((session, SessionState::of(&properties)))
+        let handle = unsafe { properties.fixed.Wnode.Anonymous1.HistoricalContext };
+        let state = SessionState::of(&properties);
+        Ok((Session { handle, name, guid: state.guid }, state))
     }
 
     /// Stops a session by its name, whosever it is. Gives what it said in the end.
     pub fn stop_by_name(name: &str) -> Result<SessionState, Error> {
-        Session { handle: 0, name: to_wide(name.as_ref())? }.stop()
+        stop(&to_wide(name.as_ref())?)
     }
 
-    pub(super) fn handle(&self) -> CONTROLTRACE_HANDLE {
-        CONTROLTRACE_HANDLE { Value: self.handle }
-    }
-
-    /// By handle if there is one, else by name.
-    fn control(&self, code: EVENT_TRACE_CONTROL, properties: &mut Properties) -> Result<(), Error> {
-        let name = if self.handle == 0 { self.name.as_ptr() } else { ptr::null() };
-        // SAFETY: the name ends with a zero, the block is as large as it says and has room for both names.
-        let status = unsafe { ControlTraceW(self.handle(), name, properties.as_mut_ptr(), code) };
-        check("ControlTraceW", status)
+    /// Its handle, if it still runs.
+    pub(super) fn handle(&self) -> Result<CONTROLTRACE_HANDLE, Error> {
+        self.query()?;
+        Ok(CONTROLTRACE_HANDLE { Value: self.handle })
     }
 
     /// What it says of itself.
+    ///
+    /// # Errors
+    /// That of `ControlTraceW`: 4201 it has ended, also if another session has its name now.
     pub fn query(&self) -> Result<SessionState, Error> {
         let mut properties = Properties::new();
-        self.control(EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
-        Ok(SessionState::of(&properties))
+        control(&self.name, EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
+        let state = SessionState::of(&properties);
+        if state.guid == self.guid {
+            Ok(state)
+        } else {
+            check("ControlTraceW", NO_SUCH_SESSION).map(|()| state)
+        }
     }
 
     /// Hands over all buffers that have something in them.
     pub fn flush(&self) -> Result<(), Error> {
-        self.control(EVENT_TRACE_CONTROL_FLUSH, &mut Properties::new())
+        self.query()?;
+        control(&self.name, EVENT_TRACE_CONTROL_FLUSH, &mut Properties::new())
     }
 
-    /// Changes the most buffers there can be, and the flush timer in the unit the session was started with.
+    /// Changes the most buffers there can be, and the flush timer in the unit the session was started with. The kernel's
+    /// groups become those that have flags: they are to be set again.
     pub fn update(&self, maximum_buffers: u32, flush_timer: u32) -> Result<(), Error> {
+        let SessionState { guid, mode, enable_flags, .. } = self.query()?;
         let mut properties = Properties::new();
-        self.control(EVENT_TRACE_CONTROL_QUERY, &mut properties)?;
+        // The file stays what it is.
+        properties.set_file(None)?;
+        properties.fixed.Wnode.Guid = guid_from_bytes(guid);
+        properties.fixed.LogFileMode = mode;
+        properties.fixed.EnableFlags = enable_flags;
         properties.fixed.MaximumBuffers = maximum_buffers;
         properties.fixed.FlushTimer = flush_timer;
-        // The file stays what it is.
-        properties.fixed.LogFileNameOffset = 0;
-        self.control(EVENT_TRACE_CONTROL_UPDATE, &mut properties)
+        control(&self.name, EVENT_TRACE_CONTROL_UPDATE, &mut properties)
     }
 
     /// Stops it. What is in its buffers is handed over. Gives what it said in the end.
+    ///
+    /// # Errors
+    /// As [`Self::query`].
     pub fn stop(&self) -> Result<SessionState, Error> {
-        let mut properties = Properties::new();
-        self.control(EVENT_TRACE_CONTROL_STOP, &mut properties)?;
-        Ok(SessionState::of(&properties))
+        self.query()?;
+        stop(&self.name)
     }
 
     /// The kernel events that get stacks: `CLASSIC_EVENT_ID`s.
     pub fn set_stacks(&self, events: &[[u8; 24]]) -> Result<(), Error> {
-        set_information(self.handle(), TraceStackTracingInfo, events)
+        set_information(self.handle()?, TraceStackTracingInfo, events)
     }
 
     /// The kernel's groups: eight words. Windows 8 and later.
     pub fn set_groups(&self, words: &[u32; 8]) -> Result<(), Error> {
-        set_information(self.handle(), TraceSystemTraceEnableFlagsInfo, words)
+        set_information(self.handle()?, TraceSystemTraceEnableFlagsInfo, words)
     }
 }
 
+/// `ERROR_WMI_INSTANCE_NOT_FOUND`.
+pub(super) const NO_SUCH_SESSION: u32 = 4201;
+
+/// Controls a session by its name, which ends with a zero.
+fn control(name: &[u16], code: EVENT_TRACE_CONTROL, properties: &mut Properties) -> Result<(), Error> {
+    let no_handle = CONTROLTRACE_HANDLE { Value: 0 };
+    // SAFETY: the name ends with a zero, the block is as large as it says and has room for both names.
+    let status = unsafe { ControlTraceW(no_handle, name.as_ptr(), properties.as_mut_ptr(), code) };
+    check("ControlTraceW", status)
+}
+
+fn stop(name: &[u16]) -> Result<SessionState, Error> {
+    let mut properties = Properties::new();
+    control(name, EVENT_TRACE_CONTROL_STOP, &mut properties)?;
+    Ok(SessionState::of(&properties))
+}
+
 /// The time between two samples in 100 ns, for the whole machine.
+pub fn sample_interval() -> Result<u32, Error> {
+    // The source is the timer.
+    let mut settings = TRACE_PROFILE_INTERVAL { Source: 0, Interval: 0 };
+    let (size, mut returned) = (size_of_val(&settings) as u32, 0);
+    // SAFETY: so many bytes are there to be written.
+    let status = unsafe {
+        TraceQueryInformation(
+            CONTROLTRACE_HANDLE { Value: 0 },
+            TraceSampledProfileIntervalInfo,
+            ptr::from_mut(&mut settings).cast(),
+            size,
+            &mut returned,
+        )
+    };
+    check("TraceQueryInformation", status)?;
+    Ok(settings.Interval)
+}
+
+/// Changes the time between two samples in 100 ns, for the whole machine and until it is changed again.
 pub fn set_sample_interval(interval: u32) -> Result<(), Error> {
     // The source is the timer.
     let settings = [TRACE_PROFILE_INTERVAL { Source: 0, Interval: interval }];

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use stackhound_etl::Guid;
 
-use super::{SessionCounters, SessionInfo};
+use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::live::{Incoming, Queue};
 use crate::{Error, ProviderSettings, Session};
 
 const UNSUPPORTED: Error = Error::Unsupported(
-    "live sessions need Windows; recordings (.etl files) can be read on every system, and sessions write them with a tee",
+    "live sessions need Windows; recordings (.etl files) can be read on every system, and sessions write them",
 );
 
 /// A running session that is listened to. There is none on this system.
@@ -32,6 +32,15 @@ impl LiveSession {
         Err(UNSUPPORTED)
     }
 
+    /// Starts a session that writes a file.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on this system.
+    pub fn record(session: &Session, _: &[ProviderSettings]) -> Result<LiveSession, Error> {
+        session.numbers()?;
+        Err(UNSUPPORTED)
+    }
+
     /// Listens to a session that somebody else has started.
     ///
     /// # Errors
@@ -45,6 +54,14 @@ impl LiveSession {
     /// # Errors
     /// [`Error::Unsupported`] on this system.
     pub fn list() -> Result<Vec<SessionInfo>, Error> {
+        Err(UNSUPPORTED)
+    }
+
+    /// Stops sessions with generated names whose process has ended.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on this system.
+    pub fn stop_orphans() -> Result<Vec<String>, Error> {
         Err(UNSUPPORTED)
     }
 
@@ -107,6 +124,12 @@ impl LiveSession {
     }
 }
 
+/// Has `handler` called when the console ends this program. There are no sessions on this system that would outlive it, so
+/// nothing is done.
+pub fn on_program_end(_: impl Fn(ProgramEnd) + Send + Sync + 'static) -> Result<(), Error> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +143,7 @@ mod tests {
         for error in [
             LiveSession::start(&session, &[], queue).map(|_| ()),
             LiveSession::attach("k", queue).map(|_| ()),
+            LiveSession::record(&session.clone().to_file("k.etl"), &[]).map(|_| ()),
             LiveSession::list().map(|_| ()),
             LiveSession::stop_by_name("k").map(|_| ()),
         ] {

@@ -11,11 +11,21 @@ mod elsewhere;
 mod system;
 
 #[cfg(not(windows))]
-pub use elsewhere::LiveSession;
+pub use elsewhere::{LiveSession, on_program_end};
 #[cfg(windows)]
-pub use system::LiveSession;
+pub use system::{LiveSession, on_program_end};
 
 pub use access::{AccessNeed, access_needed};
+
+/// How the console ends a program. Sessions outlive a program that does not stop them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgramEnd {
+    /// Ctrl-C or Ctrl-Break: the program ends when it likes.
+    Interrupt,
+    /// The console is closed, the user logs off, or the system shuts down. Windows ends the program as soon as the handler
+    /// returns, and after about five seconds in any case.
+    Close,
+}
 
 /// What a session says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -29,6 +39,8 @@ pub struct SessionCounters {
     pub real_time_buffers_lost: u64,
     /// Buffers written to the file or handed over.
     pub buffers_written: u64,
+    /// Bytes of these buffers, which are full or not.
+    pub bytes_written: u64,
     /// Buffers there are.
     pub buffers: u32,
     /// Of these, how many are unused.

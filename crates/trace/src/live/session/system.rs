@@ -1,7 +1,8 @@
 //! Sessions of this Windows.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use stackhound_etl::{FileTime, Guid, LogFileMode, LogfileHeader, PointerSize, RawTime};
 use stackhound_windows as windows;
@@ -10,10 +11,13 @@ use stackhound_windows::etw::{
 };
 
 use super::access::{Tried, meaning};
-use super::{SessionCounters, SessionInfo};
+use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::live::{Capture, Handed, Incoming, Queue, channel};
-use crate::session::{Delivery, REAL_TIME, fresh_guid};
-use crate::{EnableParameters, Error, Flow, FlushTimer, IfExists, ProviderSettings, Session, SessionNumbers};
+use crate::session::{Delivery, REAL_TIME, fresh_guid, process_of};
+use crate::{
+    EnableParameters, Error, Flow, FlushTimer, IfExists, ProviderSettings, Session, SessionNumbers,
+    SettingError,
+};
 
 /// Takes events where Windows hands them over.
 struct Taking(Capture);
@@ -48,6 +52,10 @@ pub struct LiveSession {
     /// Told to stop.
     told: bool,
     flush_timer: FlushTimer,
+    /// The kernel's groups, which an update has to set again.
+    groups: Option<[u32; 8]>,
+    /// The time between samples that this machine had before, if it was changed.
+    sample_interval_before: Option<u32>,
     consumer: Option<Consumer>,
     last: Mutex<SessionCounters>,
 }
@@ -58,49 +66,61 @@ impl LiveSession {
     ///
     /// # Errors
     /// Settings that Windows would refuse; missing access, with what is needed; a session of this name, unless it is to be
-    /// replaced or attached to; no sessions left. A session that was begun is stopped again.
+    /// replaced or attached to; no sessions left; a session that writes a file. A session that was begun is stopped again.
     pub fn start(
         session: &Session,
         providers: &[ProviderSettings],
         queue: Queue,
     ) -> Result<(LiveSession, Incoming), Error> {
+        if session.file().is_some() {
+            return Err(Error::NotInRealTime(session.name().into()));
+        }
         let numbers = session.numbers()?;
+        let mut live = match LiveSession::begin(session, &numbers) {
+            Err(Error::SessionExists(name)) if session.existing() == IfExists::Attach => {
+                LiveSession::attached(&name)?
+            }
+            begun => begun?,
+        };
+        // From here on the session is stopped when `live` goes.
+        let incoming = live.listen(queue, session.delivered())?;
+        live.set_up(&numbers, providers)?;
+        Ok((live, incoming))
+    }
+
+    /// Starts a session that writes a file ([`Session::to_file`]), and enables providers. No events come from it;
+    /// [`LiveSession::counters`] says how it goes.
+    ///
+    /// # Errors
+    /// As [`LiveSession::start`]; a session without a file.
+    pub fn record(session: &Session, providers: &[ProviderSettings]) -> Result<LiveSession, Error> {
+        let numbers = session.numbers()?;
+        if session.file().is_none() {
+            return Err(SettingError::NoFile.into());
+        }
+        let mut live = LiveSession::begin(session, &numbers)?;
+        live.set_up(&numbers, providers)?;
+        Ok(live)
+    }
+
+    fn begin(session: &Session, numbers: &SessionNumbers) -> Result<LiveSession, Error> {
         let tried = Tried::Session { name: session.name(), kernel: session.is_kernel() };
         if numbers.profile_privilege {
             etw::take_system_profile_privilege().map_err(|error| error_of(tried, error))?;
         }
-        let (control, owned, flush_timer) = match begin(session, &numbers) {
-            Ok(control) => (control, true, FlushTimer::of_numbers(numbers.flush_timer, numbers.mode)),
-            Err(error) => {
-                let exists = matches!(error.code(), Some((_, 183)));
-                if !exists || session.existing() != IfExists::Attach {
-                    return Err(error_of(tried, error));
-                }
-                let (control, state) =
-                    etw::Session::attach(session.name()).map_err(|error| error_of(tried, error))?;
-                (control, false, FlushTimer::of_numbers(state.flush_timer, state.mode))
-            }
-        };
-        let mut live = LiveSession {
+        let control = begin(session, numbers).map_err(|error| error_of(tried, error))?;
+        Ok(LiveSession {
             name: session.name().into(),
             kernel: session.is_kernel(),
             control,
-            owned,
+            owned: true,
             told: false,
-            flush_timer,
+            flush_timer: FlushTimer::of_numbers(numbers.flush_timer, numbers.mode),
+            groups: numbers.group_masks.last().copied(),
+            sample_interval_before: None,
             consumer: None,
             last: Mutex::default(),
-        };
-        // From here on the session is stopped when `live` goes.
-        let incoming = live.listen(queue, session.delivered())?;
-        if owned {
-            live.set_up_kernel(&numbers)?;
-        }
-        let merged = ProviderSettings::merged(providers);
-        for settings in &merged {
-            live.enable(settings)?;
-        }
-        Ok((live, incoming))
+        })
     }
 
     /// Listens to a session that somebody else has started, and leaves it running in the end.
@@ -108,20 +128,26 @@ impl LiveSession {
     /// # Errors
     /// No session of this name; missing access.
     pub fn attach(name: &str, queue: Queue) -> Result<(LiveSession, Incoming), Error> {
+        let mut live = LiveSession::attached(name)?;
+        let incoming = live.listen(queue, Delivery::default())?;
+        Ok((live, incoming))
+    }
+
+    fn attached(name: &str) -> Result<LiveSession, Error> {
         let tried = Tried::Session { name, kernel: false };
         let (control, state) = etw::Session::attach(name).map_err(|error| error_of(tried, error))?;
-        let mut live = LiveSession {
+        Ok(LiveSession {
             name: name.into(),
             kernel: false,
             control,
             owned: false,
             told: false,
             flush_timer: FlushTimer::of_numbers(state.flush_timer, state.mode),
+            groups: None,
+            sample_interval_before: None,
             consumer: None,
             last: Mutex::new(counters_of(&state)),
-        };
-        let incoming = live.listen(queue, Delivery::default())?;
-        Ok((live, incoming))
+        })
     }
 
     fn listen(&mut self, queue: Queue, delivery: Delivery) -> Result<Incoming, Error> {
@@ -142,19 +168,35 @@ impl LiveSession {
         Ok(incoming)
     }
 
-    fn set_up_kernel(&self, numbers: &SessionNumbers) -> Result<(), Error> {
-        let of = |result: Result<(), windows::Error>| result.map_err(|error| self.error(error));
-        if let Some(interval) = numbers.sample_interval {
-            of(etw::set_sample_interval(interval))?;
+    fn set_up(&mut self, numbers: &SessionNumbers, providers: &[ProviderSettings]) -> Result<(), Error> {
+        if self.owned {
+            self.set_up_kernel(numbers)?;
         }
-        // Before the groups, so that no event of theirs comes without its stack.
+        for settings in &ProviderSettings::merged(providers) {
+            self.enable(settings)?;
+        }
+        Ok(())
+    }
+
+    fn set_up_kernel(&mut self, numbers: &SessionNumbers) -> Result<(), Error> {
+        if let Some(interval) = numbers.sample_interval {
+            let before = etw::sample_interval().map_err(|error| self.error(error))?;
+            etw::set_sample_interval(interval).map_err(|error| self.error(error))?;
+            self.sample_interval_before = Some(before);
+        }
+        let of = |result: Result<(), windows::Error>| result.map_err(|error| self.error(error));
+        let (last, others) = match numbers.group_masks.split_last() {
+            Some((last, others)) => (Some(last), others),
+            None => (None, &[][..]),
+        };
+        for words in others {
+            of(self.control.set_groups(words))?;
+        }
+        // Before the groups are on, so that no event of theirs comes without its stack.
         if !numbers.stacks.is_empty() {
             of(self.control.set_stacks(&numbers.stacks))?;
         }
-        for words in &numbers.group_masks {
-            of(self.control.set_groups(words))?;
-        }
-        Ok(())
+        last.map_or(Ok(()), |words| of(self.control.set_groups(words)))
     }
 
     fn tried(&self) -> Tried<'_> {
@@ -163,6 +205,11 @@ impl LiveSession {
 
     fn error(&self, error: windows::Error) -> Error {
         error_of(self.tried(), error)
+    }
+
+    fn provider_error(&self, provider: Guid, error: windows::Error) -> Error {
+        let of_session = matches!(error.code(), Some(("ControlTraceW", _)));
+        error_of(if of_session { self.tried() } else { Tried::Provider(provider) }, error)
     }
 
     /// All sessions that run.
@@ -178,6 +225,24 @@ impl LiveSession {
             buffer_size_kib: state.buffer_size,
         };
         Ok(states.into_iter().map(info).collect())
+    }
+
+    /// Stops sessions with generated names whose process has ended without stopping them, and gives their names. Windows keeps
+    /// such sessions: it has few, and whoever starts them takes places that others need.
+    ///
+    /// # Errors
+    /// If sessions or processes cannot be listed, or a session cannot be stopped.
+    pub fn stop_orphans() -> Result<Vec<String>, Error> {
+        let tried = Tried::Session { name: "", kernel: false };
+        let processes = windows::process::list().map_err(|error| error_of(tried, error))?;
+        let is_orphan =
+            |name: &str| process_of(name).is_some_and(|id| processes.iter().all(|process| process.id != id));
+        let mut stopped = Vec::new();
+        for session in LiveSession::list()?.into_iter().filter(|session| is_orphan(&session.name)) {
+            LiveSession::stop_by_name(&session.name)?;
+            stopped.push(session.name);
+        }
+        Ok(stopped)
     }
 
     /// Stops a session, whosever it is.
@@ -196,14 +261,16 @@ impl LiveSession {
     }
 
     /// Enables a provider or changes what was asked of it: these settings take the place of earlier ones.
+    ///
+    /// # Errors
+    /// No provider of this GUID; missing access, with what is needed; a session that has ended.
     pub fn enable(&self, settings: &ProviderSettings) -> Result<(), Error> {
         let EnableParameters { provider, level, any, all, properties, filters, rundown } =
             settings.parameters();
         let filters: Vec<Filter<'_>> =
             filters.iter().map(|filter| Filter { kind: filter.kind, bytes: &filter.bytes }).collect();
-        let of = |result: Result<(), windows::Error>| {
-            result.map_err(|error| error_of(Tried::Provider(provider), error))
-        };
+        let of =
+            |result: Result<(), windows::Error>| result.map_err(|error| self.provider_error(provider, error));
         of(self.control.enable(&Enable { provider: provider.0, level, any, all, properties, filters }))?;
         if rundown {
             of(self.control.capture_state(provider.0, level, any))?;
@@ -213,7 +280,7 @@ impl LiveSession {
 
     /// The provider's events no longer come.
     pub fn disable(&self, provider: Guid) -> Result<(), Error> {
-        self.control.disable(provider.0).map_err(|error| error_of(Tried::Provider(provider), error))
+        self.control.disable(provider.0).map_err(|error| self.provider_error(provider, error))
     }
 
     /// Has all buffers handed over.
@@ -229,7 +296,11 @@ impl LiveSession {
             FlushTimer::Seconds(_) => flush.as_secs().into(),
         };
         let timer = u32::try_from(timer).unwrap_or(u32::MAX).max(1);
-        self.control.update(maximum_buffers, timer).map_err(|error| self.error(error))
+        let updated = self.control.update(maximum_buffers, timer).and_then(|()| match &self.groups {
+            Some(words) => self.control.set_groups(words),
+            None => Ok(()),
+        });
+        updated.map_err(|error| self.error(error))
     }
 
     /// What the session says of itself: a call of Windows, for once a second or so. Once it has ended, that is what it said
@@ -246,7 +317,7 @@ impl LiveSession {
                 Err(error) => return Err(self.error(error)),
             }
         }
-        let ended = last.ended || self.told || self.has_ended();
+        let ended = last.ended || self.has_ended();
         Ok(SessionCounters { ended, ..last.clone() })
     }
 
@@ -255,9 +326,9 @@ impl LiveSession {
         !self.owned
     }
 
-    /// Whether nothing comes any more.
+    /// Whether nothing comes any more. Of a session that writes a file, [`LiveSession::counters`] knows.
     pub fn has_ended(&self) -> bool {
-        self.consumer.as_ref().is_none_or(Consumer::has_ended)
+        self.told || self.consumer.as_ref().is_some_and(Consumer::has_ended)
     }
 
     /// Stops the session, or stops listening if it is somebody else's, without waiting: what is in its buffers still
@@ -267,6 +338,10 @@ impl LiveSession {
             return Ok(());
         }
         if !self.owned {
+            // It goes on, and its last word comes later than ours.
+            if let Ok(state) = self.control.query() {
+                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = counters_of(&state);
+            }
             // Not everybody may; without it, what the last buffers hold is left to others.
             let _ = self.control.flush();
             if let Some(consumer) = &mut self.consumer {
@@ -291,10 +366,6 @@ impl LiveSession {
     /// # Errors
     /// What processing ended with.
     pub fn stop(mut self) -> Result<SessionCounters, Error> {
-        if self.is_attached() {
-            // It goes on, and its last word comes later than ours.
-            self.counters()?;
-        }
         self.finish()?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(SessionCounters { ended: true, ..last.clone() })
@@ -302,6 +373,9 @@ impl LiveSession {
 
     fn finish(&mut self) -> Result<(), Error> {
         let told = self.end();
+        if let Some(interval) = self.sample_interval_before.take() {
+            etw::set_sample_interval(interval).map_err(|error| self.error(error))?;
+        }
         let Some(consumer) = self.consumer.take() else { return told };
         // A session that could not be stopped would keep its consumer waiting.
         let ended = if self.owned && told.is_ok() { Ended::Stopped } else { Ended::GoesOn };
@@ -317,9 +391,26 @@ impl Drop for LiveSession {
     }
 }
 
+/// Has `handler` called, in a thread of Windows' own, when the console ends this program. Once in a program.
+///
+/// # Errors
+/// What Windows reports.
+pub fn on_program_end(handler: impl Fn(ProgramEnd) + Send + Sync + 'static) -> Result<(), Error> {
+    let taken = windows::console::on_end(move |end| {
+        handler(match end {
+            windows::console::End::Interrupt => ProgramEnd::Interrupt,
+            windows::console::End::Close => ProgramEnd::Close,
+        });
+    });
+    taken.map_err(|error| error_of(Tried::Session { name: "", kernel: false }, error))
+}
+
+/// How long Windows may hold the name of a session that was stopped.
+const NAME_HELD_MAX: Duration = Duration::from_secs(1);
+
 /// Starts a session, in place of another if it may.
 fn begin(session: &Session, numbers: &SessionNumbers) -> Result<etw::Session, windows::Error> {
-    let guid = if session.is_kernel() && numbers.guid == Guid::ZERO { fresh_guid() } else { numbers.guid };
+    let guid = if numbers.guid == Guid::ZERO { fresh_guid() } else { numbers.guid };
     let settings = StartSession {
         name: session.name(),
         file: session.file(),
@@ -332,14 +423,18 @@ fn begin(session: &Session, numbers: &SessionNumbers) -> Result<etw::Session, wi
         flush_timer: numbers.flush_timer,
         enable_flags: numbers.enable_flags,
     };
-    let started = etw::Session::start(&settings);
-    match &started {
-        Err(error) if session.existing() == IfExists::Replace && matches!(error.code(), Some((_, 183))) => {
-            etw::Session::stop_by_name(session.name())?;
-            etw::Session::start(&settings)
+    let exists = |error: &windows::Error| matches!(error.code(), Some((_, 183)));
+    let mut started = etw::Session::start(&settings);
+    if session.existing() == IfExists::Replace && started.as_ref().is_err_and(exists) {
+        etw::Session::stop_by_name(session.name())?;
+        let stopped = Instant::now();
+        started = etw::Session::start(&settings);
+        while started.as_ref().is_err_and(exists) && stopped.elapsed() < NAME_HELD_MAX {
+            thread::sleep(Duration::from_millis(50));
+            started = etw::Session::start(&settings);
         }
-        _ => started,
     }
+    started
 }
 
 fn error_of(tried: Tried<'_>, error: windows::Error) -> Error {
@@ -362,6 +457,7 @@ fn counters_of(state: &SessionState) -> SessionCounters {
         buffers_lost: state.log_buffers_lost.into(),
         real_time_buffers_lost: state.real_time_buffers_lost.into(),
         buffers_written: state.buffers_written.into(),
+        bytes_written: u64::from(state.buffers_written) * u64::from(state.buffer_size) * 1024,
         buffers: state.buffers,
         free_buffers: state.free_buffers,
         ended: false,
