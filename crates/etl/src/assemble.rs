@@ -24,11 +24,16 @@ pub struct BlockBuilder {
     bytes: Vec<u8>,
     records: u32,
     capacity: usize,
+    /// Bytes of the last block: the next one is expected to be like it.
+    expected: usize,
 }
+
+/// What is allocated for a first block.
+const FIRST_SIZE: usize = 4 << 10;
 
 impl BlockBuilder {
     /// For records of one processor (`None` where the session does not keep them apart) of one of several sessions.
-    /// `capacity` is how many bytes a block has about, and what is allocated at its first record.
+    /// `capacity` is how many bytes a block has about, at most. A block that is taken has allocated what it holds.
     pub fn new(
         session: Arc<LogfileHeader>,
         recording: u16,
@@ -37,7 +42,7 @@ impl BlockBuilder {
     ) -> BlockBuilder {
         let origin =
             Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss: false };
-        BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity }
+        BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity, expected: FIRST_SIZE }
     }
 
     /// Records since the last block.
@@ -67,7 +72,7 @@ impl BlockBuilder {
     #[inline]
     fn reserve(&mut self, size: usize) -> Result<&mut [u8], WriteError> {
         if self.bytes.is_empty() {
-            self.bytes.reserve(self.capacity + RECORD_SIZE_MAX.min(self.capacity / 8));
+            self.bytes.reserve(self.expected.min(self.capacity + RECORD_SIZE_MAX.min(self.capacity / 8)));
             self.bytes.resize(BUFFER_HEADER_SIZE, 0);
         }
         let start = self.bytes.len();
@@ -124,7 +129,11 @@ impl BlockBuilder {
             return None;
         }
         self.records = 0;
-        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
+        let mut bytes = std::mem::take(&mut self.bytes);
+        // As much again and a little: what is too much is given back.
+        self.expected = bytes.len() + bytes.len() / 8;
+        bytes.shrink_to_fit();
+        let bytes = Bytes::from(bytes);
         let (block, error) = Block::scan(bytes, self.session.clone(), self.origin, None);
         self.origin.after_loss = false;
         Some((block, error.map(|(_, error)| error)))

@@ -203,4 +203,9 @@ impl Block {
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
+
+    /// Bytes of memory that it takes, those of a file that it only refers to included.
+    pub fn memory(&self) -> usize {
+        size_of::<Block>() + self.bytes.len() + self.entries.capacity() * size_of::<Entry>()
+    }
 }

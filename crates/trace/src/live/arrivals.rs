@@ -60,7 +60,7 @@ impl Stream {
             if let Some(entry) = block.entries().get(self.position as usize) {
                 return Some(self.base.trace_time(entry.time));
             }
-            *held -= block.bytes().len();
+            *held -= block.memory();
             self.blocks.pop_front();
             self.position = 0;
         }
@@ -240,7 +240,7 @@ impl Arrivals {
         if time > self.newest {
             (self.newest, self.silence) = (time, Duration::ZERO);
         }
-        self.held += block.bytes().len();
+        self.held += block.memory();
         let block = Arc::new(if number == 0 { block } else { block.of_recording(number) });
         let same = |stream: &Stream| stream.source == number && stream.processor == processor;
         match self.streams.iter().position(same) {
@@ -354,11 +354,18 @@ mod tests {
     }
 
     fn send(capture: &mut Capture, processor: u16, events: &[(i64, u16)]) {
+        send_with(capture, processor, events, &[]);
+    }
+
+    fn send_with(capture: &mut Capture, processor: u16, events: &[(i64, u16)], payload: &[u8]) {
         for &(time, id) in events {
-            let _ = capture.event(&Handed { header: &header(time, id), processor, items: &[], payload: &[] });
+            let _ = capture.event(&Handed { header: &header(time, id), processor, items: &[], payload });
         }
         let _ = capture.buffer_done();
     }
+
+    /// Two events with so much fill a block, which is handed over before the next one is begun.
+    const HALF_A_BLOCK: [u8; 40 << 10] = [0; 40 << 10];
 
     fn read(arrivals: &mut Arrivals) -> Vec<(i64, u16)> {
         let mut seen = Vec::new();
@@ -496,6 +503,50 @@ mod tests {
         assert_eq!(arrivals.stats().out_of_order, 0);
     }
 
+    /// As Windows does: events of all processors by time, and a call behind each processor's buffer.
+    #[test]
+    fn a_flush_of_many_processors_becomes_a_block_of_each() {
+        const PROCESSORS: u16 = 64;
+        let (mut capture, incoming) = channel(session(PROCESSORS), Queue::new(Overflow::Block));
+        for round in 0..8i64 {
+            for processor in 0..PROCESSORS {
+                let time = round * 1000 + i64::from(processor);
+                let _ =
+                    capture.event(&Handed { header: &header(time, 0), processor, items: &[], payload: &[] });
+                if round == 7 {
+                    let _ = capture.buffer_done();
+                }
+            }
+        }
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        drop(capture);
+        assert_eq!(read(&mut arrivals).len(), 8 * usize::from(PROCESSORS));
+        let stats = arrivals.stats();
+        assert_eq!((stats.buffers, stats.out_of_order), (PROCESSORS.into(), 0));
+    }
+
+    /// Blocks that are not full overtake no full one, and a reader that is slow finds them by and by.
+    #[test]
+    fn what_rests_comes_after_what_was_sent() {
+        let (mut capture, incoming) = channel(session(1), Queue::new(Overflow::Block));
+        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut expected = Vec::new();
+        for n in 0..6 {
+            send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
+            expected.push((n, n as u16));
+        }
+        let mut seen = Vec::new();
+        while seen.len() < 5 {
+            if let Step::Event(event) = arrivals.next() {
+                seen.push((event.time().0, event.record().descriptor().unwrap().id));
+            }
+        }
+        drop(capture);
+        seen.extend(read(&mut arrivals));
+        assert_eq!(seen, expected);
+        assert_eq!(arrivals.stats().out_of_order, 0);
+    }
+
     #[test]
     fn a_whole_buffer_that_comes_again_is_read_once() {
         let settings = Session { processors: 2, buffer_size: 1024, ..Session::default() };
@@ -525,10 +576,11 @@ mod tests {
             let queue = Queue { blocks: 3, ..Queue::new(overflow) };
             let (mut capture, incoming) = channel(session(1), queue);
             for n in 0..10i64 {
-                send(&mut capture, 0, &[(2 * n, 2 * n as u16), (2 * n + 1, 2 * n as u16 + 1)]);
+                let events = [(2 * n, 2 * n as u16), (2 * n + 1, 2 * n as u16 + 1)];
+                send_with(&mut capture, 0, &events, &HALF_A_BLOCK);
             }
-            assert_eq!(incoming.captured(), 20);
             drop(capture);
+            assert_eq!(incoming.captured(), 20);
             let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
             let mut after_loss = Vec::new();
             let mut seen = Vec::new();
@@ -553,7 +605,7 @@ mod tests {
         let (mut capture, incoming) = channel(session(1), queue);
         let sender = std::thread::spawn(move || {
             for n in 0..100 {
-                send(&mut capture, 0, &[(n, n as u16)]);
+                send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
             }
         });
         let mut arrivals = Arrivals::new(vec![incoming]).unwrap();

@@ -1,40 +1,76 @@
 //! What happens in the callback: each event is copied once, into the block of its processor.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use stackhound_etl::{Block, BlockBuilder, BufferIdentity, LogFileMode, LogfileHeader};
+use stackhound_etl::{Block, BlockBuilder, BufferIdentity, LogFileMode, LogfileHeader, RawTime};
 
 use crate::Flow;
 use crate::live::handed::Handed;
 use crate::live::queue::Refused;
 use crate::live::ring::Sender;
 
-/// A block is handed over when it has this size, if the session does not hand over earlier.
+/// A block is handed over when it has this size, if the session's buffers are not smaller.
 const BLOCK_SIZE: usize = 256 << 10;
 
-/// What is allocated for a block at first; quiet processors have few events each time.
-const FIRST_SIZE: usize = 32 << 10;
+/// The least size of a block that is handed over because it is full.
+const BLOCK_SIZE_MIN: usize = 32 << 10;
 
 /// No machine has more processors.
 const PROCESSORS_MAX: usize = 1 << 12;
 
+/// How much of the session's time blocks wait for more. The flush timers of sessions are hardly shorter, and what readers wait
+/// for slower processors is far longer.
+pub(crate) const SLICE: Duration = Duration::from_millis(10);
+
 /// Whole buffers among which a repeated one is looked for.
 const RECENT_MAX: usize = 64;
 
-/// Takes the events of one session, in the thread that Windows calls. Costs a copy of each event; no locks, and an
-/// allocation a block.
+/// Blocks that are being filled.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    /// By processor.
+    builders: Vec<BlockBuilder>,
+    /// Processors whose builders are not empty.
+    filled: Vec<u16>,
+    /// How many full blocks were handed over before.
+    pub sent: u64,
+}
+
+impl Filling {
+    /// Takes what there is, one block for each processor.
+    pub fn take(&mut self) -> impl Iterator<Item = Block> {
+        let Filling { builders, filled, .. } = self;
+        filled.drain(..).filter_map(|processor| Some(builders[usize::from(processor)].take()?.0))
+    }
+}
+
+/// Where blocks that are being filled lie while Windows has no events. Whoever reads may take what is in them.
+pub(crate) type Resting = Mutex<Option<Filling>>;
+
+/// Takes the events of one session, in the thread that Windows calls. Costs a copy of each event, and an allocation a block.
+///
+/// Windows merges the buffers of all processors by time, and calls behind each of them: of a flush on 64 processors, 64 times
+/// shortly one after the other, each time with a few events of every processor. So blocks are not handed over at each call, but
+/// when they are full, or at the first call after a slice of the session's time. What is there at other calls is left for the
+/// reader, who takes it when nothing else has come for a moment.
 #[derive(Debug)]
 pub struct Capture {
     session: Arc<LogfileHeader>,
     one_stream: bool,
     capacity: usize,
-    /// By processor.
-    builders: Vec<BlockBuilder>,
-    /// Processors whose builders are not empty.
-    filled: Vec<u16>,
+    /// Ticks between two calls at which all blocks are handed over.
+    slice: i64,
+    /// The time of the latest event, and of the one at which all blocks were handed over last.
+    latest: RawTime,
+    handed_over: RawTime,
+    /// While Windows has events, which is up to its next call behind a buffer.
+    filling: Option<Filling>,
+    /// Otherwise.
+    resting: Arc<Resting>,
     sender: Sender<Block>,
     refused: Arc<Refused>,
     /// The latest whole buffers.
@@ -42,15 +78,23 @@ pub struct Capture {
 }
 
 impl Capture {
-    pub(crate) fn new(session: Arc<LogfileHeader>, sender: Sender<Block>, refused: Arc<Refused>) -> Capture {
+    pub(crate) fn new(
+        session: Arc<LogfileHeader>,
+        sender: Sender<Block>,
+        refused: Arc<Refused>,
+        resting: Arc<Resting>,
+    ) -> Capture {
         let one_stream = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
-        let capacity = (session.buffer_size as usize).clamp(FIRST_SIZE, BLOCK_SIZE);
+        let capacity = (session.buffer_size as usize).clamp(BLOCK_SIZE_MIN, BLOCK_SIZE);
         Capture {
+            slice: session.clock().duration_to_raw(SLICE),
+            latest: RawTime(0),
+            handed_over: RawTime(0),
             session,
             one_stream,
             capacity,
-            builders: Vec::new(),
-            filled: Vec::new(),
+            filling: Some(Filling::default()),
+            resting,
             sender,
             refused,
             recent: VecDeque::new(),
@@ -66,56 +110,73 @@ impl Capture {
     #[inline]
     pub fn event(&mut self, event: &Handed<'_>) -> Flow {
         let processor = if self.one_stream { 0 } else { event.processor };
-        if usize::from(processor) >= self.builders.len() {
-            self.add_processors(processor);
+        if self.filling.is_none() {
+            self.resume();
         }
-        let Some(builder) = self.builders.get(usize::from(processor)) else {
+        let Some(filling) = &mut self.filling else { return Flow::Continue(()) };
+        if usize::from(processor) >= filling.builders.len() {
+            let count = usize::from(processor).min(PROCESSORS_MAX - 1) + 1;
+            add_processors(filling, &self.session, self.one_stream, self.capacity, count);
+        }
+        let Some(builder) = filling.builders.get(usize::from(processor)) else {
             self.count_unreadable(1);
             return Flow::Continue(());
         };
-        if event.tells_of_loss() {
-            // What comes behind the loss begins a block of its own, with this event.
-            self.begin_anew(processor)?;
-            return self.append(processor, event);
-        }
-        if builder.is_full() {
-            self.seal(processor)?;
+        self.latest = event.time();
+        let is_loss = event.tells_of_loss();
+        // What comes behind a loss begins a block of its own, with this event.
+        if is_loss || builder.is_full() {
+            self.seal(processor, is_loss)?;
         }
         self.append(processor, event)
     }
 
     #[inline]
     fn append(&mut self, processor: u16, event: &Handed<'_>) -> Flow {
-        let builder = &mut self.builders[usize::from(processor)];
+        let Some(filling) = &mut self.filling else { return Flow::Continue(()) };
+        let builder = &mut filling.builders[usize::from(processor)];
         let was_empty = builder.is_empty();
         match event.write(builder) {
-            Ok(()) if was_empty => self.filled.push(processor),
+            Ok(()) if was_empty => filling.filled.push(processor),
             Ok(()) => {}
             Err(_) => self.count_unreadable(1),
         }
         Flow::Continue(())
     }
 
+    /// Goes on with the blocks that were left at the last call, if they were.
     #[cold]
-    fn add_processors(&mut self, processor: u16) {
-        for number in self.builders.len()..=usize::from(processor).min(PROCESSORS_MAX - 1) {
-            let processor = (!self.one_stream).then_some(number as u16);
-            self.builders.push(BlockBuilder::new(self.session.clone(), 0, processor, self.capacity));
+    fn resume(&mut self) {
+        if self.filling.is_none() {
+            self.filling = self.resting.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 
     /// Hands over the block of one processor.
     #[cold]
-    fn seal(&mut self, processor: u16) -> Flow {
-        self.filled.retain(|&filled| filled != processor);
-        self.hand_over(processor)
+    fn seal(&mut self, processor: u16, is_loss: bool) -> Flow {
+        let Some(filling) = &mut self.filling else { return Flow::Continue(()) };
+        filling.filled.retain(|&filled| filled != processor);
+        let builder = &mut filling.builders[usize::from(processor)];
+        let block = builder.take();
+        if is_loss {
+            builder.note_loss();
+        }
+        match block {
+            Some((block, _)) => self.send(block),
+            None => Flow::Continue(()),
+        }
     }
 
-    #[cold]
-    fn begin_anew(&mut self, processor: u16) -> Flow {
-        self.seal(processor)?;
-        self.builders[usize::from(processor)].note_loss();
-        Flow::Continue(())
+    fn hand_over_all(&mut self) -> Flow {
+        let blocks: Vec<Block> = self.filling.iter_mut().flat_map(Filling::take).collect();
+        let mut flow = Flow::Continue(());
+        for block in blocks {
+            if self.send(block).is_break() {
+                flow = Flow::Break(());
+            }
+        }
+        flow
     }
 
     fn send(&mut self, block: Block) -> Flow {
@@ -127,24 +188,19 @@ impl Capture {
         self.refused.unreadable.fetch_add(events, Ordering::Relaxed);
     }
 
-    fn hand_over(&mut self, processor: u16) -> Flow {
-        let Some((block, _)) = self.builders[usize::from(processor)].take() else {
-            return Flow::Continue(());
-        };
-        self.send(block)
-    }
-
-    /// Hands over what there is: Windows has no more events at the moment. Breaks if nobody reads any more.
+    /// Hands over what there is, or leaves it to the reader: Windows may have no more events for a long time. Breaks if nobody
+    /// reads any more.
     pub fn buffer_done(&mut self) -> Flow {
-        let mut flow = Flow::Continue(());
-        let mut filled = std::mem::take(&mut self.filled);
-        for processor in filled.drain(..) {
-            if self.hand_over(processor).is_break() {
-                flow = Flow::Break(());
-            }
+        // Also if times went back.
+        if self.latest.0.abs_diff(self.handed_over.0) >= self.slice as u64 {
+            self.handed_over = self.latest;
+            self.hand_over_all()?;
         }
-        self.filled = filled;
-        flow
+        if let Some(mut filling) = self.filling.take() {
+            filling.sent = self.sender.sent();
+            *self.resting.lock().unwrap_or_else(PoisonError::into_inner) = Some(filling);
+        }
+        if self.sender.is_abandoned() { Flow::Break(()) } else { Flow::Continue(()) }
     }
 
     /// Takes a whole buffer of the session, header included, as Windows 11 hands it over. Costs one copy of its bytes.
@@ -182,6 +238,21 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        let _ = self.buffer_done();
+        self.resume();
+        let _ = self.hand_over_all();
+    }
+}
+
+#[cold]
+fn add_processors(
+    filling: &mut Filling,
+    session: &Arc<LogfileHeader>,
+    one_stream: bool,
+    capacity: usize,
+    count: usize,
+) {
+    for number in filling.builders.len()..count {
+        let processor = (!one_stream).then_some(number as u16);
+        filling.builders.push(BlockBuilder::new(session.clone(), 0, processor, capacity));
     }
 }

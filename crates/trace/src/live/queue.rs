@@ -3,13 +3,15 @@
 //! The callback must never wait for long: while it does, Windows has no free buffers and loses events. What happens when
 //! the reader is too slow is therefore a choice that has to be made.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use stackhound_etl::{Block, LogfileHeader};
 
 use crate::live::Capture;
+use crate::live::capture::{Resting, SLICE};
 use crate::live::ring::{self, Overflow, Received, Receiver};
 
 /// How much may wait for the reader, and what if more does.
@@ -58,10 +60,11 @@ pub(crate) struct Refused {
 /// A queue for the blocks of one session, with a capture at its beginning.
 pub fn channel(session: Arc<LogfileHeader>, queue: Queue) -> (Capture, Incoming) {
     let (sender, receiver) = ring::ring(queue.blocks, queue.overflow);
-    let refused = Arc::new(Refused::default());
-    let capture = Capture::new(session.clone(), sender, refused.clone());
+    let (refused, resting) = (Arc::new(Refused::default()), Arc::new(Resting::default()));
+    let capture = Capture::new(session.clone(), sender, refused.clone(), resting.clone());
     let disorder = queue.for_flush(Duration::from_secs(1)).disorder.unwrap_or_default();
-    (capture, Incoming { session, receiver, refused, disorder })
+    let (taken, looked, events_taken) = (VecDeque::new(), None, 0);
+    (capture, Incoming { session, receiver, resting, taken, looked, events_taken, refused, disorder })
 }
 
 /// The end of the queue: blocks of one session as they arrive.
@@ -69,6 +72,12 @@ pub fn channel(session: Arc<LogfileHeader>, queue: Queue) -> (Capture, Incoming)
 pub struct Incoming {
     session: Arc<LogfileHeader>,
     receiver: Receiver<Block>,
+    resting: Arc<Resting>,
+    /// Blocks that were not full and were taken from where they rested, each with whether something before it was dropped.
+    taken: VecDeque<(Block, bool)>,
+    /// When that was done last.
+    looked: Option<Instant>,
+    events_taken: u64,
     refused: Arc<Refused>,
     disorder: Duration,
 }
@@ -97,17 +106,53 @@ impl Incoming {
 
     /// Events that were captured up to now, dropped ones included.
     pub fn captured(&self) -> u64 {
-        self.receiver.counts().sent
+        self.receiver.counts().sent + self.events_taken
     }
 
     /// The next block; one behind a dropped one says so.
     pub(crate) fn receive(&mut self) -> Received<Block> {
-        match self.receiver.receive() {
-            Received::Content { content, after_loss: true } => {
-                Received::Content { content: content.after_loss(), after_loss: true }
+        if self.taken.is_empty() {
+            match self.receiver.receive() {
+                Received::Nothing => {}
+                Received::Content { content, after_loss: true } => {
+                    return Received::Content { content: content.after_loss(), after_loss: true };
+                }
+                other => return other,
             }
-            other => other,
+            if self.looked.is_some_and(|looked| looked.elapsed() < SLICE) {
+                return Received::Nothing;
+            }
+            if let Some(arrived) = self.take_resting() {
+                return arrived;
+            }
         }
+        match self.taken.pop_front() {
+            Some((block, false)) => Received::Content { content: block, after_loss: false },
+            Some((block, true)) => Received::Content { content: block.after_loss(), after_loss: true },
+            None => Received::Nothing,
+        }
+    }
+
+    /// Takes blocks that are not full, unless a full one has arrived meanwhile: that is older.
+    fn take_resting(&mut self) -> Option<Received<Block>> {
+        self.looked = Some(Instant::now());
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is sent while they rest.
+        let filling = resting.as_mut()?;
+        match self.receiver.receive() {
+            Received::Nothing => {}
+            Received::Content { content, after_loss: true } => {
+                return Some(Received::Content { content: content.after_loss(), after_loss: true });
+            }
+            other => return Some(other),
+        }
+        let sent = filling.sent;
+        for block in filling.take() {
+            self.events_taken += block.entries().len() as u64;
+            // Only the first can be: by then all that were sent are known of.
+            self.taken.push_back((block, self.receiver.has_lost_before(sent)));
+        }
+        None
     }
 
     /// The calling thread is woken when something comes.

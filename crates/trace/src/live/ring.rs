@@ -112,6 +112,16 @@ impl<T> Sender<T> {
         true
     }
 
+    /// How many things were sent: the number of the next one.
+    pub fn sent(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether nobody reads any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.abandoned.load(Ordering::Acquire)
+    }
+
     /// Events that were sent and dropped up to now.
     pub fn counts(&self) -> RingCounts {
         self.shared.counts()
@@ -196,6 +206,12 @@ impl<T> Receiver<T> {
             None if ended => Received::End,
             None => Received::Nothing,
         }
+    }
+
+    /// The reader has found out, another way, that `sent` things were sent and that the ring is empty. Whether some of them were
+    /// dropped that would have come next.
+    pub fn has_lost_before(&mut self, sent: u64) -> bool {
+        std::mem::replace(&mut self.expected, sent) != sent
     }
 
     /// Waits for the next thing; `None` at the end.

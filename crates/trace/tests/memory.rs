@@ -1,0 +1,103 @@
+//! Memory that a live session commits while it is read: bounded, however many processors there are.
+//!
+//! Counts memory as Windows does, which commits all that is allocated, touched or not. Linux states that as `VmData`.
+#![cfg(target_os = "linux")]
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound_etl::{LogfileHeader, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_trace::live::{Arrivals, Handed, Overflow, Queue, Step, channel};
+
+const PROCESSORS: u16 = 64;
+/// Ticks of 100 ns between two flushes, as `Buffers::low_latency` has them.
+const FLUSH: i64 = 50_000;
+/// Events of a processor in one flush.
+const EVENTS: i64 = 2;
+/// What `docs/live.md` states for this session.
+const BOUND: u64 = 96 << 20;
+
+/// Bytes that this process has committed.
+fn committed() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("of this process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("a line");
+    let kib = line.trim().strip_suffix(" kB").expect("in KiB");
+    kib.trim().parse::<u64>().expect("a number") * 1024
+}
+
+fn session() -> Arc<LogfileHeader> {
+    let settings = Session { processors: PROCESSORS, buffer_size: 32 << 10, ..Session::default() };
+    let start = settings.start.0;
+    let mut writer = EtlWriter::new(settings, Cursor::new(Vec::new())).expect("a writer");
+    let header = HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(1), Tid(2)) };
+    let record = RecordSpec {
+        time: RawTime(start),
+        pointer_size: PointerSize::Eight,
+        header,
+        payload: Payload::Bytes(&[]),
+    };
+    writer.write(0, &record).expect("written");
+    let (file, _) = writer.finish().expect("finished");
+    Recording::open(file.into_inner().into()).expect("a recording").session().clone()
+}
+
+/// Flushes for so many seconds of trace time, at that pace or as fast as they are read. Gives the events that were read, and the
+/// most memory that was committed on top of what was there before.
+fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
+    let header = session();
+    let start = header.reference.0;
+    let queue = Queue::new(Overflow::Block).for_flush(Duration::from_millis(5));
+    let before = committed();
+    let (mut capture, incoming) = channel(header, queue);
+    let reader = thread::spawn(move || {
+        let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+        loop {
+            if let Step::End = arrivals.next() {
+                let stats = arrivals.stats();
+                assert_eq!((stats.events_dropped, stats.out_of_order), (0, 0));
+                return stats.events;
+            }
+        }
+    });
+    let (begun, mut peak) = (Instant::now(), 0);
+    let mut event = [0; 80];
+    event[4] = 0x40;
+    let payload = [7; 64];
+    for flush in 0..seconds as i64 * 200 {
+        // The buffers of all processors, merged by time: their ends lie close together, and behind each comes a call.
+        for number in 0..EVENTS * i64::from(PROCESSORS) {
+            let time = start + flush * FLUSH + number;
+            event[0x10..0x18].copy_from_slice(&time.to_le_bytes());
+            let processor = (number % i64::from(PROCESSORS)) as u16;
+            let _ = capture.event(&Handed { header: &event, processor, items: &[], payload: &payload });
+            if number >= (EVENTS - 1) * i64::from(PROCESSORS) {
+                let _ = capture.buffer_done();
+            }
+        }
+        if flush % 20 == 0 {
+            peak = peak.max(committed().saturating_sub(before));
+        }
+        if at_pace {
+            let due = Duration::from_micros(flush as u64 * 5_000);
+            thread::sleep(due.saturating_sub(begun.elapsed()));
+        }
+    }
+    drop(capture);
+    (reader.join().expect("read"), peak)
+}
+
+/// `STACKHOUND_MEMORY_SECONDS` of trace time; a few otherwise.
+#[test]
+fn memory_of_many_processors_is_bounded() {
+    let asked = std::env::var("STACKHOUND_MEMORY_SECONDS").ok();
+    let seconds = asked.map_or(20, |text| text.parse().expect("a number of seconds"));
+    for (seconds, at_pace) in [(3, true), (seconds, false)] {
+        let (events, peak) = run(seconds, at_pace);
+        assert_eq!(events, seconds * 200 * EVENTS as u64 * u64::from(PROCESSORS));
+        println!("{seconds} s, {events} events: {} MiB committed at most", peak >> 20);
+        assert!(peak < BOUND, "{} MiB of {} MiB", peak >> 20, BOUND >> 20);
+    }
+}
