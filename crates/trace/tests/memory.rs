@@ -18,7 +18,7 @@ const FLUSH: i64 = 50_000;
 /// Events of a processor in one flush.
 const EVENTS: i64 = 2;
 /// What `docs/live.md` states for this session.
-const BOUND: u64 = 96 << 20;
+const BOUND: u64 = 16 << 20;
 
 /// Bytes that this process has committed.
 fn committed() -> u64 {

@@ -283,8 +283,9 @@ impl Trace {
             match next {
                 Next::Slice(slice, _) => {
                     self.delay(out.buffers_read);
+                    let slices = self.with_others(slice, feed.as_mut(), begin);
                     // SAFETY: the caller's promise.
-                    if !unsafe { out.slice(&slice) } {
+                    if !unsafe { out.slices(&slices) } {
                         self.settle(handle);
                         return code::CANCELLED;
                     }
@@ -307,6 +308,23 @@ impl Trace {
         }
         self.settle(handle);
         code::SUCCESS
+    }
+
+    /// The buffer with those of other processors that are there at the same time: one for each. Whole buffers come one by one.
+    fn with_others(&self, first: Slice, feed: Option<&mut Feed>, begin: Instant) -> Vec<Slice> {
+        let mut slices = vec![first];
+        let Some(feed) = feed.filter(|_| matches!(self.callbacks, Callbacks::Events(_))) else {
+            return slices;
+        };
+        let processors =
+            self.recording.as_ref().map_or(1, |recording| recording.session().processors as usize);
+        while slices.len() < processors {
+            let ends = self.running.is_stopped() || self.closing.load(Ordering::SeqCst);
+            let Next::Slice(slice, _) = feed.next(begin.elapsed(), ends) else { break };
+            slices.push(slice);
+        }
+        *lock(&self.running.counters) = feed.counters();
+        slices
     }
 
     fn delay(&self, buffers_read: u32) {
@@ -344,19 +362,28 @@ impl<'a> Out<'a> {
         Out { trace, handle, buffers_read: 0, events: Events::new(clock) }
     }
 
-    /// Hands one buffer out; `false` if the consumer wants no more.
+    /// Hands buffers out, the whole ones one after the other; `false` if the consumer wants no more.
     ///
     /// # Safety
     /// As [`process`].
-    unsafe fn slice(&mut self, slice: &Slice) -> bool {
-        self.buffers_read += 1;
+    unsafe fn slices(&mut self, slices: &[Slice]) -> bool {
         match &self.trace.callbacks {
             Callbacks::Events(logfile) => {
                 let mut logfile = logfile.clone();
-                logfile.BuffersRead = self.buffers_read;
                 // SAFETY: the caller's promise.
-                unsafe { self.events.buffer(slice, &mut logfile) }
+                unsafe { self.events.buffers(slices, &mut self.buffers_read, &mut logfile) }
             }
+            // SAFETY: the caller's promise.
+            Callbacks::Raw(..) => slices.iter().all(|slice| unsafe { self.whole(slice) }),
+        }
+    }
+
+    /// # Safety
+    /// As [`process`].
+    unsafe fn whole(&mut self, slice: &Slice) -> bool {
+        self.buffers_read += 1;
+        match &self.trace.callbacks {
+            Callbacks::Events(_) => false,
             Callbacks::Raw(options, header) => {
                 let bytes = raw::buffer(slice, self.buffers_read.into());
                 let buffer = buffers::lend(self.handle, &bytes);

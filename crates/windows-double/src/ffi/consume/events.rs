@@ -1,4 +1,4 @@
-//! A buffer as events: one call of the consumer each, and one behind the buffer.
+//! Buffers as events: one call of the consumer each, and one behind each buffer.
 
 use std::mem::offset_of;
 
@@ -28,38 +28,55 @@ impl Events {
         Events { clock, items: Vec::new(), moved: Vec::new() }
     }
 
-    /// Hands out all events of a buffer; `false` if the consumer wants no more.
+    /// Hands out all events of some buffers by time, with a call behind each buffer after its last event, as Microsoft's page of
+    /// ProcessTrace has it: events are delivered in the order of their times where that can be. `false` if the consumer wants no
+    /// more.
     ///
     /// # Safety
     /// The callbacks and the context in `logfile` are valid.
-    pub unsafe fn buffer(&mut self, slice: &Slice, logfile: &mut EVENT_TRACE_LOGFILEW) -> bool {
-        let flags = slice.buffer_flags();
-        if slice.after_loss
-            && let Some(first) = slice.entries().next()
-        {
-            let header = deliver::lost_buffer(first.time.0, flags);
-            let lost = Delivered { header, items: Vec::new(), payload: &[] };
-            // SAFETY: the caller's promise.
-            unsafe { self.event(slice, lost, None, logfile) };
-        }
-        let mut filled = BUFFER_HEADER_SIZE;
-        for entry in slice.entries() {
+    pub unsafe fn buffers(
+        &mut self,
+        slices: &[Slice],
+        buffers_read: &mut u32,
+        logfile: &mut EVENT_TRACE_LOGFILEW,
+    ) -> bool {
+        let mut entries: Vec<_> = slices.iter().map(|slice| slice.entries().peekable()).collect();
+        let mut filled = vec![BUFFER_HEADER_SIZE; slices.len()];
+        loop {
+            let firsts = entries.iter_mut().enumerate();
+            let times = firsts.filter_map(|(at, rest)| Some((rest.peek()?.time.0 + slices[at].shift, at)));
+            let Some((_, at)) = times.min() else { return true };
+            let (slice, flags) = (&slices[at], slices[at].buffer_flags());
+            let Some(entry) = entries[at].next() else { return true };
+            if slice.after_loss && filled[at] == BUFFER_HEADER_SIZE {
+                let header = deliver::lost_buffer(entry.time.0, flags);
+                let lost = Delivered { header, items: Vec::new(), payload: &[] };
+                // SAFETY: the caller's promise.
+                unsafe { self.event(slice, lost, None, logfile) };
+            }
             let record = slice.block.record(entry);
-            filled += record.bytes().len().next_multiple_of(8);
-            let Some(event) = deliver(&record, flags) else { continue };
-            let moved = stack_time_offset(&record).filter(|_| slice.shift != 0).map(|_| slice.shift);
+            filled[at] += record.bytes().len().next_multiple_of(8);
+            if let Some(event) = deliver(&record, flags) {
+                let moved = stack_time_offset(&record).filter(|_| slice.shift != 0).map(|_| slice.shift);
+                // SAFETY: the caller's promise.
+                unsafe { self.event(slice, event, moved, logfile) };
+            }
+            if entries[at].peek().is_some() {
+                continue;
+            }
+            *buffers_read += 1;
+            logfile.BuffersRead = *buffers_read;
+            logfile.BufferSize = slice.block.session().buffer_size;
+            logfile.Filled = filled[at] as u32;
             // SAFETY: the caller's promise.
-            unsafe { self.event(slice, event, moved, logfile) };
+            if logfile.BufferCallback.is_some_and(|callback| unsafe { callback(logfile) == 0 }) {
+                return false;
+            }
         }
-        let Some(callback) = logfile.BufferCallback else { return true };
-        logfile.BufferSize = slice.block.session().buffer_size;
-        logfile.Filled = filled as u32;
-        // SAFETY: the caller's promise.
-        unsafe { callback(logfile) != 0 }
     }
 
     /// # Safety
-    /// As [`buffer`](Events::buffer).
+    /// As [`buffers`](Events::buffers).
     unsafe fn event(
         &mut self,
         slice: &Slice,
