@@ -182,6 +182,23 @@ has "$folder/out" PerfInfo/SysCallEnter
 has "$folder/out" TcpIp/SendIPV4
 has "$folder/log" 'EnableTraceEx2.*7dd42a49-5329-4832-8dfd-43d979153a88'
 
+step "events of the program itself are left out"
+pid=$("$here/stackhound" events -q --format ndjson "$folder/network.etl" | sed -n 's/.*"pid":\([0-9]*\),.*/\1/p' | sort | uniq -c | sort -rn |
+  sed -n '1s/.* //p')
+"$here/stackhound" events -q --format csv "$folder/network.etl" --pid "$pid" >"$folder/own"
+"$here/stackhound" events -q --format csv "$folder/network.etl" >"$folder/recorded"
+double <<EOF
+log = $folder/log
+[mine]
+recording = $folder/network.etl
+delay_ms = 300
+own_pid = $pid
+EOF
+live events --live --session mine --provider Microsoft-Windows-Kernel-Network --format csv
+left=$(($(wc -l <"$folder/recorded") - $(wc -l <"$folder/own") + 1))
+[ "$(wc -l <"$folder/own")" -gt 1 ] || fail "the recording has no events of process $pid"
+[ "$(wc -l <"$folder/out")" = "$left" ] || fail "$(wc -l <"$folder/out") lines and not $left without the program's own events"
+
 step "errors"
 double <<EOF
 error StartTraceW = 5

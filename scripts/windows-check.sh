@@ -84,6 +84,11 @@ scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p
 
 step "the demonstration in Wine, the same as here"
 windows cargo build --locked --profile cross -p stackhound-cli --target $gnu
+# Not imported, but loaded from the system's folder: Windows looks for it beside the program first.
+if windows x86_64-w64-mingw32-objdump -p "$target/$gnu/cross/stackhound.exe" | grep -i 'DLL Name: dbghelp.dll'; then
+  echo "windows-check: the program imports Debug Help" >&2
+  exit 1
+fi
 windows wine "$target/$gnu/cross/stackhound.exe" demo --out "$folder/wine" --no-progress >"$folder/wine.txt"
 cargo build --quiet --locked --workspace --bin stackhound
 "$here" demo --out "$folder/here" --no-progress >"$folder/here.txt"

@@ -88,7 +88,7 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
         pipeline = pipeline.hold(window);
     }
     let outcome = pipeline.run_watched(
-        |seen| filter.choose(seen),
+        |seen| if live::is_own(seen) { ControlFlow::Continue(false) } else { filter.choose(seen) },
         |seen| printer.borrow_mut().event(seen),
         |counted| {
             let trace = counted.trace();

@@ -18,6 +18,7 @@
 //! rate = 1000000                # events a second; 0 is as fast as they are taken
 //! rounds = forever              # or how many times the recording is handed out
 //! stop_after = 60000000         # events, then the session is stopped
+//! own_pid = 4321                # the recorded process whose number becomes that of the consumer
 //! buffers = 128                 # that the session has; 0 for what StartTraceW asks for
 //! lose_every = 100              # one buffer in so many is lost
 //! delay_ms = 5                  # before each buffer ...
@@ -77,6 +78,8 @@ pub struct SessionSettings {
     pub rounds: Option<u64>,
     /// Events behind which the session is stopped; 0 for never.
     pub stop_after: u64,
+    /// The recorded process whose number becomes that of the consumer's own process; 0 for none.
+    pub own_pid: u32,
     /// Buffers of the session; 0 for what it asks for.
     pub buffers: usize,
     /// One buffer in so many is lost.
@@ -186,6 +189,7 @@ impl SessionSettings {
             "rate" => self.rate = number()?,
             "rounds" => self.rounds = Some(if value == "forever" { 0 } else { number()? }),
             "stop_after" => self.stop_after = number()?,
+            "own_pid" => self.own_pid = value.parse().ok()?,
             "buffers" => self.buffers = number()? as usize,
             "lose_every" => self.lose_every = number()?,
             "delay_ms" => self.delay_ms = number()?,
@@ -210,7 +214,7 @@ mod tests {
         let settings = Settings::parse(
             "# a comment\nlog = /tmp/x.txt\nraw = off # here too\nexists = A B, C\nfiles = D\nname_held_ms = 40\nconsole = interrupt 5\nconsole = close 9\nerror StartTraceW = 5\n\
              error EnableTraceEx2 {F4E1897C-BB5D-5668-F1D8-040F4D8DD344} = 5\n\n[Mine]\nrecording = a.etl\n\
-             seed = 3\ndisorder_ms = 20\nrate = 9\nrounds = forever\nstop_after = 8\nbuffers = 4\nlose_every = 7\n\
+             seed = 3\ndisorder_ms = 20\nrate = 9\nrounds = forever\nstop_after = 8\nown_pid = 12\nbuffers = 4\nlose_every = 7\n\
              delay_ms = 2\ndelay_every = 6\nat_end = wait\n[*]\nseed = 4\n",
         )
         .unwrap();
@@ -230,6 +234,7 @@ mod tests {
             rate: 9,
             rounds: Some(0),
             stop_after: 8,
+            own_pid: 12,
             buffers: 4,
             lose_every: 7,
             delay_ms: 2,

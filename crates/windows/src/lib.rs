@@ -10,6 +10,11 @@
 // The only room that calls the system: each block says what makes it sound.
 #![deny(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
+#[cfg(all(windows, not(target_pointer_width = "64")))]
+compile_error!(
+    "structures and handles are those of 64-bit Windows; a 32-bit program could not see 64-bit modules either"
+);
+
 pub mod console;
 pub mod debug_help;
 pub mod device;

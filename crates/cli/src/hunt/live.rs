@@ -50,7 +50,7 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let outcome = pipeline.run_watched(
         |seen| {
             record += 1;
-            if !filter.choose(seen)? {
+            if live::is_own(seen) || !filter.choose(seen)? {
                 return std::ops::ControlFlow::Continue(false);
             }
             // Nothing is held back for names, so there is nothing to choose for later.

@@ -8,10 +8,11 @@ pub mod record;
 mod settings;
 
 use anyhow::{Result, bail};
-use stackhound::Outcome;
+use stackhound::etl::Pid;
 use stackhound::stacks::Window;
 use stackhound::trace::LiveSession;
 use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
+use stackhound::{Outcome, Seen};
 
 use crate::args::{BufferPreset, Common, Sources};
 use crate::output::{grouped, message};
@@ -113,6 +114,11 @@ fn exact_hint() -> &'static str {
     } else {
         ""
     }
+}
+
+/// Whether this program caused an event. Such events are not shown: to write down what it did makes further ones.
+pub fn is_own(seen: &Seen<'_>) -> bool {
+    seen.pid() == Some(Pid(std::process::id()))
 }
 
 /// What came and what was lost, for the closing lines of verbs that look at events.

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use stackhound_etl::record::HeaderKind;
+use stackhound_schema::kernel;
+use stackhound_trace::live::LOST_EVENTS;
 use stackhound_trace::{Flow, KernelGroups, ProviderSettings};
 
 use crate::consumer::error::Error;
@@ -98,6 +101,18 @@ impl Dispatch {
         self.providers.is_empty()
             || !self.unclaimed.is_empty()
             || self.providers.iter().any(|provider| provider.asks_for(seen))
+            || (self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(seen))
+    }
+
+    /// Whether an event is of a class or a message that none of the providers is, nor the kernel.
+    fn says_no_provider(&self, seen: &Seen<'_>) -> bool {
+        let record = seen.event().record();
+        let kind = record.kind();
+        let Some(guid) = record.guid().filter(|_| kind.is_classic() || kind == HeaderKind::Message) else {
+            return false;
+        };
+        let is_of_system = guid == LOST_EVENTS || kernel::hook_of(guid, record.opcode()).is_some();
+        !is_of_system && self.providers.iter().all(|provider| provider.settings.provider() != guid)
     }
 
     /// Calls all who want an event, and `all` if anybody does. Everyone is called, even if one of them breaks.
@@ -109,8 +124,10 @@ impl Dispatch {
                 flow = ControlFlow::Break(());
             }
         };
+        let legacy = self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(seen);
         for provider in &mut self.providers {
-            if !provider.asks_for(seen) {
+            let is_asked_for = provider.asks_for(seen) || legacy && provider.is_legacy();
+            if !is_asked_for {
                 continue;
             }
             claimed |= provider.filters.is_empty() || !provider.handlers.is_empty();

@@ -20,6 +20,7 @@ use crate::seen::Seen;
 pub struct Provider {
     pub(crate) settings: ProviderSettings,
     kernel: Option<KernelProvider>,
+    legacy: bool,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) filters: Vec<EventFilter>,
 }
@@ -36,7 +37,7 @@ impl fmt::Debug for Provider {
 
 impl From<ProviderSettings> for Provider {
     fn from(settings: ProviderSettings) -> Provider {
-        Provider { settings, kernel: None, handlers: Vec::new(), filters: Vec::new() }
+        Provider { settings, kernel: None, legacy: false, handlers: Vec::new(), filters: Vec::new() }
     }
 }
 
@@ -72,6 +73,19 @@ impl Provider {
     /// the trace's kernel session.
     pub fn kernel(provider: KernelProvider) -> Provider {
         Provider { kernel: Some(provider), ..Provider::guid(provider.class) }
+    }
+
+    /// A provider of the older kinds, MOF and WPP. Their events say the GUID of the class or the message, and nothing of the
+    /// provider that logs it: events of such headers that no provider of the trace has the GUID of, and that are none of the
+    /// kernel, are given to it. Of several such providers each gets all of them. Only one session at a time can have such a
+    /// provider: ours takes it from another.
+    pub fn legacy(self) -> Provider {
+        Provider { legacy: true, ..self }
+    }
+
+    /// Whether it gets events of headers that say no provider.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.legacy
     }
 
     /// What the kernel session has to switch on for it.

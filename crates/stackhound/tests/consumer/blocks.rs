@@ -1,11 +1,15 @@
 //! Blocks of a source of one's own, as a transport over a network or a test has it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stackhound::Trace;
-use stackhound::trace::live::{Capture, Handed, Overflow, Queue, channel};
-use stackhound_etl::{LogfileHeader, Recording};
+use stackhound::trace::live::{Capture, Handed, LOST_EVENTS, Overflow, Queue, channel};
+use stackhound::{Provider, Seen, Trace};
+use stackhound_etl::{Guid, LogfileHeader, Recording};
+
+/// The class of processes.
+const PROCESS: Guid =
+    Guid::new(0x3d6f_a8d0, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
 
 /// A session with one processor.
 fn session() -> Arc<LogfileHeader> {
@@ -44,6 +48,51 @@ fn blocks_are_a_trace_like_any_other() {
     let stats = trace.run(|event| ids.push(event.id())).unwrap();
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
     assert_eq!((stats.trace.events, stats.trace.events_dropped), (100, 0));
+}
+
+/// MOF and WPP events say the GUID of their class or message, and nothing of the provider that was enabled.
+#[test]
+fn a_legacy_provider_gets_what_says_no_provider() {
+    const CLASSIC: u16 = 0x0100;
+    const MESSAGE: u16 = 0x0008;
+    let (control, manifest, class, message) = (Guid([8; 16]), Guid([5; 16]), Guid([9; 16]), Guid([7; 16]));
+    let (mut capture, trace) = source(Queue::new(Overflow::Block));
+    let mut give = |guid: Guid, flags: u16| {
+        let mut header = [0; 80];
+        header[4..6].copy_from_slice(&(0x40 | flags).to_le_bytes());
+        header[0x18..0x28].copy_from_slice(&guid.0);
+        // With a GUID, a sequence number and a time, as message headers are mostly.
+        header[0x28..0x30].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        let _ = capture.event(&Handed { header: &header, processor: 0, items: &[], payload: &[0; 8] });
+    };
+    give(manifest, 0);
+    give(class, CLASSIC);
+    give(message, MESSAGE);
+    // Of the kernel, of a loss, and of a class that another provider wants by its GUID.
+    give(PROCESS, CLASSIC);
+    give(LOST_EVENTS, CLASSIC);
+    give(Guid([6; 16]), CLASSIC);
+    drop(capture);
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let noted = noted.clone();
+        move |seen: &Seen<'_>| noted.lock().unwrap().push((name, seen.provider_guid()))
+    };
+    let trace = trace
+        .enable(Provider::guid(control).legacy().on_event(note("legacy")))
+        .enable(Provider::guid(manifest).on_event(note("manifest")))
+        .enable(Provider::guid(Guid([6; 16])).on_event(note("class")))
+        .on_unclaimed(note("none"));
+    trace.run(|_| ()).unwrap();
+    let expected = [
+        ("manifest", Some(manifest)),
+        ("legacy", Some(class)),
+        ("legacy", Some(message)),
+        ("none", Some(PROCESS)),
+        ("none", Some(LOST_EVENTS)),
+        ("class", Some(Guid([6; 16]))),
+    ];
+    assert_eq!(*noted.lock().unwrap(), expected);
 }
 
 #[test]

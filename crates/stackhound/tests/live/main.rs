@@ -4,6 +4,7 @@
 mod endings;
 mod load;
 mod one_code;
+mod providers;
 mod recordings;
 #[path = "../one_code/shown.rs"]
 mod shown;

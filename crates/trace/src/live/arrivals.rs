@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Two events with so much fill a block, which is handed over before the next one is begun.
-    const HALF_A_BLOCK: [u8; 40 << 10] = [0; 40 << 10];
+    static HALF_A_BLOCK: [u8; 40 << 10] = [0; 40 << 10];
 
     fn read(arrivals: &mut Arrivals) -> Vec<(i64, u16)> {
         let mut seen = Vec::new();

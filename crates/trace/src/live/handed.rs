@@ -40,7 +40,7 @@ pub(crate) mod flag {
 const ITEMS: usize = 18;
 
 /// The class of events by which a session says that it lost some, and its events.
-pub(crate) const LOST: Guid =
+pub const LOST_EVENTS: Guid =
     Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
 
 impl<'a> Handed<'a> {
@@ -87,7 +87,7 @@ impl<'a> Handed<'a> {
     #[inline]
     pub fn tells_of_loss(&self) -> bool {
         // One comparison for all others.
-        self.header[0x18..0x20] == LOST.0[..8] && self.guid() == LOST
+        self.header[0x18..0x20] == LOST_EVENTS.0[..8] && self.guid() == LOST_EVENTS
     }
 
     /// Writes the event to the end of a block.

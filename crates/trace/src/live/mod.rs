@@ -18,7 +18,7 @@ mod session;
 
 pub use arrivals::{Arrivals, Step};
 pub use capture::Capture;
-pub use handed::{Handed, HandedItem};
+pub use handed::{Handed, HandedItem, LOST_EVENTS};
 pub use queue::{Dropped, Incoming, Queue, channel};
 pub use ring::{Overflow, Received, Receiver, RingCounts, Sender, ring};
 pub use session::{

@@ -83,13 +83,13 @@ impl Buffers {
         Ok(Buffers { size_kib, minimum, maximum, flush, per_processor: true })
     }
 
-    /// For many events: 64 to 128 buffers of 256 KiB, handed over every second. A burst finds room; an event can be a
-    /// second old when it arrives.
+    /// For many events: 64 to 512 buffers of 64 KiB, handed over every second. A burst finds room; an event can be a
+    /// second old when it arrives. Larger buffers are for diagnosis and tests only, by Microsoft's page.
     pub const fn throughput() -> Buffers {
         Buffers {
-            size_kib: 256,
+            size_kib: 64,
             minimum: 64,
-            maximum: 128,
+            maximum: 512,
             flush: Duration::from_secs(1),
             per_processor: true,
         }
@@ -137,6 +137,12 @@ impl Buffers {
         self.maximum
     }
 
+    /// Buffers that there can be on a machine with so many processors: Windows gives each two from the start, and a burst needs
+    /// as many again.
+    pub fn maximum_on(&self, processors: u32) -> u32 {
+        self.maximum.max(4 * processors)
+    }
+
     /// Whether each processor has buffers of its own.
     pub fn per_processor(&self) -> bool {
         self.per_processor
@@ -166,7 +172,7 @@ mod tests {
     #[test]
     fn presets_pass_their_own_checks() {
         let rows = [
-            (Buffers::throughput(), 256, 64, 128, FlushTimer::Seconds(1)),
+            (Buffers::throughput(), 64, 64, 512, FlushTimer::Seconds(1)),
             (Buffers::low_latency(), 32, 64, 512, FlushTimer::Milliseconds(5)),
             (Buffers::syscalls(), 64, 20, 128, FlushTimer::Seconds(1)),
         ];
@@ -177,6 +183,7 @@ mod tests {
             let (timer, mode) = flush.to_numbers();
             assert_eq!(FlushTimer::of_numbers(timer, mode), flush);
             assert!(buffers.per_processor());
+            assert_eq!((buffers.maximum_on(2), buffers.maximum_on(256)), (maximum, 1024));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Filters that ETW itself applies, as `EnableTraceEx2` takes them.
 //!
-//! They save the cost of events nobody wants, but are no promise: Windows ignores some of them for some providers, and a
-//! provider that other sessions enabled as well may deliver more. So whatever a header tells is tested again by
+//! They save the cost of events nobody wants, but are no promise: Windows ignores some of them for some providers, takes
+//! others as a reason not to enable a provider at all, and a provider that other sessions enabled as well may deliver more. So whatever a header tells is tested again by
 //! [`ProviderSettings::wants`](super::ProviderSettings::wants). Layouts and limits are those of Microsoft's page
 //! "EVENT_FILTER_DESCRIPTOR structure" and of `evntprov.h`.
 
@@ -26,10 +26,12 @@ pub enum EtwFilter {
     EventIds(Vec<u16>),
     /// Only events without these ids; at most 64. Of one kind with [`EtwFilter::EventIds`].
     NotEventIds(Vec<u16>),
-    /// Only events of these processes; at most 8. Kernel providers ignore it.
+    /// Only events of these processes; at most 8. Windows enables the provider in those of them that run at that moment: one that
+    /// is registered in the kernel, such as Microsoft-Windows-Kernel-Process, is not enabled at all and gives nothing, and a
+    /// process that is started later is left out.
     Pids(Vec<u32>),
-    /// Only events of programs with these file names, such as `notepad.exe`; 1,024 bytes of UTF-16 in all. Kernel
-    /// providers ignore it.
+    /// Only events of programs with these file names, such as `notepad.exe`; 1,024 bytes of UTF-16 in all. As with
+    /// [`EtwFilter::Pids`], a provider in the kernel gives nothing.
     Executables(Vec<String>),
     /// Only events of processes of these packages, by their full names; 1,024 bytes of UTF-16 in all.
     PackageIds(Vec<String>),

@@ -238,6 +238,11 @@ impl Session {
         Session { buffers, ..self }
     }
 
+    /// Its buffers.
+    pub fn buffered(&self) -> Buffers {
+        self.buffers
+    }
+
     /// Which clock stamps events.
     pub fn clock(self, clock: SessionClock) -> Session {
         Session { clock, ..self }

@@ -196,6 +196,19 @@ fn presets_reach_windows_as_described() {
 }
 
 #[test]
+fn a_burst_finds_buffers_on_every_machine() {
+    let test = "a_burst_finds_buffers_on_every_machine";
+    let Some(double) = double::run(test, "") else { return };
+    let two = Buffers::new(64, 2, 2, Duration::from_secs(1)).expect("buffers");
+    let (live, incoming) = start(&Session::user("one").buffers(two)).expect("a session");
+    drop(incoming);
+    live.stop().expect("stopped");
+    let expected = format!("minimum=2 maximum={} ", 4 * stackhound_windows::etw::active_processors());
+    let line = double.log("StartTraceW name=").pop().expect("a line");
+    assert!(line.contains(&expected), "{line}");
+}
+
+#[test]
 fn providers_reach_windows_merged() {
     let test = "providers_reach_windows_merged";
     let Some(double) = double::run(test, "") else { return };

@@ -359,7 +359,7 @@ impl<'a> Out<'a> {
         } & PROCESS_TRACE_MODE_RAW_TIMESTAMP
             != 0;
         let clock = trace.recording.as_ref().map(Recording::clock).filter(|_| !raw_times);
-        Out { trace, handle, buffers_read: 0, events: Events::new(clock) }
+        Out { trace, handle, buffers_read: 0, events: Events::new(clock, trace.settings.own_pid) }
     }
 
     /// Hands buffers out, the whole ones one after the other; `false` if the consumer wants no more.

@@ -7,15 +7,18 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use windows_sys::Win32::Foundation::{HANDLE, WAIT_ABANDONED, WAIT_OBJECT_0};
+use windows_sys::Win32::Foundation::{HANDLE, HMODULE, WAIT_ABANDONED, WAIT_OBJECT_0};
 use windows_sys::Win32::System::Diagnostics::Debug::{
-    IMAGEHLP_LINEW64, SYMBOL_INFOW, SYMOPT_DEFERRED_LOADS, SYMOPT_FAIL_CRITICAL_ERRORS, SYMOPT_IGNORE_CVREC,
+    IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, MODLOAD_DATA, PSYM_ENUMMODULES_CALLBACKW64, SYM_LOAD_FLAGS,
+    SYMBOL_INFOW, SYMOPT_DEFERRED_LOADS, SYMOPT_FAIL_CRITICAL_ERRORS, SYMOPT_IGNORE_CVREC,
     SYMOPT_IGNORE_NT_SYMPATH, SYMOPT_INCLUDE_32BIT_MODULES, SYMOPT_LOAD_LINES, SYMOPT_NO_PROMPTS,
-    SYMOPT_OMAP_FIND_NEAREST, SymSetOptions,
+    SYMOPT_OMAP_FIND_NEAREST,
 };
-use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
+use windows_sys::Win32::System::LibraryLoader::{
+    GetProcAddress, LOAD_LIBRARY_SEARCH_SYSTEM32, LoadLibraryExW,
+};
 use windows_sys::Win32::System::Threading::{CreateMutexW, INFINITE, ReleaseMutex, WaitForSingleObject};
-use windows_sys::core::{BOOL, s, w};
+use windows_sys::core::{BOOL, PCSTR, PCWSTR, s, w};
 
 use crate::Error;
 use crate::text::to_wide;
@@ -33,11 +36,47 @@ const OPTIONS: u32 = SYMOPT_DEFERRED_LOADS
     | SYMOPT_IGNORE_NT_SYMPATH
     | SYMOPT_INCLUDE_32BIT_MODULES;
 
+type SetOptions = unsafe extern "system" fn(u32) -> u32;
+type Initialize = unsafe extern "system" fn(HANDLE, PCWSTR, BOOL) -> BOOL;
+type Cleanup = unsafe extern "system" fn(HANDLE) -> BOOL;
+type LoadModule = unsafe extern "system" fn(
+    HANDLE,
+    HANDLE,
+    PCWSTR,
+    PCWSTR,
+    u64,
+    u32,
+    *const MODLOAD_DATA,
+    SYM_LOAD_FLAGS,
+) -> u64;
+type OfModule = unsafe extern "system" fn(HANDLE, u64) -> BOOL;
+type EnumerateModules =
+    unsafe extern "system" fn(HANDLE, PSYM_ENUMMODULES_CALLBACKW64, *const c_void) -> BOOL;
+type ModuleInfo = unsafe extern "system" fn(HANDLE, u64, *mut IMAGEHLP_MODULEW64) -> BOOL;
+type FromAddr = unsafe extern "system" fn(HANDLE, u64, *mut u64, *mut SYMBOL_INFOW) -> BOOL;
+type FunctionTableAccess = unsafe extern "system" fn(HANDLE, u64) -> *mut c_void;
+type LineFromAddr = unsafe extern "system" fn(HANDLE, u64, *mut u32, *mut IMAGEHLP_LINEW64) -> BOOL;
 type AddrIncludeInlineTrace = unsafe extern "system" fn(HANDLE, u64) -> u32;
 type QueryInlineTrace = unsafe extern "system" fn(HANDLE, u64, u32, u64, u64, *mut u32, *mut u32) -> BOOL;
 type FromInlineContext = unsafe extern "system" fn(HANDLE, u64, u32, *mut u64, *mut SYMBOL_INFOW) -> BOOL;
 type LineFromInlineContext =
     unsafe extern "system" fn(HANDLE, u64, u32, u64, *mut u32, *mut IMAGEHLP_LINEW64) -> BOOL;
+
+/// Functions of Debug Help that every Windows has (dbghelp.h).
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    set_options: SetOptions,
+    pub initialize: Initialize,
+    pub cleanup: Cleanup,
+    pub load_module: LoadModule,
+    pub unload_module: OfModule,
+    pub refresh_modules: unsafe extern "system" fn(HANDLE) -> BOOL,
+    pub enumerate_modules: EnumerateModules,
+    pub module_info: ModuleInfo,
+    pub symbol: FromAddr,
+    pub function_table: FunctionTableAccess,
+    pub line: LineFromAddr,
+}
 
 /// What answers questions about inlined functions: in Debug Help since Windows 8.
 #[derive(Clone, Copy)]
@@ -52,6 +91,7 @@ pub(super) struct InlineFunctions {
 struct Library {
     /// Held by all who use Debug Help in this process. Rust's own library takes it for its backtraces.
     shared: OwnedHandle,
+    functions: Functions,
     inline: Option<InlineFunctions>,
 }
 
@@ -64,6 +104,10 @@ pub(super) struct Locked {
 }
 
 impl Locked {
+    pub fn functions(&self) -> Functions {
+        self.library.functions
+    }
+
     /// Nothing where Debug Help is too old.
     pub fn inline(&self) -> Option<InlineFunctions> {
         self.library.inline
@@ -86,7 +130,9 @@ pub(super) fn lock() -> Result<Locked, Error> {
     let library = match LIBRARY.get() {
         Some(library) => library,
         None => {
-            let found = Library { shared: shared_mutex()?, inline: inline_functions() };
+            let loaded = load()?;
+            let functions = functions(loaded).ok_or_else(|| Error::last("GetProcAddress"))?;
+            let found = Library { shared: shared_mutex()?, functions, inline: inline_functions(loaded) };
             LIBRARY.get_or_init(|| found)
         }
     };
@@ -98,7 +144,7 @@ pub(super) fn lock() -> Result<Locked, Error> {
     }
     let locked = Locked { library, _threads: threads, _not_send: PhantomData };
     // SAFETY: sets a number; the lock is held.
-    unsafe { SymSetOptions(OPTIONS) };
+    unsafe { (locked.library.functions.set_options)(OPTIONS) };
     Ok(locked)
 }
 
@@ -114,29 +160,60 @@ fn shared_mutex() -> Result<OwnedHandle, Error> {
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-fn inline_functions() -> Option<InlineFunctions> {
-    // SAFETY: the name ends with a zero. The library stays loaded, because this program imports from it.
-    let library = unsafe { GetModuleHandleW(w!("dbghelp.dll")) };
-    if library.is_null() {
-        return None;
-    }
-    let find = |name| {
-        // SAFETY: the name ends with a zero, the library is loaded.
-        let found = unsafe { GetProcAddress(library, name) };
-        found.map(|function| function as *const c_void)
-    };
-    let count = find(s!("SymAddrIncludeInlineTrace"))?;
-    let query = find(s!("SymQueryInlineTrace"))?;
-    let symbol = find(s!("SymFromInlineContextW"))?;
-    let line = find(s!("SymGetLineFromInlineContextW"))?;
+/// The system's own copy. A program that imports it takes one that lies beside it instead: Debug Help is none of the libraries
+/// that Windows always takes from its own folder.
+fn load() -> Result<HMODULE, Error> {
+    // SAFETY: the name ends with a zero, and there is no file handle to be given. The library stays loaded.
+    let library = unsafe { LoadLibraryExW(w!("dbghelp.dll"), ptr::null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
+    if library.is_null() { Err(Error::last("LoadLibraryExW")) } else { Ok(library) }
+}
+
+/// # Safety
+/// `T` is a pointer to a function, and the type of the one of this name. The library stays loaded.
+unsafe fn find<T: Copy>(library: HMODULE, name: PCSTR) -> Option<T> {
+    const { assert!(size_of::<T>() == size_of::<usize>()) };
+    // SAFETY: the caller's promise; names end with a zero.
+    let found = unsafe { GetProcAddress(library, name) }?;
+    // SAFETY: the caller's promise.
+    Some(unsafe { mem::transmute_copy(&found) })
+}
+
+fn functions(library: HMODULE) -> Option<Functions> {
+    Some(Functions {
+        // SAFETY: the function of this name has this signature (dbghelp.h).
+        set_options: unsafe { find(library, s!("SymSetOptions")) }?,
+        // SAFETY: as above.
+        initialize: unsafe { find(library, s!("SymInitializeW")) }?,
+        // SAFETY: as above.
+        cleanup: unsafe { find(library, s!("SymCleanup")) }?,
+        // SAFETY: as above.
+        load_module: unsafe { find(library, s!("SymLoadModuleExW")) }?,
+        // SAFETY: as above.
+        unload_module: unsafe { find(library, s!("SymUnloadModule64")) }?,
+        // SAFETY: as above.
+        refresh_modules: unsafe { find(library, s!("SymRefreshModuleList")) }?,
+        // SAFETY: as above.
+        enumerate_modules: unsafe { find(library, s!("SymEnumerateModulesW64")) }?,
+        // SAFETY: as above.
+        module_info: unsafe { find(library, s!("SymGetModuleInfoW64")) }?,
+        // SAFETY: as above.
+        symbol: unsafe { find(library, s!("SymFromAddrW")) }?,
+        // SAFETY: as above.
+        function_table: unsafe { find(library, s!("SymFunctionTableAccess64")) }?,
+        // SAFETY: as above.
+        line: unsafe { find(library, s!("SymGetLineFromAddrW64")) }?,
+    })
+}
+
+fn inline_functions(library: HMODULE) -> Option<InlineFunctions> {
     Some(InlineFunctions {
         // SAFETY: the function of this name has this signature (dbghelp.h).
-        count: unsafe { mem::transmute::<*const c_void, AddrIncludeInlineTrace>(count) },
+        count: unsafe { find(library, s!("SymAddrIncludeInlineTrace")) }?,
         // SAFETY: as above.
-        query: unsafe { mem::transmute::<*const c_void, QueryInlineTrace>(query) },
+        query: unsafe { find(library, s!("SymQueryInlineTrace")) }?,
         // SAFETY: as above.
-        symbol: unsafe { mem::transmute::<*const c_void, FromInlineContext>(symbol) },
+        symbol: unsafe { find(library, s!("SymFromInlineContextW")) }?,
         // SAFETY: as above.
-        line: unsafe { mem::transmute::<*const c_void, LineFromInlineContext>(line) },
+        line: unsafe { find(library, s!("SymGetLineFromInlineContextW")) }?,
     })
 }

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use windows_sys::Win32::Foundation::{GetLastError, HANDLE, SetLastError};
 use windows_sys::Win32::System::Diagnostics::Debug::{
-    IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, INLINE_FRAME_CONTEXT_INIT, SYMBOL_INFOW, SymCleanup,
-    SymEnumerateModulesW64, SymFromAddrW, SymFunctionTableAccess64, SymGetLineFromAddrW64,
-    SymGetModuleInfoW64, SymInitializeW, SymLoadModuleExW, SymRefreshModuleList, SymUnloadModule64,
+    IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, INLINE_FRAME_CONTEXT_INIT, SYMBOL_INFOW,
 };
 use windows_sys::Win32::System::SystemInformation::{IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64};
 use windows_sys::Win32::System::Threading::{OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_VM_READ};
@@ -95,10 +93,10 @@ impl Session {
     fn begin(id: usize, process: Option<OwnedHandle>, search_path: &OsStr) -> Result<Self, Error> {
         let search_path = to_wide(search_path)?;
         let invade = BOOL::from(process.is_some());
-        let _locked = library::lock()?;
+        let locked = library::lock()?;
         // SAFETY: the lock is held, the path ends with a zero and outlives the call. The handle stays open as long as the
         // session, or is no handle at all, which is allowed if nothing is read from the process.
-        let done = unsafe { SymInitializeW(id as HANDLE, search_path.as_ptr(), invade) };
+        let done = unsafe { (locked.functions().initialize)(id as HANDLE, search_path.as_ptr(), invade) };
         if done == 0 {
             return Err(Error::last("SymInitializeW"));
         }
@@ -122,7 +120,7 @@ impl Session {
         unsafe { SetLastError(0) };
         // SAFETY: the lock is held, the path ends with a zero and outlives the call, and all else may be null.
         let loaded = unsafe {
-            SymLoadModuleExW(
+            (locked.functions().load_module)(
                 self.handle(),
                 ptr::null_mut(),
                 path.as_ptr(),
@@ -143,9 +141,9 @@ impl Session {
 
     /// Gives up a module that begins at `base`.
     pub fn unload(&self, base: u64) -> Result<(), Error> {
-        let _locked = library::lock()?;
+        let locked = library::lock()?;
         // SAFETY: the lock is held; takes numbers only.
-        if unsafe { SymUnloadModule64(self.handle(), base) } == 0 {
+        if unsafe { (locked.functions().unload_module)(self.handle(), base) } == 0 {
             return Err(Error::last("SymUnloadModule64"));
         }
         Ok(())
@@ -153,9 +151,9 @@ impl Session {
 
     /// Looks what a live process has loaded since.
     pub fn refresh(&self) -> Result<(), Error> {
-        let _locked = library::lock()?;
+        let locked = library::lock()?;
         // SAFETY: the lock is held; the handle is that of the process.
-        if unsafe { SymRefreshModuleList(self.handle()) } == 0 {
+        if unsafe { (locked.functions().refresh_modules)(self.handle()) } == 0 {
             return Err(Error::last("SymRefreshModuleList"));
         }
         Ok(())
@@ -170,10 +168,14 @@ impl Session {
             1
         }
         let mut bases: Vec<u64> = Vec::new();
-        let _locked = library::lock()?;
+        let locked = library::lock()?;
         // SAFETY: the lock is held; the vector outlives the call.
         let done = unsafe {
-            SymEnumerateModulesW64(self.handle(), Some(add), ptr::from_mut(&mut bases).cast::<c_void>())
+            (locked.functions().enumerate_modules)(
+                self.handle(),
+                Some(add),
+                ptr::from_mut(&mut bases).cast::<c_void>(),
+            )
         };
         if done == 0 {
             return Err(Error::last("SymEnumerateModulesW64"));
@@ -196,13 +198,13 @@ impl Session {
         Some(Module::from(&*self.info(locked, address)?))
     }
 
-    fn info(&self, _locked: &Locked, address: u64) -> Option<Box<IMAGEHLP_MODULEW64>> {
+    fn info(&self, locked: &Locked, address: u64) -> Option<Box<IMAGEHLP_MODULEW64>> {
         let mut info = Box::new(IMAGEHLP_MODULEW64 {
             SizeOfStruct: size_of::<IMAGEHLP_MODULEW64>() as u32,
             ..Default::default()
         });
         // SAFETY: the lock is held; the structure says its size.
-        let found = unsafe { SymGetModuleInfoW64(self.handle(), address, &mut *info) };
+        let found = unsafe { (locked.functions().module_info)(self.handle(), address, &mut *info) };
         (found != 0).then_some(info)
     }
 
@@ -211,11 +213,13 @@ impl Session {
         self.symbol(&library::lock().ok()?, address)
     }
 
-    fn symbol(&self, _locked: &Locked, address: u64) -> Option<Symbol> {
+    fn symbol(&self, locked: &Locked, address: u64) -> Option<Symbol> {
         let mut buffer = SymbolBuffer::new();
         let mut displacement = 0;
         // SAFETY: the lock is held; the buffer says its size, and the pointer is to all of it.
-        let found = unsafe { SymFromAddrW(self.handle(), address, &mut displacement, buffer.as_mut_ptr()) };
+        let found = unsafe {
+            (locked.functions().symbol)(self.handle(), address, &mut displacement, buffer.as_mut_ptr())
+        };
         (found != 0).then(|| Symbol {
             name: buffer.name(),
             public: buffer.info.Tag == TAG_PUBLIC,
@@ -232,7 +236,7 @@ impl Session {
             return None;
         }
         // SAFETY: the lock is held; takes numbers only.
-        let entry = unsafe { SymFunctionTableAccess64(self.handle(), address) };
+        let entry = unsafe { (locked.functions().function_table)(self.handle(), address) };
         if entry.is_null() {
             return None;
         }
@@ -244,11 +248,12 @@ impl Session {
 
     /// Where in the source code of the function an address is: with functions compiled into it, where it calls them.
     pub fn line_at(&self, address: u64) -> Option<Line> {
-        let _locked = library::lock().ok()?;
+        let locked = library::lock().ok()?;
         let mut line = empty_line();
         let mut displacement = 0;
         // SAFETY: the lock is held; the structure says its size.
-        let found = unsafe { SymGetLineFromAddrW64(self.handle(), address, &mut displacement, &mut line) };
+        let found =
+            unsafe { (locked.functions().line)(self.handle(), address, &mut displacement, &mut line) };
         if found == 0 {
             return None;
         }
@@ -313,9 +318,9 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // Without the lock the session is left to the end of the program.
-        if let Ok(_locked) = library::lock() {
+        if let Ok(locked) = library::lock() {
             // SAFETY: the lock is held, and nothing of the session is in use any more. The process is closed after this.
-            unsafe { SymCleanup(self.handle()) };
+            unsafe { (locked.functions().cleanup)(self.handle()) };
         }
     }
 }

@@ -419,7 +419,7 @@ fn begin(session: &Session, numbers: &SessionNumbers) -> Result<etw::Session, wi
         mode: numbers.mode,
         buffer_size: numbers.buffer_size,
         minimum_buffers: numbers.minimum_buffers,
-        maximum_buffers: numbers.maximum_buffers,
+        maximum_buffers: session.buffered().maximum_on(etw::active_processors()),
         flush_timer: numbers.flush_timer,
         enable_flags: numbers.enable_flags,
     };

@@ -18,14 +18,16 @@ const _: () = assert!(size_of::<EVENT_HEADER>() == HEADER_SIZE && size_of::<EVEN
 pub(super) struct Events {
     /// Converts times, where the consumer did not ask for raw ones.
     clock: Option<Clock>,
+    /// The recorded process that becomes this one.
+    own_pid: u32,
     items: Vec<EVENT_HEADER_EXTENDED_DATA_ITEM>,
     /// A payload with a time in it that was moved.
     moved: Vec<u8>,
 }
 
 impl Events {
-    pub fn new(clock: Option<Clock>) -> Events {
-        Events { clock, items: Vec::new(), moved: Vec::new() }
+    pub fn new(clock: Option<Clock>, own_pid: u32) -> Events {
+        Events { clock, own_pid, items: Vec::new(), moved: Vec::new() }
     }
 
     /// Hands out all events of some buffers by time, with a call behind each buffer after its last event, as Microsoft's page of
@@ -91,11 +93,16 @@ impl Events {
             return;
         };
         const TIME: usize = offset_of!(EVENT_HEADER, TimeStamp);
+        const PID: usize = offset_of!(EVENT_HEADER, ProcessId);
         shift_time(&mut event.header, TIME, slice.shift);
         if let Some(clock) = &self.clock {
             let time = &mut event.header[TIME..TIME + 8];
             let raw = RawTime(i64::from_le_bytes((&*time).try_into().expect("eight bytes")));
             time.copy_from_slice(&clock.to_file_time(raw).0.to_le_bytes());
+        }
+        let pid = &mut event.header[PID..PID + 4];
+        if self.own_pid != 0 && *pid == self.own_pid.to_le_bytes() {
+            pid.copy_from_slice(&std::process::id().to_le_bytes());
         }
         let mut payload = event.payload;
         if let Some(shift) = moved {
