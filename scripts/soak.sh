@@ -15,5 +15,9 @@ if [ "${1:-}" = --long ]; then
 fi
 cargo build --locked --quiet --workspace "${flags[@]}" --example system_soak --example stacks_soak
 examples=$(scripts/target-folder)/$profile/examples
+if [ "${1:-}" = --long ]; then
+  # An hour of a session on 64 processors; the ordinary tests run seconds of it.
+  STACKHOUND_MEMORY_SECONDS=3600 cargo test --locked --quiet --release -p stackhound-trace --test memory -- --nocapture
+fi
 "$examples/system_soak" "$events"
 "$examples/stacks_soak" "$stacks"

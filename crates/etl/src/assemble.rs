@@ -142,7 +142,7 @@ impl BlockBuilder {
 
 impl Block {
     /// A whole buffer of a live session, header included, as Windows 11 hands it over. `None` if it is no buffer with
-    /// records.
+    /// records, or one of several small ones, whose form is not known.
     ///
     /// The second value tells why the records end early, if they do.
     pub fn of_buffer(
@@ -151,14 +151,15 @@ impl Block {
         recording: u16,
     ) -> Option<(Block, Option<RecordError>)> {
         let header = crate::BufferHeader::read(&bytes)?;
-        if !header.buffer_type().is_some_and(crate::BufferType::has_records) || header.is_compressed() {
+        let buffer_type = header.buffer_type().filter(|&found| found != crate::BufferType::Batched)?;
+        if !buffer_type.has_records() || header.is_compressed() {
             return None;
         }
         let one_stream = session.mode.has(crate::LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let processor = (!one_stream).then(|| header.processor());
         let after_loss = header.flags().tells_of_loss();
         let origin = Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss };
-        let end = header.records_end(bytes.len());
+        let end = header.filled(bytes.len())?;
         let (block, error) = Block::scan(bytes.slice(..end), session, origin, None);
         Some((block, error.map(|(_, error)| error)))
     }

@@ -119,6 +119,11 @@ impl BufferType {
         })
     }
 
+    /// Whether it has no events by its nature.
+    pub fn is_marker(self) -> bool {
+        matches!(self, BufferType::ReferenceTime | BufferType::EmptyMarker)
+    }
+
     /// Whether the payload is a sequence of records.
     pub fn has_records(self) -> bool {
         matches!(self, BufferType::Generic | BufferType::Rundown | BufferType::Header | BufferType::Batched)
@@ -163,6 +168,13 @@ impl BufferHeader {
             (BUFFER_HEADER_SIZE..=size).contains(&end).then_some(end)
         };
         inside(self.saved_offset).max(inside(self.offset)).unwrap_or(size)
+    }
+
+    /// End of the records of a buffer that a session hands over whole: only `FilledBytes` is documented there
+    /// (`ETW_BUFFER_HEADER`), and other places may state the end of something older.
+    pub fn filled(&self, size: usize) -> Option<usize> {
+        let end = self.offset.get() as usize;
+        (BUFFER_HEADER_SIZE..=size).contains(&end).then_some(end)
     }
 
     /// Bytes of the buffer after decompression, header included.

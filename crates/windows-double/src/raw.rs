@@ -32,10 +32,23 @@ pub(crate) fn shift_time(bytes: &mut [u8], at: usize, shift: i64) {
     }
 }
 
-/// The bytes of a whole buffer, padded with zeros to a multiple of 8.
+/// Bytes behind the records of a whole buffer: what was in it before.
+pub const STALE: usize = 512;
+
+/// A buffer without events, of a kind that sessions in real time may have (`ETW_BUFFER_TYPE_EMPTY_MARKER` of published headers).
+pub fn empty_marker() -> Vec<u8> {
+    let mut bytes = vec![0; BUFFER_HEADER_SIZE];
+    for at in [0, 4, 8, 0x30] {
+        bytes[at..at + 4].copy_from_slice(&(BUFFER_HEADER_SIZE as u32).to_le_bytes());
+    }
+    bytes[0x36..0x38].copy_from_slice(&6u16.to_le_bytes());
+    bytes
+}
+
+/// The bytes of a whole buffer: header, records, and older ones behind them.
 ///
-/// `FilledBytes` and both other places that state the end of the records say the same. A loss just before it is told by
-/// flags.
+/// `FilledBytes` states the end of the records, and no other place does: what else states an offset in files includes what is
+/// older. A loss just before it is told by flags.
 pub fn buffer(slice: &Slice, number: i64) -> Vec<u8> {
     let mut bytes = slice.block.bytes()[..BUFFER_HEADER_SIZE].to_vec();
     for entry in slice.entries().filter(|entry| !is_logfile_header(entry.hook())) {
@@ -49,11 +62,15 @@ pub fn buffer(slice: &Slice, number: i64) -> Vec<u8> {
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
     }
+    let filled = bytes.len();
+    let stale: Vec<u8> = bytes[BUFFER_HEADER_SIZE..].iter().copied().cycle().take(STALE).collect();
+    bytes.extend(stale);
     let size = bytes.len() as u32;
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-    for at in [0, 4, 8, 0x30] {
+    for at in [0, 4, 8] {
         put(at, &size.to_le_bytes());
     }
+    put(0x30, &(filled as u32).to_le_bytes());
     put(0x0c, &0u32.to_le_bytes());
     put(0x18, &number.to_le_bytes());
     // A generic buffer; the flag for 16-bit processor numbers is kept, a loss is said as in files.

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use stackhound_etl::{Block, BlockBuilder, BufferIdentity, LogFileMode, LogfileHeader, RawTime};
+use stackhound_etl::{
+    Block, BlockBuilder, BufferHeader, BufferIdentity, BufferType, LogFileMode, LogfileHeader, RawTime,
+};
 
 use crate::Flow;
 use crate::live::handed::Handed;
@@ -206,6 +208,10 @@ impl Capture {
     /// Takes a whole buffer of the session, header included, as Windows 11 hands it over. Costs one copy of its bytes.
     /// A further copy of a recent buffer is counted and not read.
     pub fn raw_buffer(&mut self, bytes: &[u8]) -> Flow {
+        let buffer_type = BufferHeader::read(bytes).and_then(BufferHeader::buffer_type);
+        if buffer_type.is_some_and(BufferType::is_marker) {
+            return Flow::Continue(());
+        }
         if self.is_repeated(bytes) {
             self.refused.repeated.fetch_add(1, Ordering::Relaxed);
             return Flow::Continue(());

@@ -99,13 +99,14 @@ fn recording_of(settings: &SessionSettings) -> Option<Recording> {
     Some(opened.sources()[0].recording.clone())
 }
 
-/// The session, unless the settings say that it cannot be opened.
+/// The session, unless the settings say that it cannot be opened. One that does not run can be opened: Microsoft's page of
+/// OpenTrace has no error for it, that of ProcessTrace has.
 fn session(function: &str, name: &str) -> Result<(Arc<Running>, SessionSettings, Option<Recording>), u32> {
     let settings = Settings::of_environment();
     if let Some(code) = settings.error(function, name) {
         return Err(code);
     }
-    let running = sessions::find(0, name).ok_or(code::WMI_INSTANCE_NOT_FOUND)?;
+    let running = sessions::find(0, name).unwrap_or_else(|| sessions::none(name));
     let settings = settings.session(name);
     let recording = recording_of(&settings);
     // Whether processors have buffers of their own, the recording knows.
@@ -381,12 +382,22 @@ impl<'a> Out<'a> {
     /// # Safety
     /// As [`process`].
     unsafe fn whole(&mut self, slice: &Slice) -> bool {
+        if self.buffers_read.is_multiple_of(8) {
+            // SAFETY: the caller's promise.
+            unsafe { self.lend(&raw::empty_marker()) };
+        }
         self.buffers_read += 1;
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(&raw::buffer(slice, self.buffers_read.into())) }
+    }
+
+    /// # Safety
+    /// As [`process`].
+    unsafe fn lend(&self, bytes: &[u8]) -> bool {
         match &self.trace.callbacks {
             Callbacks::Events(_) => false,
             Callbacks::Raw(options, header) => {
-                let bytes = raw::buffer(slice, self.buffers_read.into());
-                let buffer = buffers::lend(self.handle, &bytes);
+                let buffer = buffers::lend(self.handle, bytes);
                 let information = ETW_BUFFER_CALLBACK_INFORMATION {
                     TraceHandle: self.handle,
                     LogfileHeader: &**header,

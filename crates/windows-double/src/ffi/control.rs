@@ -97,7 +97,7 @@ pub(super) fn enable(
     any: u64,
     all: u64,
     timeout: u32,
-    parameters: Option<String>,
+    parameters: Option<(String, Result<(), u32>)>,
 ) -> u32 {
     sessions::controlled();
     let guid = provider.map_or("none".to_owned(), |guid| format!("{{{}}}", Guid(guid)));
@@ -107,7 +107,8 @@ pub(super) fn enable(
         2 => "capture",
         _ => "?",
     };
-    let answer = if provider.is_none() || verb == "?" {
+    let (parameters, valid) = parameters.unwrap_or(("parameters=none".to_owned(), Ok(())));
+    let answer = if provider.is_none() || verb == "?" || valid.is_err() {
         code::INVALID_PARAMETER
     } else if let Some(code) = Settings::of_environment().error("EnableTraceEx2", &guid) {
         code
@@ -116,7 +117,6 @@ pub(super) fn enable(
     } else {
         code::SUCCESS
     };
-    let parameters = parameters.unwrap_or("parameters=none".to_owned());
     log(format_args!(
         "EnableTraceEx2 {verb} {guid} level={level} any={any:#x} all={all:#x} timeout={timeout} {parameters} -> {answer}"
     ));

@@ -3,20 +3,25 @@
 use stackhound_etl::Guid;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     ENABLE_TRACE_PARAMETERS, EVENT_FILTER_DESCRIPTOR, EVENT_FILTER_TYPE_EVENT_ID,
-    EVENT_FILTER_TYPE_EXECUTABLE_NAME, EVENT_FILTER_TYPE_PACKAGE_APP_ID, EVENT_FILTER_TYPE_PACKAGE_ID,
-    EVENT_FILTER_TYPE_PID, EVENT_FILTER_TYPE_STACKWALK, TraceStackTracingInfo,
+    EVENT_FILTER_TYPE_EVENT_NAME, EVENT_FILTER_TYPE_EXECUTABLE_NAME, EVENT_FILTER_TYPE_PACKAGE_APP_ID,
+    EVENT_FILTER_TYPE_PACKAGE_ID, EVENT_FILTER_TYPE_PAYLOAD, EVENT_FILTER_TYPE_PID,
+    EVENT_FILTER_TYPE_STACKWALK, EVENT_FILTER_TYPE_STACKWALK_NAME, TraceStackTracingInfo,
 };
 
-use super::pointers;
+use super::{code, pointers};
 
 /// The parameters of EnableTraceEx2; `None` for null.
 ///
 /// # Safety
 /// `parameters` is null or points to such a block, and that to its filters.
-pub(super) unsafe fn parameters(parameters: *const ENABLE_TRACE_PARAMETERS) -> Option<String> {
+pub(super) unsafe fn parameters(
+    parameters: *const ENABLE_TRACE_PARAMETERS,
+) -> Option<(String, Result<(), u32>)> {
     // SAFETY: the caller's promise.
     let parameters = unsafe { pointers::copy(parameters) }?;
     let mut text = format!("version={} property={:#x}", parameters.Version, parameters.EnableProperty);
+    let mut kinds = Vec::new();
+    let mut valid = if parameters.Version == 2 { Ok(()) } else { Err(code::INVALID_PARAMETER) };
     let count = if parameters.EnableFilterDesc.is_null() { 0 } else { parameters.FilterDescCount as usize };
     for at in 0..count {
         let filter = parameters.EnableFilterDesc.wrapping_add(at);
@@ -25,8 +30,26 @@ pub(super) unsafe fn parameters(parameters: *const ENABLE_TRACE_PARAMETERS) -> O
         // SAFETY: the caller's promise: a filter points to its bytes.
         let bytes = unsafe { pointers::bytes(filter.Ptr as *const u8, filter.Size as usize) };
         text += &describe_filter(&filter, bytes);
+        if !fits(&filter) || kinds.contains(&filter.Type) {
+            valid = Err(code::INVALID_PARAMETER);
+        }
+        kinds.push(filter.Type);
     }
-    Some(text)
+    Some((text, valid))
+}
+
+/// Whether a filter is of a kind and size that Microsoft's page EVENT_FILTER_DESCRIPTOR and `evntprov.h` allow.
+fn fits(filter: &EVENT_FILTER_DESCRIPTOR) -> bool {
+    let most = match filter.Type {
+        EVENT_FILTER_TYPE_PID => 8 * 4,
+        EVENT_FILTER_TYPE_EXECUTABLE_NAME
+        | EVENT_FILTER_TYPE_PACKAGE_ID
+        | EVENT_FILTER_TYPE_PACKAGE_APP_ID => 1024,
+        EVENT_FILTER_TYPE_EVENT_ID | EVENT_FILTER_TYPE_STACKWALK => 4 + 64 * 2,
+        EVENT_FILTER_TYPE_PAYLOAD | EVENT_FILTER_TYPE_EVENT_NAME | EVENT_FILTER_TYPE_STACKWALK_NAME => 4096,
+        _ => 0,
+    };
+    (1..=most).contains(&filter.Size)
 }
 
 fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
@@ -60,9 +83,14 @@ fn hex(bytes: &[u8]) -> String {
 /// A CLASSIC_EVENT_ID: GUID, type, seven reserved bytes.
 const CLASSIC_EVENT_ID: usize = 24;
 
+/// Events that can have stacks in one session.
+const STACKS_MAX: usize = 256;
+
 /// Whether the information has a size that its class can have.
 pub(super) fn information_fits(class: i32, information: &[u8]) -> bool {
-    class != TraceStackTracingInfo || information.len().is_multiple_of(CLASSIC_EVENT_ID)
+    let count = information.len() / CLASSIC_EVENT_ID;
+    class != TraceStackTracingInfo
+        || (information.len().is_multiple_of(CLASSIC_EVENT_ID) && count <= STACKS_MAX)
 }
 
 /// What TraceSetInformation is given: stack ids as GUID and type, everything else as bytes.

@@ -211,6 +211,17 @@ pub(super) fn find(handle: u64, name: &str) -> Option<Arc<Running>> {
     })
 }
 
+/// A session that does not run: it hands nothing over.
+pub(super) fn none(name: &str) -> Arc<Running> {
+    Arc::new(Running {
+        handle: 0,
+        session: Mutex::new(Session { name: name.to_owned(), ..Session::default() }),
+        counters: Mutex::new(Counters::default()),
+        started: Instant::now(),
+        stopped: Mutex::new(true),
+    })
+}
+
 /// All that run.
 pub(super) fn all() -> Vec<Arc<Running>> {
     let settings = Settings::of_environment();

@@ -308,7 +308,7 @@ unsafe extern "system" fn on_raw_buffer(
         // SAFETY: the buffer was kept.
         let bytes = unsafe { std::slice::from_raw_parts(place as *const u8, size as usize) };
         let header = BufferHeader::read(bytes).unwrap();
-        assert_eq!(header.records_end(bytes.len()), bytes.len());
+        let bytes = &bytes[..header.filled(bytes.len()).unwrap()];
         let processor = header.processor();
         let events: Vec<Seen> = Records::new(bytes, BUFFER_HEADER_SIZE)
             .map(|record| Seen {

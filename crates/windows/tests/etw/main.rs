@@ -230,7 +230,9 @@ fn errors_of_windows_keep_their_function_and_number() {
     assert_eq!(code(Session::start(&settings("many"))), ("StartTraceW", 1450));
     assert_eq!(code(Session::attach("nobody")), ("ControlTraceW", 4201));
     assert_eq!(code(Session::stop_by_name("nobody")), ("ControlTraceW", 4201));
-    assert_eq!(code(etw::open::<sinks::Recorder>("nobody", Delivery::WholeBuffers)), ("OpenTraceW", 4201));
+    // Windows says that only when it is to be processed, as of a session that has ended.
+    let opened = etw::open::<sinks::Recorder>("nobody", Delivery::WholeBuffers).expect("opened");
+    assert!(opened.run(Taken::default().sink()).expect("a thread").finish(Ended::Stopped).is_ok());
     let enable =
         Enable { provider: PROVIDER.0, level: 5, any: 0, all: 0, properties: 0, filters: Vec::new() };
     assert_eq!(code(start("mine").enable(&enable)), ("EnableTraceEx2", 5));
