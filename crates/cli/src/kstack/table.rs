@@ -51,7 +51,8 @@ fn part(out: &mut impl Write, part: &Part, mode: Mode, number: &mut usize) -> io
     for frame in frames {
         let name = frame.to_string();
         let address = frame.address.map(|address| address.to_string()).filter(|address| *address != name);
-        let text = format!("{number:>4} {:<6} {name:<NAMES$} {}", mode.name(), address.unwrap_or_default());
+        let (mode, address) = (frame.mode.name(), address.unwrap_or_default());
+        let text = format!("{number:>4} {mode:<6} {name:<NAMES$} {address}");
         line(out, format_args!("{}", text.trim_end()))?;
         *number += 1;
     }
@@ -110,6 +111,38 @@ fn of_switch(switch: &SwitchEvidence) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stackhound::Address;
+    use stackhound::enrich::Backing;
+    use stackhound::kstack::StackFrame;
+
+    fn frame(address: u64, mode: Mode) -> StackFrame {
+        StackFrame {
+            address: Some(Address(address)),
+            mode,
+            place: None,
+            backing: Backing::Unknown,
+            name: None,
+            names: None,
+            stated: None,
+        }
+    }
+
+    /// In a callback to user mode, the frames that made it lie between user frames.
+    #[test]
+    fn each_frame_of_a_part_has_its_own_mode() {
+        let user = [
+            frame(0x7ff6_0000_1000, Mode::User),
+            frame(0xffff_f800_0000_1000, Mode::Kernel),
+            frame(0x7ff6_0000_2000, Mode::User),
+        ];
+        let mut written = Vec::new();
+        let mut number = 3;
+        part(&mut written, &Ok(user.to_vec()), Mode::User, &mut number).expect("written to memory");
+        let written = String::from_utf8(written).expect("text");
+        let columns: Vec<Vec<&str>> =
+            written.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+        assert_eq!(columns, [["3", "user"], ["4", "kernel"], ["5", "user"]], "{written}");
+    }
 
     #[test]
     fn evidence_is_told_in_words() {

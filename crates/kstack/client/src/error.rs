@@ -91,6 +91,6 @@ mod tests {
             assert!(text.contains(part), "{code}: {text}");
         }
         let text = Error::OtherVersion { driver: 9 }.to_string();
-        assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+        assert!(text.contains("version 9") && text.contains("version 2"), "{text}");
     }
 }

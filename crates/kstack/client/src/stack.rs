@@ -48,7 +48,7 @@ pub struct Stack {
     pub created: Option<u64>,
     /// The part in the kernel, if it was asked for.
     pub kernel: Option<Part>,
-    /// The part in user mode, if it was asked for.
+    /// The part in user mode, if it was asked for, with the kernel frames of callbacks to user mode, which lie between user frames.
     pub user: Option<Part>,
     /// [`stackhound_kstack_proto::hash`] of all frames, and of what stands in the place of missing ones.
     pub hash: u64,

@@ -72,10 +72,12 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {
             let walked = rest.get(..usize::from(count)).unwrap_or(rest);
-            let kept =
-                until(walked, |address| address >> 63 == 0 && Missing::from_sentinel(address).is_none());
+            // Kernel addresses belong to it: in a callback from the kernel to user mode, the kernel frames that made the callback
+            // lie between two runs of user frames.
+            let kept = until(walked, |address| Missing::from_sentinel(address).is_none());
             (copied.user, copied.user_cut) = put(entries, kept, None);
-            copied.user_cut |= walked.len() >= wanted.user_room(rest.len()) && kept.len() == walked.len();
+            let ended = kept.len() == walked.len() && walked.len() < wanted.user_room(rest.len());
+            copied.user_cut |= !kept.is_empty() && !ended;
         }
     }
     copied
@@ -92,8 +94,7 @@ fn machinery(is_own: impl Fn(u64) -> bool, frames: &[AtomicU64], by_apc: bool) -
     if own == 0 { 0 } else { (own + usize::from(by_apc)).min(frames.len()) }
 }
 
-/// The frames before the first that is none of this part: of a kernel stack, those of user code; of both, zeros and what only looks
-/// like an address.
+/// The frames before the first that is zero or does not belong to this part.
 fn until(frames: &[AtomicU64], belongs: impl Fn(u64) -> bool) -> &[AtomicU64] {
     let kept = frames.iter().map(|frame| frame.load(Relaxed));
     let kept = kept.take_while(|&address| address != 0 && belongs(address)).count();

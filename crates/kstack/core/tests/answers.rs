@@ -267,12 +267,33 @@ fn what_is_no_frame_of_a_part_ends_it() {
         let (copied, ..) = Thread::new(&walked, &[]).ask(Flags::KERNEL, 256, 0);
         assert_eq!((copied.kernel, copied.kernel_cut), (1, false), "{end:x}");
     }
-    // A program writes on its stack what it likes.
-    for end in [0, k(9), u64::MAX, sentinel, Missing::Nothing.sentinel()] {
-        let (copied, _, user) = Thread::new(&[], &[u(1), end, u(2)]).ask(Flags::USER, 2, 0);
-        assert_eq!((user, copied.user_cut), (vec![u(1)], false), "{end:x}");
-        let (_, kernel, user) = Thread::new(&[k(1)], &[end, u(2)]).ask(BOTH, 256, 0);
+    // A program writes on its stack what it likes. What is left out then is said to be.
+    for end in [0, sentinel, Missing::Nothing.sentinel()] {
+        let (copied, _, user) = Thread::new(&[], &[u(1), end, u(2)]).ask(Flags::USER, 256, 0);
+        assert_eq!((user, copied.user_cut), (vec![u(1)], true), "{end:x}");
+        let (copied, kernel, user) = Thread::new(&[k(1)], &[end, u(2)]).ask(BOTH, 256, 0);
         assert_eq!((kernel, user), (vec![k(1)], vec![Missing::Nothing.sentinel()]), "{end:x}");
+        assert!(!copied.user_cut, "no frames, so none are missing: {end:x}");
+    }
+}
+
+/// In a callback to user mode, as window procedures are called, the walk of the user part goes through the kernel frames that made the
+/// callback.
+#[test]
+fn a_user_part_goes_on_through_callbacks_from_the_kernel() {
+    for chain in [
+        vec![u(1), u(2), k(3), k(4), u(5), u(6)],
+        vec![u(1), k(2), u(3), k(4), k(5), u(6)],
+        vec![u(1), k(2)],
+        vec![k(1), u(2)],
+        vec![u(1), u64::MAX, u(2)],
+    ] {
+        let (copied, kernel, user) = Thread::new(&[k(9)], &chain).ask(BOTH, 256, 0);
+        assert_eq!((kernel, user, copied.user_cut), (vec![k(9)], chain.clone(), false));
+        // Cut like any other frames.
+        let room = chain.len() as u16 - 1;
+        let (copied, _, user) = Thread::new(&[], &chain).ask(Flags::USER, room, 0);
+        assert_eq!((&user[..], copied.user_cut), (&chain[..chain.len() - 1], true));
     }
 }
 
@@ -383,7 +404,8 @@ proptest! {
         }
         if !is_missing(&of_user) {
             prop_assert_eq!(&user[..of_user.len()], &of_user[..]);
-            prop_assert!(of_user.iter().all(|&a| a >> 63 == 0 && a != 0 && Missing::from_sentinel(a).is_none()));
+            prop_assert!(of_user.iter().all(|&address| address != 0 && Missing::from_sentinel(address).is_none()));
+            prop_assert!(of_user.len() == user.len() || copied.user_cut || !flags.has(Flags::USER));
         }
         prop_assert!(!keep || copied.machinery == 0);
         let machinery = &kernel[..usize::from(copied.machinery)];

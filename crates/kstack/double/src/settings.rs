@@ -5,7 +5,8 @@
 //! missing = KeRemoveQueueApc, PsGetThreadCreateTime    # functions that the system does not have
 //! fail = ZwSetSecurityObject, IoCreateSymbolicLink     # functions that fail
 //! own = mapped                  # the driver's own frames look like the kernel's, too; see `walk.rs`
-//! user = 4                      # frames of the user part of every thread ...
+//! callback = 2                  # behind the first frame of a user part, so many kernel frames of a callback to user mode
+//! user = 4                      # user frames of the user part of every thread ...
 //! user = fault                  # ... or reading them faults
 //! protected = yes               # every process is a protected one
 //! attached = yes                # every thread looks at another process's memory
@@ -29,6 +30,8 @@ pub struct Settings {
     pub own_mapped: bool,
     /// Frames of the user part; `None` where reading it faults.
     pub user: Option<u16>,
+    /// Kernel frames behind the first user frame of a user part: those that made a callback to user mode.
+    pub callback: u16,
     /// Every process is protected.
     pub protected: bool,
     /// Every thread is attached to another process.
@@ -47,6 +50,7 @@ impl Default for Settings {
             fail: Vec::new(),
             own_mapped: false,
             user: Some(3),
+            callback: 0,
             protected: false,
             attached: false,
             exits_when_woken: false,
@@ -136,6 +140,7 @@ impl Settings {
             ("own", "mapped") => self.own_mapped = true,
             ("user", "fault") => self.user = None,
             ("user", count) => self.user = Some(count.parse().ok()?),
+            ("callback", count) => self.callback = count.parse().ok()?,
             ("protected", "yes") => self.protected = true,
             ("attached", "yes") => self.attached = true,
             ("exits", "woken") => self.exits_when_woken = true,
@@ -168,6 +173,7 @@ impl std::fmt::Display for Settings {
             None => writeln!(f, "user = fault")?,
             Some(count) => writeln!(f, "user = {count}")?,
         }
+        writeln!(f, "callback = {}", self.callback)?;
         writeln!(f, "wakes = {}", self.wakes)
     }
 }
@@ -184,6 +190,7 @@ mod tests {
             fail: vec!["ZwSetSecurityObject".into()],
             own_mapped: true,
             user: None,
+            callback: 3,
             protected: true,
             attached: true,
             exits_when_woken: true,

@@ -231,7 +231,7 @@ impl<'bytes> Answer<'bytes> {
         part(&self.entries[..usize::from(self.header.kernel_count.get())])
     }
 
-    /// The user part, the innermost frame first. Empty if it was not asked for.
+    /// The user part, the innermost frame first; kernel frames of callbacks to user mode lie in it as well. Empty if it was not asked for.
     ///
     /// # Errors
     /// Why it is missing.

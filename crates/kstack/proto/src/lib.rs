@@ -18,7 +18,7 @@ pub use frames::{Entry, Missing, hash};
 pub use request::{Capture, Flags, Request, RequestError};
 
 /// The version of these layouts. A driver refuses requests of any other.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The first four bytes of every request and answer: `SHKS`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SHKS");

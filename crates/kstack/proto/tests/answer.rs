@@ -132,7 +132,7 @@ fn too_many_entries_are_refused() {
 fn each_kind_of_damage_is_told() {
     for (bytes, error) in [
         (with(0, b"SHKT"), AnswerError::Layout),
-        (with(4, &[2, 0]), AnswerError::Layout),
+        (with(4, &[1, 0]), AnswerError::Layout),
         (with(6, &[48, 0]), AnswerError::Layout),
         (with(8, &[0]), AnswerError::Other),
         (with(12, &[0]), AnswerError::Other),

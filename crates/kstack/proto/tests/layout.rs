@@ -99,7 +99,7 @@ fn the_page_says_where_each_field_is() {
 }
 
 #[test]
-fn fields_are_where_version_1_has_them() {
+fn fields_are_where_version_2_has_them() {
     let request_offsets = [0, 4, 6, 8, 12, 16, 24, 26, 28, 32, 40, 42];
     let version_offsets = [0, 4, 6, 8, 12, 14];
     let answer_offsets = [0, 4, 6, 8, 12, 16, 24, 32, 36, 38, 40, 42, 44, 46, 48, 56];
@@ -129,7 +129,7 @@ fn a_request_is_these_bytes() {
     };
     #[rustfmt::skip]
     let bytes = [
-        b'S', b'H', b'K', b'S', 1, 0, 48, 0,
+        b'S', b'H', b'K', b'S', 2, 0, 48, 0,
         1, 2, 3, 4, 5, 6, 7, 8,
         9, 10, 11, 12, 13, 14, 15, 16,
         0x00, 0x01, 7, 0, 0xe8, 0x03, 0, 0,
@@ -161,10 +161,10 @@ fn control_codes_are_those_of_the_page() {
 
 #[test]
 fn limits_and_names_are_those_of_the_page() {
-    assert_eq!((MAGIC, VERSION), (0x534b_4853, 1));
+    assert_eq!((MAGIC, VERSION), (0x534b_4853, 2));
     assert_eq!((MAX_FRAMES, MAX_TIMEOUT_MS, MAX_OUTSTANDING), (256, 1000, 64));
     let said: Vec<&str> = rows("Version")[1..].iter().map(|row| row[3]).collect();
-    assert_eq!(said[..5], ["`SHKS`, 0x534b4853", "1", "256", "1000", "64"]);
+    assert_eq!(said[..5], ["`SHKS`, 0x534b4853", "2", "256", "1000", "64"]);
     let names: Vec<&str> = rows("The device")[1..3].iter().map(|row| row[1]).collect();
     assert_eq!(names, [format!("`{DEVICE_NAME}`"), format!("`{LINK_NAME}`")]);
     assert!(rows("The device")[3][1].starts_with(&format!("`{PATH}`")));

@@ -31,7 +31,7 @@ fn each_bound_is_where_the_page_says() {
     for number in [magic - 1, magic + 1, 0, magic.swap_bytes()] {
         assert_eq!(wide(0)(number), Err(RequestError::Magic(number)));
     }
-    for number in [0, 2, 0xffff] {
+    for number in [0, 1, 3, 0xffff] {
         assert_eq!(narrow(4)(number), Err(RequestError::Version(number as u16)));
     }
     for number in [0, 47, 49, 64, 0xffff] {
@@ -75,7 +75,7 @@ fn what_is_wrong_first_is_told() {
     let mut wrong = Vec::new();
     let steps: [(usize, &[u8]); 8] = [
         (0, b"SHKS"),
-        (4, &[1, 0]),
+        (4, &[2, 0]),
         (6, &[48, 0]),
         (26, &[1, 0]),
         (24, &[1, 0]),

@@ -64,7 +64,8 @@ pub struct ThreadStack {
     pub state: ThreadState,
     /// The part in the kernel.
     pub kernel: Part,
-    /// The part in user mode, if it was asked for.
+    /// The part in user mode, if it was asked for. While the kernel calls back into a program, the driver also finds the kernel frames that
+    /// made the callback, between user frames.
     pub user: Option<Part>,
     /// How the stack was observed; `None` if nobody has seen any.
     pub evidence: Option<Evidence>,

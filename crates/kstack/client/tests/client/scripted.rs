@@ -90,7 +90,10 @@ fn answers_that_cannot_be_believed_are_not() {
         (swapped, Some(AnswerError::Hash)),
         (answer(&[kernel], &[user], |header| header.id = 2.into()), Some(AnswerError::Other)),
         (answer(&[kernel], &[user], |header| header.tid = 8.into()), Some(AnswerError::Other)),
-        (answer(&[kernel], &[user], |header| header.version = 2.into()), Some(AnswerError::Layout)),
+        (
+            answer(&[kernel], &[user], |header| header.version = (VERSION + 1).into()),
+            Some(AnswerError::Layout),
+        ),
         // Parts that were asked for are there, or say why not.
         (answer(&[kernel], &[], |_| {}), Some(AnswerError::Value)),
         (answer(&[], &[user], |_| {}), Some(AnswerError::Value)),

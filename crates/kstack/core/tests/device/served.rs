@@ -46,7 +46,7 @@ fn an_answer_is_these_bytes() {
     let bytes = judge(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
     #[rustfmt::skip]
     let header = [
-        b'S', b'H', b'K', b'S', 1, 0, 64, 0,
+        b'S', b'H', b'K', b'S', 2, 0, 64, 0,
         // Process 1012, thread 32, created at 0x01db000000000007.
         0xf4, 3, 0, 0, 32, 0, 0, 0,
         7, 0, 0, 0, 0, 0, 0xdb, 1,
@@ -158,6 +158,17 @@ fn what_is_more_than_room_is_cut() {
         let (_, parts, given) = ask(Settings { memory, ..Settings::DRIVER }, waiting(), |_| {});
         assert_eq!((parts.0, parts.1, given[0]), (Ok(vec![WAIT, SYSCALL]), user, flags), "{memory} frames");
     }
+}
+
+/// Between two runs of user frames, those of the kernel that called back into the program.
+#[test]
+fn kernel_frames_of_a_callback_stay_in_the_user_part() {
+    let chain = vec![NTDLL, MAIN, SYSCALL, WAIT, NTDLL + 1, MAIN + 1];
+    let thread = || Thread { user: Ok(chain.clone()), ..waiting() };
+    let (_, parts, given) = ask(Settings::DRIVER, thread(), |_| {});
+    assert_eq!((parts.1, given[0]), (Ok(chain.clone()), 0));
+    let (_, parts, given) = ask(Settings::DRIVER, thread(), |capture| capture.max_frames = 5);
+    assert_eq!((parts.1, given[0]), (Ok(chain[..3].to_vec()), 4));
 }
 
 #[test]

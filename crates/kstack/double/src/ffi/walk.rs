@@ -3,7 +3,9 @@
 //! The kernel's part is the real stack of the thread, by the same unwind data as in Windows; its addresses
 //! are made ones of the kernel, see [`crate::HIGH`]. The driver's own frames keep theirs, because the driver
 //! compares them with the place where it was loaded, which is a process's address here; a test can wish
-//! otherwise, and then sees them, and none left out. The user's part is made up.
+//! otherwise, and then sees them, and none left out. The user's part is made up. As in Windows, in a thread that the
+//! kernel has called back into user mode it goes on through the kernel frames of the callback to the user frames
+//! outside of them.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -21,6 +23,8 @@ use crate::settings::Settings;
 /// The first frame of the made-up user part; the others follow at this distance.
 const USER: usize = 0x7ff6_1234_0000;
 const DISTANCE: usize = 0x10;
+/// The first kernel frame of a made-up callback.
+const CALLBACK: usize = HIGH as usize + 0x1_0000;
 
 /// # Safety
 /// As RtlWalkFrameChain: `callers` has room for so many addresses.
@@ -30,17 +34,14 @@ unsafe extern "system" fn double_RtlWalkFrameChain(callers: *mut usize, count: u
     // SAFETY: the caller's promise.
     let callers = unsafe { std::slice::from_raw_parts_mut(callers, count as usize) };
     const USER_MODE: u32 = 1;
-    let walked = if flags & USER_MODE != 0 {
-        user(callers, settings.user)
-    } else {
-        kernel(callers, settings.own_mapped)
-    };
+    let walked =
+        if flags & USER_MODE != 0 { user(callers, &settings) } else { kernel(callers, settings.own_mapped) };
     log(format_args!("RtlWalkFrameChain {count} flags {flags:#x} = {walked}"));
     walked as u32
 }
 
-fn user(callers: &mut [usize], frames: Option<u16>) -> usize {
-    let Some(frames) = frames else {
+fn user(callers: &mut [usize], settings: &Settings) -> usize {
+    let Some(frames) = settings.user else {
         log(format_args!("RtlWalkFrameChain faults"));
         let nowhere = black_box(0x10 as *const usize);
         // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for
@@ -48,9 +49,14 @@ fn user(callers: &mut [usize], frames: Option<u16>) -> usize {
         callers[0] = unsafe { nowhere.read_volatile() };
         return 1;
     };
-    let walked = usize::from(frames).min(callers.len());
-    for (index, caller) in callers[..walked].iter_mut().enumerate() {
-        *caller = USER + index * DISTANCE;
+    let mut user = (0..usize::from(frames)).map(|index| USER + index * DISTANCE);
+    let innermost = user.by_ref().take(1);
+    let callback = (0..usize::from(settings.callback)).map(|index| CALLBACK + index * DISTANCE);
+    let chain: Vec<usize> = innermost.chain(callback).collect();
+    let mut walked = 0;
+    for (caller, address) in callers.iter_mut().zip(chain.into_iter().chain(user)) {
+        *caller = address;
+        walked += 1;
     }
     walked
 }

@@ -130,6 +130,21 @@ pub fn parts(world: &mut World) {
     assert_eq!((user.kernel, user.user), (Ok(vec![]), both.user));
 }
 
+/// As for a window procedure: the kernel part is that of the innermost call, the user part has the kernel frames of
+/// the callback in it.
+pub fn callback(world: &mut World) {
+    let answered = world.with(|settings| settings.callback = 2, |world| waiting(world, |_| {}));
+    assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    let callback = [HIGH + 0x1_0000, HIGH + 0x1_0010];
+    let user = [&[0x7ff6_1234_0000][..], &callback, &[0x7ff6_1234_0010, 0x7ff6_1234_0020]].concat();
+    assert_eq!((answered.user, answered.header.flags.get()), (Ok(user.clone()), 0));
+    let cut = world.with(
+        |settings| settings.callback = 2,
+        |world| waiting(world, |capture| (capture.flags, capture.max_frames) = (Flags::USER, 4)),
+    );
+    assert_eq!((cut.user, cut.header.flags.get()), (Ok(user[..4].to_vec()), AnswerHeader::USER_CUT));
+}
+
 /// The kernel part is there all the same, and the driver goes on.
 pub fn user_faults(world: &mut World) {
     let (answered, calls) =

@@ -53,6 +53,7 @@ const WHOLE: &[world::Case] = &[
     ("frames of the capture itself are kept where that is asked for", captures::machinery_is_kept),
     ("frames are skipped and cut as asked for", captures::skipped_and_cut),
     ("each part can be had alone", captures::parts),
+    ("a user part goes on through a callback from the kernel", captures::callback),
     ("a user part that cannot be read is said to be so", captures::user_faults),
     ("a user part that must not be looked at is said to be so", captures::user_withheld),
     ("a thread gets its own stack", captures::own_stack),

@@ -22,7 +22,7 @@ pub fn refused(world: &mut World) {
     type Change = fn(&mut Request);
     let changes: [(&str, Change); 13] = [
         ("another beginning", |request| request.magic = 0x4142_4344.into()),
-        ("another version", |request| request.version = 2.into()),
+        ("another version", |request| request.version = 1.into()),
         ("another size", |request| request.size = 47.into()),
         ("unknown flags", |request| request.flags = 0x000b.into()),
         ("no part", |request| request.flags = 0.into()),

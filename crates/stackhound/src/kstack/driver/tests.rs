@@ -211,6 +211,25 @@ fn frames_have_modules_and_names() {
     assert_eq!(found.evidence, Some(expected));
 }
 
+/// The window procedure called by `KiSwapThread`, say.
+#[test]
+fn kernel_frames_of_a_callback_are_placed_in_the_kernel() {
+    let user = vec![PROGRAM + 0x20, nt(4), DRIVER + 0x10, PROGRAM + 0x30];
+    let found = stack_of(Row::Stack(vec![nt(5)], user), true, false, false).expect("a stack");
+    let user = found.user.expect("asked for");
+    assert_eq!(
+        texts(&user),
+        [
+            "program.exe!main+0x20 [pdb]",
+            "ntoskrnl.exe!KiSwapThread+0x10 [pdb]",
+            "some.sys!KiDeliverApc+0x10 [pdb]",
+            "program.exe!main+0x30 [pdb]"
+        ]
+    );
+    let modes: Vec<Mode> = user.expect("frames").iter().map(|frame| frame.mode).collect();
+    assert_eq!(modes, [Mode::User, Mode::Kernel, Mode::Kernel, Mode::User]);
+}
+
 #[test]
 fn kernel_addresses_without_a_module_are_judged_by_what_the_system_tells() {
     for (hidden, expected) in [(false, Backing::Unbacked), (true, Backing::Unknown)] {

@@ -31,7 +31,7 @@ type Field = (usize, usize, fn(u64, u64) -> bool);
 
 const FIELDS: [Field; 8] = [
     (0, 4, |magic, _| magic == 0x534b_4853),
-    (4, 2, |version, _| version == 1),
+    (4, 2, |version, _| version == 2),
     (6, 2, |size, _| size == 48),
     (24, 2, |frames, flags| frames <= 256 && frames >= (flags & 1) + (flags >> 1 & 1)),
     (26, 2, |flags, _| [1, 2, 3, 5, 6, 7].contains(&flags)),
@@ -74,7 +74,7 @@ pub fn expected(mock: &Mock, call: &Call) -> Result<Vec<u8>, Refusal> {
         }
     }
     if call.code == VERSION {
-        let mut version = *b"SHKS\x01\0\0\x01\xe8\x03\0\0\x40\0\0\0";
+        let mut version = *b"SHKS\x02\0\0\x01\xe8\x03\0\0\x40\0\0\0";
         version[14] = mock.settings.can_remove.into();
         return Ok(version.to_vec());
     }
@@ -125,7 +125,7 @@ fn answer(mock: &Mock, request: &[u8]) -> Result<Vec<u8>, Refusal> {
     }
     let entries: Vec<u8> =
         parts.kernel.iter().chain(&parts.user).flat_map(|entry| entry.to_le_bytes()).collect();
-    let mut bytes = b"SHKS\x01\0\x40\0".to_vec();
+    let mut bytes = b"SHKS\x02\0\x40\0".to_vec();
     bytes.extend(&request[8..16]);
     bytes.extend(born.to_le_bytes());
     bytes.extend(&request[32..40]);
@@ -204,9 +204,11 @@ impl Parts {
                 (Ok(()), Err(missing)) => sentinel(*missing),
                 (Ok(()), Ok(stack)) => {
                     let walked = &stack[..stack.len().min(limit)];
-                    let ends = |frame: &u64| frame >> 63 == 1 || *frame == 0 || is_sentinel(*frame);
-                    let end = walked.iter().position(ends).unwrap_or(walked.len());
-                    if end > room || (walked.len() == limit && end == limit) {
+                    let ends = |frame: &u64| *frame == 0 || is_sentinel(*frame);
+                    let end = walked.iter().position(ends);
+                    let may_go_on = end.is_some() || walked.len() == limit;
+                    let end = end.unwrap_or(walked.len());
+                    if end > 0 && (end > room || may_go_on) {
                         parts.flags |= 4;
                     }
                     if end == 0 { sentinel(Missing::Nothing) } else { walked[..end.min(room)].to_vec() }

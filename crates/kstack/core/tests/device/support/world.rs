@@ -127,6 +127,11 @@ fn user_parts() -> Vec<UserPart> {
         (Ok(()), Err(Missing::Faulted)),
         (Ok(()), Err(Missing::NotNow)),
         (Ok(()), Ok(Vec::new())),
+        // In a callback from the kernel.
+        (
+            Ok(()),
+            Ok(frames(4).chain([0xffff_f803_1234_0000, 0xffff_f803_1235_0000]).chain(frames(3)).collect()),
+        ),
         // What looks like a reason, a zero, and a kernel's address: whatever a program can put there.
         (Ok(()), Ok(frames(2).chain([Missing::Protected.sentinel()]).chain(frames(2)).collect())),
         (Ok(()), Ok(frames(3).chain([0]).chain(frames(2)).collect())),
