@@ -36,6 +36,10 @@ pub struct Arguments {
     /// The user part of the stacks too
     #[arg(long)]
     pub user: bool,
+    /// With the driver, the user part also of threads in critical regions: reading it there can deadlock the thread, and the file
+    /// system with it
+    #[arg(long, requires = "user", conflicts_with_all = ["recording", "live"])]
+    pub user_always: bool,
     /// Of these recordings, archives or directories: with which stack each thread was last switched out or in
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Recordings")]
     pub recording: Vec<PathBuf>,

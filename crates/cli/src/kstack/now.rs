@@ -14,7 +14,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     use crate::naming;
 
     let symbols = naming::symbolizer_options(&arguments.naming.places, common)?;
-    let options = DriverOptions { depth: arguments.depth(), symbols, ..DriverOptions::default() };
+    let options = DriverOptions {
+        depth: arguments.depth(),
+        symbols,
+        user_in_critical_regions: arguments.user_always,
+        ..DriverOptions::default()
+    };
     let mut source = DriverSource::open(options)?;
     let stacks = source.stacks(&arguments.selection())?;
     super::write(arguments, None, &stacks)?;

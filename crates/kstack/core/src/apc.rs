@@ -17,6 +17,8 @@ pub struct Apc {
 enum Stage {
     Begin,
     Kernel,
+    /// The kernel part is given out before the user part is walked, which may read in pages, and hang in that.
+    GiveKernel,
     User,
     Finish,
     RunDown,
@@ -57,13 +59,15 @@ impl Apc {
             Stage::Begin => Stage::Release,
             Stage::Kernel => {
                 slot.set_kernel(walk_kernel(kernel, slot));
-                Stage::User
+                Stage::GiveKernel
             }
+            Stage::GiveKernel if slot.advance(Phase::Running, Phase::KernelDone) => Stage::User,
+            Stage::GiveKernel => Stage::Release,
             Stage::User => {
                 slot.set_user(walk_user(kernel, slot));
                 Stage::Finish
             }
-            Stage::Finish if slot.advance(Phase::Running, Phase::Captured) => Stage::Signal,
+            Stage::Finish if slot.advance(Phase::KernelDone, Phase::Captured) => Stage::Signal,
             Stage::Finish => Stage::Release,
             Stage::RunDown if slot.advance(Phase::Waiting, Phase::RunDown) => Stage::Signal,
             Stage::RunDown => Stage::Release,
@@ -99,6 +103,10 @@ pub(crate) fn walk_user<K: Kernel>(kernel: &K, slot: &Slot<K::Objects, K::Frames
         (None, _) => Walked::Not,
         (Some(Err(missing)), _) => Walked::Missing(missing),
         (Some(Ok(())), 0) => Walked::Missing(Missing::NoRoom),
+        // Such a thread may hold a lock of a file system, which reading in a page would wait for.
+        (Some(Ok(())), _) if !wanted.in_critical_region && kernel.in_critical_region() => {
+            Walked::Missing(Missing::CriticalRegion)
+        }
         (Some(Ok(())), room) => walked(kernel.walk(Part::User, rest.get(..room).unwrap_or_default()), room),
     }
 }

@@ -33,13 +33,14 @@ pub struct Copied {
     pub skipped: u16,
 }
 
-/// Copies what is in the slot. `is_own` says of an address whether it lies in the code that captures, `entries` has room for as many as
-/// the capture asks for.
+/// Copies what is in the slot: the kernel part, and what is known of the user part. `user` is that part as far as it may be read.
+/// `is_own` says of an address whether it lies in the code that captures, `entries` has room for as many as the capture asks for.
 pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
     is_own: impl Fn(u64) -> bool,
     slot: &Slot<Objects, Frames>,
     capture: &Capture,
     own: bool,
+    user: Walked,
     entries: &mut [Entry],
 ) -> Copied {
     let mut copied = Copied { own, ..Copied::default() };
@@ -67,7 +68,7 @@ pub(crate) fn copy<Objects, Frames: AsRef<[AtomicU64]>>(
         }
     }
     let entries = entries.get_mut(usize::from(copied.kernel)..room).unwrap_or_default();
-    match slot.user() {
+    match user {
         Walked::Not => {}
         Walked::Missing(missing) => copied.user = put(entries, &[], Some(missing)).0,
         Walked::Frames(count) => {

@@ -23,8 +23,6 @@ pub enum Place {
     Other,
     /// An idle thread, which no APC reaches.
     Idle,
-    /// It is ending, and takes no APCs any more.
-    Terminating,
 }
 
 /// A thread that was found.
@@ -93,6 +91,15 @@ pub trait Kernel {
 
     /// Signals the slot's event.
     fn signal(&self, ticket: Ticket);
+
+    /// Keeps the system from suspending the calling thread, until [`Self::leave_critical_region`]. APCs of captures still run.
+    fn enter_critical_region(&self);
+
+    /// Ends what [`Self::enter_critical_region`] began, once for each.
+    fn leave_critical_region(&self);
+
+    /// Whether the calling thread is in a critical region, and so may hold locks of file systems.
+    fn in_critical_region(&self) -> bool;
 
     /// Walks the calling thread's stack into the frames, the innermost first, until they are full or the part ends.
     ///

@@ -54,12 +54,20 @@ enum Stage {
     Wait(Ticket),
     Remove(Ticket),
     Abandon(Ticket),
-    Copy(Ticket),
+    /// With the user part, or as far as the kernel part only.
+    Copy(Ticket, Complete),
     /// The APC will neither run nor be run down: its reference is ended for it.
     ReleaseApc(Ticket),
     Release(Ticket),
     Free(Ticket),
     ReleaseThread,
+}
+
+/// Whether both parts are there, or the APC still walks the user part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Complete {
+    Yes,
+    KernelOnly,
 }
 
 impl<Thread: Copy> Requester<Thread> {
@@ -68,7 +76,8 @@ impl<Thread: Copy> Requester<Thread> {
         Self { capture, stage: Stage::Find, found: None, begun: 0, outcome: None, copied: Copied::default() }
     }
 
-    /// All steps at once. `entries` takes the frames.
+    /// All steps at once, in a critical region of the system: nothing suspends the thread that asks while it holds a slot and a
+    /// reference. `entries` takes the frames.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -77,11 +86,16 @@ impl<Thread: Copy> Requester<Thread> {
         kernel: &K,
         entries: &mut [Entry],
     ) -> Result<End, Stale> {
-        loop {
-            if let Progress::Done(end) = self.step(kernel, entries)? {
-                return Ok(end);
+        kernel.enter_critical_region();
+        let end = loop {
+            match self.step(kernel, entries) {
+                Ok(Progress::Again) => {}
+                Ok(Progress::Done(end)) => break Ok(end),
+                Err(stale) => break Err(stale),
             }
-        }
+        };
+        kernel.leave_critical_region();
+        end
     }
 
     /// The next step.
@@ -110,7 +124,6 @@ impl<Thread: Copy> Requester<Thread> {
                             _ if found.tid == 0 => self.end_with(Outcome::Idle),
                             Place::Own | Place::Other => Stage::Claim(0),
                             Place::Idle => self.end_with(Outcome::Idle),
-                            Place::Terminating => self.end_with(Outcome::Terminating),
                         }
                     }
                 }
@@ -131,7 +144,7 @@ impl<Thread: Copy> Requester<Thread> {
             },
             Stage::Begin(ticket) => {
                 let found = self.found.as_ref().ok_or(Stale)?;
-                let wanted = Wanted::new(&self.capture, found.user);
+                let wanted = Wanted::new(&self.capture, found.user, found.place == Place::Own);
                 open(kernel, ticket)?.begin(wanted);
                 match found.place {
                     Place::Own => Stage::WalkKernel(ticket),
@@ -146,7 +159,7 @@ impl<Thread: Copy> Requester<Thread> {
             Stage::WalkUser(ticket) => {
                 let slot = open(kernel, ticket)?;
                 slot.set_user(walk_user(kernel, slot));
-                Stage::Copy(ticket)
+                Stage::Copy(ticket, Complete::Yes)
             }
             Stage::Prepare(ticket) => {
                 open(kernel, ticket)?;
@@ -186,10 +199,15 @@ impl<Thread: Copy> Requester<Thread> {
             }
             // However the wait ended, what was reached by now decides, and what comes later is nobody's.
             Stage::Abandon(ticket) => self.after(open(kernel, ticket)?.abandon(), ticket),
-            Stage::Copy(ticket) => {
+            Stage::Copy(ticket, complete) => {
                 let slot = open(kernel, ticket)?;
                 let own = self.found.as_ref().is_some_and(|found| found.place == Place::Own);
-                self.copied = copy(|address| kernel.is_own(address), slot, &self.capture, own, entries);
+                let user = match complete {
+                    Complete::Yes => slot.user(),
+                    Complete::KernelOnly => slot.wanted().unfinished(),
+                };
+                let is_own = |address| kernel.is_own(address);
+                self.copied = copy(is_own, slot, &self.capture, own, user, entries);
                 self.outcome = Some(Outcome::Captured);
                 Stage::Release(ticket)
             }
@@ -225,7 +243,8 @@ impl<Thread: Copy> Requester<Thread> {
 
     fn after(&mut self, phase: Phase, ticket: Ticket) -> Stage {
         match phase {
-            Phase::Captured => Stage::Copy(ticket),
+            Phase::Captured => Stage::Copy(ticket, Complete::Yes),
+            Phase::KernelDone => Stage::Copy(ticket, Complete::KernelOnly),
             Phase::RunDown => {
                 self.outcome = Some(Outcome::Terminating);
                 Stage::Release(ticket)

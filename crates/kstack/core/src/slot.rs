@@ -45,8 +45,10 @@ pub enum Progress<T> {
 pub(crate) enum Phase {
     /// The APC has not begun.
     Waiting,
-    /// The APC walks.
+    /// The APC walks the kernel part.
     Running,
+    /// The kernel part is there, and the APC walks the user part.
+    KernelDone,
     /// All frames are there.
     Captured,
     /// The thread ended before the APC ran.
@@ -60,8 +62,9 @@ impl Phase {
         match number {
             0 => Phase::Waiting,
             1 => Phase::Running,
-            2 => Phase::Captured,
-            3 => Phase::RunDown,
+            2 => Phase::KernelDone,
+            3 => Phase::Captured,
+            4 => Phase::RunDown,
             _ => Phase::Abandoned,
         }
     }
@@ -206,16 +209,20 @@ pub(crate) struct Wanted {
     pub kernel: Option<u16>,
     /// The user part, unless there is a reason not to look at it.
     pub user: Option<Result<(), Missing>>,
+    /// Whether the user part is walked in a critical region, too.
+    pub in_critical_region: bool,
     /// Entries of the answer, 1 to 256.
     pub frames: u16,
 }
 
 impl Wanted {
-    pub(crate) fn new(capture: &Capture, user: Result<(), Missing>) -> Self {
+    /// A thread that walks its own stack is in a critical region that the capture has entered, and holds no lock: it called the driver.
+    pub(crate) fn new(capture: &Capture, user: Result<(), Missing>, own: bool) -> Self {
         let Capture { flags, max_frames, frames_to_skip, .. } = *capture;
         Self {
             kernel: flags.has(Flags::KERNEL).then_some(max_frames + frames_to_skip),
             user: flags.has(Flags::USER).then_some(user),
+            in_critical_region: own || flags.has(Flags::USER_IN_CRITICAL_REGION),
             frames: max_frames,
         }
     }
@@ -230,14 +237,27 @@ impl Wanted {
         usize::from(self.frames).min(left)
     }
 
-    /// Both numbers of frames are far below 2^12.
+    /// What there is of the user part while it is being walked.
+    pub(crate) fn unfinished(self) -> Walked {
+        match self.user {
+            None => Walked::Not,
+            Some(Err(missing)) => Walked::Missing(missing),
+            Some(Ok(())) => Walked::Missing(Missing::Unfinished),
+        }
+    }
+
+    /// Both numbers of frames are far below 2^11.
     fn pack(self) -> u32 {
         let user = match self.user {
             None => 0,
             Some(Ok(())) => 0xff,
             Some(Err(missing)) => missing as u32,
         };
-        u32::from(self.kernel.unwrap_or(0)) | u32::from(self.frames) << 12 | user << 24
+        let in_critical_region = u32::from(self.in_critical_region);
+        u32::from(self.kernel.unwrap_or(0))
+            | u32::from(self.frames) << 12
+            | in_critical_region << 23
+            | user << 24
     }
 
     fn unpack(number: u32) -> Self {
@@ -247,7 +267,12 @@ impl Wanted {
             missing => Some(Err(missing_of(missing))),
         };
         let kernel = Some((number & 0xfff) as u16).filter(|&kernel| kernel != 0);
-        Self { kernel, user, frames: (number >> 12 & 0xfff) as u16 }
+        Self {
+            kernel,
+            user,
+            in_critical_region: number >> 23 & 1 == 1,
+            frames: (number >> 12 & 0x7ff) as u16,
+        }
     }
 }
 
@@ -306,8 +331,10 @@ mod tests {
         for frames in [1, 2, 255, 256] {
             for kernel in [None, Some(1), Some(256), Some(512)] {
                 for user in reasons().map(Some).chain([None]) {
-                    let wanted = Wanted { kernel, user, frames };
-                    assert_eq!(Wanted::unpack(wanted.pack()), wanted);
+                    for in_critical_region in [false, true] {
+                        let wanted = Wanted { kernel, user, in_critical_region, frames };
+                        assert_eq!(Wanted::unpack(wanted.pack()), wanted);
+                    }
                 }
             }
         }
@@ -325,7 +352,8 @@ mod tests {
 
     #[test]
     fn a_phase_comes_back() {
-        for phase in [Phase::Waiting, Phase::Running, Phase::Captured, Phase::RunDown, Phase::Abandoned] {
+        use Phase::*;
+        for phase in [Waiting, Running, KernelDone, Captured, RunDown, Abandoned] {
             assert_eq!(Phase::from_number(phase as u32), phase);
         }
     }

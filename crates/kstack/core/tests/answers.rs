@@ -157,6 +157,14 @@ impl Kernel for Thread {
 
     fn signal(&self, _: Ticket) {}
 
+    fn enter_critical_region(&self) {}
+
+    fn leave_critical_region(&self) {}
+
+    fn in_critical_region(&self) -> bool {
+        false
+    }
+
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
         let walked = match part {
             Part::Kernel => self.kernel.as_ref(),

@@ -15,6 +15,9 @@ use loom::thread;
 use stackhound_kstack_core::{Apc, End, Found, Kernel, Part, Place, Removal, Requester, Slot, Ticket};
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing, Outcome};
 
+/// The first user frame.
+const USER: u64 = 0x7ff6_0000_0000;
+
 /// Where threads take no APCs: one that keeps its APC, and one from which it is taken back.
 const KEPT: u32 = 4;
 const GIVEN_BACK: u32 = 8;
@@ -26,7 +29,7 @@ struct Objects {
     /// The event and the APC themselves.
     memory: Memory,
     signalled: AtomicBool,
-    /// Of the frames.
+    /// Of the frames of the kernel part; those of the user part may be written while the kernel part is read.
     walked: Memory,
 }
 
@@ -66,6 +69,7 @@ struct Model {
     shared: Arc<Shared>,
     /// Which request: its frames are told by it.
     request: u64,
+    parts: Flags,
     tid: u32,
     /// For the APC: its slot.
     ticket: Option<Ticket>,
@@ -80,28 +84,49 @@ impl Model {
         0xffff_8000_0000_0000 | self.request << 8 | number
     }
 
-    /// Asks for the stack of a thread, and looks at the answer.
+    /// Asks for the kernel part of a thread's stack, and looks at the answer.
     fn ask(shared: &Arc<Shared>, request: u64, tid: u32) -> Option<Outcome> {
-        let model = Model { shared: shared.clone(), request, tid, ticket: None };
+        let model = Model { shared: shared.clone(), request, parts: Flags::KERNEL, tid, ticket: None };
+        let (outcome, entries) = model.capture()?;
+        if outcome == Outcome::Captured {
+            assert_eq!(entries, [1, 2].map(|number| model.frame(number)));
+        }
+        Some(outcome)
+    }
+
+    /// Asks for both parts, a frame of each, and says whether the user part is there.
+    fn ask_for_both(shared: &Arc<Shared>, request: u64, tid: u32) -> Option<(Outcome, bool)> {
+        let parts = Flags::KERNEL.and(Flags::USER);
+        let model = Model { shared: shared.clone(), request, parts, tid, ticket: None };
+        let (outcome, [kernel, user]) = model.capture()?;
+        let is_there = user != Missing::Unfinished.sentinel();
+        if outcome == Outcome::Captured {
+            assert_eq!(kernel, model.frame(1), "the kernel part is there before it is said to be");
+            assert!(!is_there || user == USER | request, "{user:x}");
+        }
+        Some((outcome, is_there))
+    }
+
+    /// The outcome and the entries, unless the driver is busy.
+    fn capture(&self) -> Option<(Outcome, [u64; 2])> {
+        let Model { request, parts, tid, .. } = *self;
         let mut entries = [Entry::ZERO; 2];
         let capture = Capture {
             pid: 4,
             tid,
             created: None,
             max_frames: 2,
-            flags: Flags::KERNEL,
+            flags: parts,
             timeout_ms: 1,
             id: request,
             frames_to_skip: 0,
         };
-        match Requester::new(capture).finish(&model, &mut entries).expect("the slot is the request's") {
+        match Requester::new(capture).finish(self, &mut entries).expect("the slot is the request's") {
             End::Busy => None,
             End::Answered { outcome, copied, .. } => {
-                if outcome == Outcome::Captured {
-                    assert_eq!(copied.kernel, 2);
-                    assert_eq!(entries.map(|entry| entry.get()), [1, 2].map(|number| model.frame(number)));
-                }
-                Some(outcome)
+                let expected = if outcome == Outcome::Captured { 2 } else { 0 };
+                assert_eq!(copied.kernel + copied.user, expected);
+                Some((outcome, entries.map(|entry| entry.get())))
             }
         }
     }
@@ -160,8 +185,24 @@ impl Kernel for Model {
         objects.signalled.store(true, Relaxed);
     }
 
-    fn walk(&self, _: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
+    fn enter_critical_region(&self) {}
+
+    fn leave_critical_region(&self) {}
+
+    fn in_critical_region(&self) -> bool {
+        false
+    }
+
+    fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
+        if part == Part::User {
+            frames[0].store(USER | self.request, Relaxed);
+            return Ok(1);
+        }
         self.objects(self.ticket.expect("an APC's")).walked.with_mut(|_| ());
+        if self.parts.has(Flags::USER) {
+            frames[0].store(self.frame(1), Relaxed);
+            return Ok(1);
+        }
         for (number, frame) in (1..).zip(frames) {
             frame.store(self.frame(number), Relaxed);
         }
@@ -235,6 +276,26 @@ fn a_slot_goes_from_one_to_another_who_waits_for_it() {
     });
     println!("captured, timed out, busy: {:?}", ends.all());
     assert!(ends.all().iter().all(|&count| count > 0));
+}
+
+#[test]
+fn a_kernel_part_is_there_whatever_becomes_of_the_user_part() {
+    let (whole, kernel_only, timed_out) = (Counter::new(0), Counter::new(0), Counter::new(0));
+    let counts = Arc::new([whole, kernel_only, timed_out]);
+    let counted = counts.clone();
+    loom::model(move || {
+        let shared = Shared::new(1, true);
+        let index = match Model::ask_for_both(&shared, 1, 4) {
+            Some((Outcome::Captured, true)) => 0,
+            Some((Outcome::Captured, false)) => 1,
+            Some((Outcome::TimedOut, _)) => 2,
+            other => panic!("{other:?} cannot be"),
+        };
+        counted[index].fetch_add(1, SeqCst);
+    });
+    let counts = counts.each_ref().map(|count| count.load(SeqCst));
+    println!("whole, kernel part only, timed out: {counts:?}");
+    assert!(counts.iter().all(|&count| count > 0));
 }
 
 #[test]

@@ -20,7 +20,8 @@ pub enum Behaviour {
     Deaf,
     /// It ends some time after it was sent an APC, without taking it.
     Exits,
-    /// It is ending already, says the system.
+    /// As [`Self::Waits`], and the system says that it is ending: as in Windows, where that is so from the moment at which
+    /// its end is asked for, while it takes APCs until almost its last step.
     Ending,
     /// Queueing an APC fails.
     Refuses,

@@ -7,7 +7,9 @@
 //! own = mapped                  # the driver's own frames look like the kernel's, too; see `walk.rs`
 //! callback = 2                  # behind the first frame of a user part, so many kernel frames of a callback to user mode
 //! user = 4                      # user frames of the user part of every thread ...
-//! user = fault                  # ... or reading them faults
+//! user = fault                  # ... or reading them raises an exception, ...
+//! user = hang                   # ... or reads a page that does not come before `wakes` changes
+//! region = yes                  # every thread is in a critical region
 //! protected = yes               # every process is a protected one
 //! attached = yes                # every thread looks at another process's memory
 //! exits = woken                 # threads that exit do so when this changes, too:
@@ -28,8 +30,10 @@ pub struct Settings {
     pub fail: Vec<String>,
     /// The driver's own frames are given addresses of the kernel.
     pub own_mapped: bool,
-    /// Frames of the user part; `None` where reading it faults.
-    pub user: Option<u16>,
+    /// What walking a user part comes to.
+    pub user: UserWalk,
+    /// Every thread is in a critical region when it takes an APC.
+    pub region: bool,
     /// Kernel frames behind the first user frame of a user part: those that made a callback to user mode.
     pub callback: u16,
     /// Every process is protected.
@@ -42,6 +46,17 @@ pub struct Settings {
     pub wakes: u32,
 }
 
+/// What walking a user part comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserWalk {
+    /// So many user frames. Windows' walk gives those up to the first page that cannot be read.
+    Frames(u16),
+    /// An exception, which Windows' walk is not known to raise.
+    Faults,
+    /// Three frames, as soon as [`Settings::wakes`] changes: a page has to be read in, and takes long.
+    Hangs,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -49,7 +64,8 @@ impl Default for Settings {
             missing: Vec::new(),
             fail: Vec::new(),
             own_mapped: false,
-            user: Some(3),
+            user: UserWalk::Frames(3),
+            region: false,
             callback: 0,
             protected: false,
             attached: false,
@@ -138,8 +154,10 @@ impl Settings {
             ("missing", _) => self.missing = names(),
             ("fail", _) => self.fail = names(),
             ("own", "mapped") => self.own_mapped = true,
-            ("user", "fault") => self.user = None,
-            ("user", count) => self.user = Some(count.parse().ok()?),
+            ("user", "fault") => self.user = UserWalk::Faults,
+            ("user", "hang") => self.user = UserWalk::Hangs,
+            ("user", count) => self.user = UserWalk::Frames(count.parse().ok()?),
+            ("region", "yes") => self.region = true,
             ("callback", count) => self.callback = count.parse().ok()?,
             ("protected", "yes") => self.protected = true,
             ("attached", "yes") => self.attached = true,
@@ -158,6 +176,7 @@ impl std::fmt::Display for Settings {
             (self.own_mapped, "own = mapped"),
             (self.protected, "protected = yes"),
             (self.attached, "attached = yes"),
+            (self.region, "region = yes"),
             (self.exits_when_woken, "exits = woken"),
         ] {
             if wanted {
@@ -170,8 +189,9 @@ impl std::fmt::Display for Settings {
             }
         }
         match self.user {
-            None => writeln!(f, "user = fault")?,
-            Some(count) => writeln!(f, "user = {count}")?,
+            UserWalk::Frames(count) => writeln!(f, "user = {count}")?,
+            UserWalk::Faults => writeln!(f, "user = fault")?,
+            UserWalk::Hangs => writeln!(f, "user = hang")?,
         }
         writeln!(f, "callback = {}", self.callback)?;
         writeln!(f, "wakes = {}", self.wakes)
@@ -189,14 +209,16 @@ mod tests {
             missing: vec!["KeRemoveQueueApc".into(), "PsGetThreadCreateTime".into()],
             fail: vec!["ZwSetSecurityObject".into()],
             own_mapped: true,
-            user: None,
+            user: UserWalk::Faults,
+            region: true,
             callback: 3,
             protected: true,
             attached: true,
             exits_when_woken: true,
             wakes: 7,
         };
-        for settings in [all, Settings::default(), Settings { user: Some(300), ..Settings::default() }] {
+        let user = |user| Settings { user, ..Settings::default() };
+        for settings in [all, Settings::default(), user(UserWalk::Frames(300)), user(UserWalk::Hangs)] {
             assert_eq!(Settings::parse(&settings.to_string()), Ok(settings));
         }
     }

@@ -3,6 +3,9 @@
 //! Rust has no structured exception handling. So the one call that may fault is made in assembler, with a scope table for
 //! the system's own `__C_specific_handler`: a fault between the two labels continues behind them. The guard is for addresses of
 //! programs; a fault at an address of the kernel stops the system, guarded or not.
+//!
+//! `RtlWalkFrameChain` is known to have a handler of its own: at a page that cannot be read it ends, and gives the frames so far. So the
+//! guard is a precaution, and all but never reached.
 
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU64;
@@ -65,8 +68,8 @@ pub enum Part {
 pub fn walk(frames: &[AtomicU64], part: Part) -> Option<usize> {
     let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
     let callers = frames.as_ptr().cast_mut().cast::<*mut c_void>();
-    // SAFETY: there is room for `count` addresses, and atomics may be written through shared references. Nobody reads them before
-    // the capture has said that it is complete. An address is as large as an `AtomicU64`.
+    // SAFETY: there is room for `count` addresses, and atomics may be written through shared references. Nobody reads those of a part
+    // before the capture has said that this part is there. An address is as large as an `AtomicU64`.
     let walked = unsafe { stackhound_guarded_walk(callers, count, part as u32) };
     (walked <= count).then_some(walked as usize)
 }

@@ -146,7 +146,7 @@ impl Kernel for System {
         // could still be queued when the thread leaves it from within a guarded region, and the system stops at that.
         //
         // SAFETY: the slot is the requester's alone, so the objects are not in use. The thread is referenced until the requester has
-        // ended; an APC that is queued longer is run by the thread, or run down, before the thread is gone.
+        // ended; an APC that is queued longer is run by the thread before the thread is gone.
         unsafe {
             nt::KeInitializeEvent(objects.event.get(), nt::NOTIFICATION_EVENT, 0);
             nt::KeInitializeApc(
@@ -206,6 +206,21 @@ impl Kernel for System {
             // SAFETY: `prepare` has initialized the event. The slot is not given to others before the caller has ended its reference.
             unsafe { nt::KeSetEvent(objects.event.get(), 0, 0) };
         }
+    }
+
+    /// From here on, the routine by which the system suspends a thread, a normal kernel APC, does not run in the calling thread; special
+    /// ones do.
+    fn enter_critical_region(&self) {
+        nt::KeEnterCriticalRegion();
+    }
+
+    fn leave_critical_region(&self) {
+        nt::KeLeaveCriticalRegion();
+    }
+
+    /// A special kernel APC runs in critical regions, too, and leaves their count as it is.
+    fn in_critical_region(&self) -> bool {
+        nt::KeAreApcsDisabled() != 0
     }
 
     /// At `APC_LEVEL` in an APC, at `PASSIVE_LEVEL` in the thread that asks: never above, where user memory could not be touched.
@@ -277,13 +292,12 @@ impl System {
         if pid != capture.pid as usize || capture.created.is_some_and(|time| created != Some(time)) {
             return Err(Outcome::NoThread);
         }
+        // A thread that was told to end is asked as any other: it takes APCs until almost its last step, and one that hangs before that
+        // is what people look for.
+        //
         // SAFETY: as above.
-        let (terminating, user) = unsafe { (nt::PsIsThreadTerminating(thread) != 0, user_part(thread)) };
-        let place = match terminating {
-            _ if nt::PsGetCurrentThreadId() == tid as usize => Place::Own,
-            true => Place::Terminating,
-            false => Place::Other,
-        };
+        let user = unsafe { user_part(thread) };
+        let place = if nt::PsGetCurrentThreadId() == tid as usize { Place::Own } else { Place::Other };
         Ok(Found { thread: Thread(thread), tid, place, created: created.unwrap_or(0), user })
     }
 }
@@ -320,7 +334,8 @@ unsafe extern "system" fn kernel_routine(
     let _ = Apc::ran(ticket).finish(&SYSTEM);
 }
 
-/// What the system calls instead, when the thread ends before.
+/// What the system calls instead, when the thread ends before. A precaution: a thread that ends runs what is in its queue of kernel APCs
+/// before it looks for what is left, and stops the system if something is.
 unsafe extern "system" fn rundown_routine(apc: *mut nt::Apc) {
     // SAFETY: the system gives the APC that was queued; it is in its slot.
     let ticket = unsafe { ticket((*apc).system_argument1, (*apc).system_argument2) };

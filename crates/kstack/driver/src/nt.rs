@@ -259,7 +259,6 @@ unsafe extern "system" {
     pub fn PsLookupThreadByThreadId(tid: usize, thread: *mut *mut Thread) -> Status;
     pub fn PsGetThreadId(thread: *mut Thread) -> usize;
     pub fn PsGetThreadProcessId(thread: *mut Thread) -> usize;
-    pub fn PsIsThreadTerminating(thread: *mut Thread) -> u8;
     pub fn PsIsSystemThread(thread: *mut Thread) -> u8;
     pub fn PsIsProtectedProcess(process: *mut Process) -> u8;
     pub fn PsIsProtectedProcessLight(process: *mut Process) -> u8;
@@ -291,6 +290,9 @@ unsafe extern "system" {
         alertable: u8,
         timeout: *const i64,
     ) -> Status;
+    pub safe fn KeAreApcsDisabled() -> u8;
+    pub safe fn KeEnterCriticalRegion();
+    pub safe fn KeLeaveCriticalRegion();
     pub safe fn KeIsAttachedProcess() -> u8;
     pub safe fn KeQueryUnbiasedInterruptTime() -> u64;
     pub safe fn KeBugCheckEx(code: u32, one: usize, two: usize, three: usize, four: usize) -> !;

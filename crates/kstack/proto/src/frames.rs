@@ -9,11 +9,11 @@ pub type Entry = zerocopy::little_endian::U64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Missing {
-    /// The walk gave no frame: unwind data of the kernel are not in memory, or there are none.
+    /// The walk gave no frame: unwind data of the kernel are not in memory, or there are none, or the innermost user page cannot be read.
     Nothing = 1,
     /// The thread has no user part: it is of the system.
     System,
-    /// Reading the user stack failed in the midst.
+    /// Reading the user stack failed with an exception. The system's walk is known to catch those of pages that cannot be read.
     Faulted,
     /// The thread looks at another process's memory at the moment, where its own stack is not.
     Attached,
@@ -21,13 +21,17 @@ pub enum Missing {
     Protected,
     /// The buffer was full before the part began.
     NoRoom,
-    /// The thread was interrupted where user memory must not be touched.
+    /// Too little of the thread's kernel stack was left for the walk.
     NotNow,
+    /// The thread is in a critical region, and may hold a lock that reading in a page would wait for.
+    CriticalRegion,
+    /// The walk had not ended when the time was up.
+    Unfinished,
 }
 
 impl Missing {
     /// All of them.
-    pub const ALL: [Missing; 7] = [
+    pub const ALL: [Missing; 9] = [
         Missing::Nothing,
         Missing::System,
         Missing::Faulted,
@@ -35,6 +39,8 @@ impl Missing {
         Missing::Protected,
         Missing::NoRoom,
         Missing::NotNow,
+        Missing::CriticalRegion,
+        Missing::Unfinished,
     ];
     const SENTINEL: u64 = 0x5d00_0bad_0000_0000;
 

@@ -50,7 +50,9 @@ impl Flags {
     pub const USER: Flags = Flags(2);
     /// Keep the frames of the capture itself, which otherwise are left out.
     pub const KEEP_MACHINERY: Flags = Flags(4);
-    const ALL: u16 = 7;
+    /// The user part also of a thread that is in a critical region, where reading in a page of its stack can deadlock.
+    pub const USER_IN_CRITICAL_REGION: Flags = Flags(8);
+    const ALL: u16 = 15;
 
     /// The flags of a number; `None` if it has others.
     pub fn from_bits(bits: u16) -> Option<Flags> {

@@ -198,7 +198,7 @@ fn sentinels_are_those_of_the_page_and_no_addresses() {
             assert_ne!(Missing::from_sentinel(sentinel ^ 1 << bit), Some(missing));
         }
     }
-    for address in [0, 1, 7, 8, u64::MAX, 0x5d00_0bad_0000_0000, 0x5d00_0bad_0000_0008] {
+    for address in [0, 1, 7, 8, u64::MAX, 0x5d00_0bad_0000_0000, 0x5d00_0bad_0000_000a] {
         assert_eq!(Missing::from_sentinel(address), None, "{address:#x}");
     }
 }

@@ -34,9 +34,9 @@ pub enum Absent {
     Idle,
     /// As many captures are under way as there can be.
     Busy,
-    /// The walk gave no frame: unwind data are not in memory, or there are none.
+    /// The walk gave no frame: unwind data are not in memory, or there are none, or the innermost user page cannot be read.
     NothingWalked,
-    /// Reading the user stack failed in the midst.
+    /// Reading the user stack failed with an exception.
     Faulted,
     /// The thread looks at another process's memory at the moment, where its own stack is not.
     Attached,
@@ -44,8 +44,12 @@ pub enum Absent {
     Protected,
     /// The buffer was full before the part began.
     NoRoom,
-    /// The thread was interrupted where user memory must not be touched.
+    /// Too little of the thread's kernel stack was left for the walk.
     NotNow,
+    /// The thread is in a critical region, and may hold a lock that reading in a page would wait for.
+    CriticalRegion,
+    /// The walk had not ended when the time was up.
+    Unfinished,
     /// The system refuses to tell.
     Refused,
     /// The thread was running, in user mode or on another processor, where the system does not look.
@@ -79,6 +83,8 @@ impl Absent {
             Absent::Protected => "protected",
             Absent::NoRoom => "no-room",
             Absent::NotNow => "not-now",
+            Absent::CriticalRegion => "critical-region",
+            Absent::Unfinished => "unfinished",
             Absent::Refused => "refused",
             Absent::Running => "running",
             Absent::KernelOnly => "kernel-only",
@@ -103,12 +109,18 @@ impl Absent {
             Absent::TimedOut => "the thread did not answer in time",
             Absent::Idle => "idle threads cannot be asked",
             Absent::Busy => "too many captures are under way",
-            Absent::NothingWalked => "the walk gave no frame: unwind data are not in memory",
+            Absent::NothingWalked => {
+                "the walk gave no frame: unwind data, or a page of the stack, are not in memory"
+            }
             Absent::Faulted => "reading the user stack failed",
             Absent::Attached => "the thread is attached to another process, where its user stack is not",
             Absent::Protected => "the process is protected",
             Absent::NoRoom => "there was no room for more frames",
-            Absent::NotNow => "the thread was interrupted where user memory must not be touched",
+            Absent::NotNow => "too little of the thread's kernel stack was left to walk it",
+            Absent::CriticalRegion => {
+                "the thread is in a critical region, where reading in a page of its stack could deadlock"
+            }
+            Absent::Unfinished => "reading the user stack did not end in time",
             Absent::Refused => "the system refuses to tell",
             Absent::Running => "the thread was running",
             Absent::KernelOnly => "this source tells of kernel parts only",

@@ -29,7 +29,8 @@ pub fn user_frames(tid: u32, count: usize) -> Vec<u64> {
 
 struct Row {
     created: u64,
-    place: Place,
+    /// Whether an APC can be queued to it.
+    takes_apcs: bool,
     answers: bool,
     kernel: Result<Vec<u64>, Missing>,
     user: Result<Vec<u64>, Missing>,
@@ -67,21 +68,18 @@ impl Threads {
     ) -> Self {
         let kernel = kernel.map(|count| [vec![OWN, DISPATCHER], kernel_frames(tid, count)].concat());
         let user = user.map(|count| user_frames(tid, count));
-        self.add(tid, Row { created, place: Place::Other, answers: true, kernel, user })
+        self.add(tid, Row { created, takes_apcs: true, answers: true, kernel, user })
     }
 
     /// A thread that does not react.
     pub fn hung(self, tid: u32, created: u64) -> Self {
-        self.add(
-            tid,
-            Row { created, place: Place::Other, answers: false, kernel: Ok(vec![]), user: Ok(vec![]) },
-        )
+        self.add(tid, Row { created, takes_apcs: true, answers: false, kernel: Ok(vec![]), user: Ok(vec![]) })
     }
 
     /// A thread that is ending.
     pub fn ending(self, tid: u32, created: u64) -> Self {
-        let place = Place::Terminating;
-        self.add(tid, Row { created, place, answers: false, kernel: Ok(vec![]), user: Ok(vec![]) })
+        let (kernel, user) = (Ok(vec![]), Ok(vec![]));
+        self.add(tid, Row { created, takes_apcs: false, answers: false, kernel, user })
     }
 
     fn add(mut self, tid: u32, row: Row) -> Self {
@@ -110,7 +108,7 @@ impl Kernel for Threads {
         Ok(Found {
             thread: capture.tid,
             tid: capture.tid,
-            place: row.place,
+            place: Place::Other,
             created: row.created,
             user: Ok(()),
         })
@@ -126,7 +124,7 @@ impl Kernel for Threads {
         if self.current().answers {
             Apc::ran(ticket).finish(self).expect("the slot is its own");
         }
-        true
+        self.current().takes_apcs
     }
 
     fn can_remove(&self) -> bool {
@@ -145,6 +143,14 @@ impl Kernel for Threads {
     }
 
     fn signal(&self, _: Ticket) {}
+
+    fn enter_critical_region(&self) {}
+
+    fn leave_critical_region(&self) {}
+
+    fn in_critical_region(&self) -> bool {
+        false
+    }
 
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
         let row = self.current();

@@ -88,7 +88,7 @@ fn every_combination_of_flags() {
             call.buffer[26..28].copy_from_slice(&flags.to_le_bytes());
             seen.judge(&mock, &call);
         }
-        let served = if max_frames == 1 { 4 } else { 6 };
+        let served = if max_frames == 1 { 8 } else { 12 };
         assert_eq!(seen.0["invalid parameter"], 65_536 - served);
         assert_eq!(seen.0.values().sum::<u32>(), 65_536);
     }

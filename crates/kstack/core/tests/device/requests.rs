@@ -29,7 +29,8 @@ fn valid(random: &mut Random, mock: &Mock) -> Call {
             2 => Some(1 + random.next() / 2),
             _ => None,
         };
-        capture.flags = Flags::from_bits(random.one_of(&[1, 2, 3, 3, 3, 5, 6, 7])).expect("flags that exist");
+        capture.flags = Flags::from_bits(random.one_of(&[1, 2, 3, 3, 3, 5, 6, 7, 9, 10, 11, 15]))
+            .expect("flags that exist");
         let least = u64::from(capture.flags.parts());
         capture.max_frames = match random.below(8) {
             0 => random.one_of(&[2, 3, 255, 256]),

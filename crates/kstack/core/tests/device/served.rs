@@ -71,13 +71,13 @@ fn each_reaction_has_its_outcome() {
         (other(Reaction::Soon), Outcome::Captured),
         (other(Reaction::Last), Outcome::Captured),
         (other(Reaction::Slow), Outcome::TimedOut),
+        (other(Reaction::HangsInUser), Outcome::Captured),
         (other(Reaction::Late), Outcome::TimedOut),
         (other(Reaction::EndsAtOnce), Outcome::Terminating),
         (other(Reaction::EndsSoon), Outcome::Terminating),
         (other(Reaction::EndsLast), Outcome::Terminating),
         (other(Reaction::EndsLate), Outcome::TimedOut),
         (Thread { place: Place::Own, ..waiting() }, Outcome::Captured),
-        (Thread { place: Place::Terminating, ..waiting() }, Outcome::Terminating),
         (Thread { place: Place::Idle, ..waiting() }, Outcome::Idle),
     ] {
         for can_remove in [false, true] {
@@ -98,10 +98,10 @@ fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
         (other(Reaction::EndsSoon), (1, 1, 0)),
         (other(Reaction::Last), (1, 1, 1)),
         (other(Reaction::Slow), (1, 1, 1)),
+        (other(Reaction::HangsInUser), (1, 1, 1)),
         (other(Reaction::Late), (1, 1, 1)),
         (other(Reaction::EndsAtOnce), (1, 0, 0)),
         (Thread { place: Place::Own, ..waiting() }, (0, 0, 0)),
-        (Thread { place: Place::Terminating, ..waiting() }, (0, 0, 0)),
         (Thread { place: Place::Idle, ..waiting() }, (0, 0, 0)),
     ] {
         let mock = Mock::new(Settings::DRIVER, vec![thread]);
@@ -169,6 +169,47 @@ fn kernel_frames_of_a_callback_stay_in_the_user_part() {
     assert_eq!((parts.1, given[0]), (Ok(chain.clone()), 0));
     let (_, parts, given) = ask(Settings::DRIVER, thread(), |capture| capture.max_frames = 5);
     assert_eq!((parts.1, given[0]), (Ok(chain[..3].to_vec()), 4));
+}
+
+/// A page of the user stack that takes long, or never comes, does not keep the kernel part away.
+#[test]
+fn the_kernel_part_does_not_wait_for_the_user_part() {
+    let hangs = || Thread { reaction: Reaction::HangsInUser, ..waiting() };
+    let kernel = Ok(vec![WAIT, SYSCALL]);
+    let (outcome, parts, given) = ask(Settings::DRIVER, hangs(), |_| {});
+    assert_eq!(
+        (outcome, parts, given),
+        (Outcome::Captured, (kernel.clone(), Err(Missing::Unfinished)), [0, 3, 0])
+    );
+    let (outcome, parts, _) = ask(Settings::DRIVER, hangs(), |capture| capture.flags = Flags::USER);
+    assert_eq!((outcome, parts), (Outcome::Captured, (Ok(vec![]), Err(Missing::Unfinished))));
+    let (_, parts, _) = ask(Settings::DRIVER, hangs(), |capture| capture.flags = Flags::KERNEL);
+    assert_eq!(parts, (kernel.clone(), Ok(vec![])));
+    // What is known beforehand is said.
+    let system = Thread { may: Err(Missing::System), ..hangs() };
+    assert_eq!(ask(Settings::DRIVER, system, |_| {}).1, (kernel, Err(Missing::System)));
+}
+
+/// The thread may hold a lock of a file system, which reading in a page of its stack may wait for.
+#[test]
+fn no_user_part_is_walked_in_a_critical_region_unless_the_request_says_so() {
+    let inside = || Thread { in_critical_region: true, ..waiting() };
+    let user = Ok(vec![NTDLL, MAIN]);
+    let always = Flags::KERNEL.and(Flags::USER).and(Flags::USER_IN_CRITICAL_REGION);
+    for (thread, flags, expected, walks) in [
+        (inside(), Flags::KERNEL.and(Flags::USER), Err(Missing::CriticalRegion), 1),
+        (inside(), always, user.clone(), 2),
+        // Its own thread called the driver, and holds nothing.
+        (Thread { place: Place::Own, ..waiting() }, Flags::KERNEL.and(Flags::USER), user, 2),
+    ] {
+        let mock = Mock::new(Settings::DRIVER, vec![thread]);
+        let call = request(&mock.threads[0], |capture| capture.flags = flags);
+        let bytes = judge(&mock, &call).expect("an answer");
+        let capture = Request::parse(&call.buffer[..48]).expect("a request");
+        let answer = Answer::parse(&bytes, &capture).expect("an answer");
+        assert_eq!(answer.user().map(|frames| frames.collect()), expected, "{flags:?}");
+        assert_eq!((answer.kernel().map(|frames| frames.len() > 1), mock.counts().walks), (Ok(true), walks));
+    }
 }
 
 #[test]
@@ -256,6 +297,18 @@ impl Kernel for RunsTwice {
         self.mock.signal(ticket);
     }
 
+    fn enter_critical_region(&self) {
+        self.mock.enter_critical_region();
+    }
+
+    fn leave_critical_region(&self) {
+        self.mock.leave_critical_region();
+    }
+
+    fn in_critical_region(&self) -> bool {
+        self.mock.in_critical_region()
+    }
+
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
         self.mock.walk(part, frames)
     }
@@ -284,4 +337,5 @@ fn nobody_sees_frames_of_a_slot_that_is_not_the_requesters_any_more() {
     let given = control(&kernel, opener, caller, call.code, &mut buffer, call.input, call.output);
     assert_eq!(given, Err(Refusal::Internal));
     assert_eq!(buffer, call.buffer);
+    assert_eq!(kernel.mock.regions.get(), 0, "left, although it failed");
 }

@@ -29,6 +29,12 @@ pub enum Defect {
     AbandonmentIgnored,
     /// An APC that was taken out of its queue is not cleaned up after.
     RemovalForgotten,
+    /// The kernel part is said to be there before its frames are.
+    KernelPartLate,
+    /// The user part is walked into the memory of the kernel part.
+    UserOverKernel,
+    /// That a thread is in a critical region is not noticed.
+    RegionIgnored,
 }
 
 /// What must never be.
@@ -68,6 +74,8 @@ pub enum Violation {
     NotWoken,
     /// A stack was walked for one who had gone before.
     WalkedForNobody,
+    /// The user part of a thread in a critical region was walked, though the request does not say so.
+    PagedInRegion,
     /// Code ran, or was to run, that is not there any more.
     CodeGone,
 }

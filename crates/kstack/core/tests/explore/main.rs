@@ -1,7 +1,7 @@
 //! Every order of the steps of requests and APCs, in a model of a kernel that does whatever a kernel may do.
 //!
 //! The machines are those of the driver. What the model lets happen at any moment: a thread takes the APC in its queue, or never does; it
-//! ends, and refuses APCs from then on; a wait ends without an answer; an APC can be taken back, or not, or too late; the APC runs before
+//! ends, and refuses APCs from then on; is in a critical region or not; hangs as it reads a page of its user stack; a wait ends without an answer; an APC can be taken back, or not, or too late; the APC runs before
 //! queueing it is over; a walk gives frames, none or an error; the one who waits has to run an APC itself. `cargo test -p
 //! stackhound-kstack-core --test explore -- --nocapture` prints how much was seen.
 #![cfg(not(loom))]
@@ -60,6 +60,26 @@ fn one_asks_for_another_and_walks_may_fail() {
     check_both(Scenario { walks: Walks::MayFail, ..scenario.clone() }, &ANY);
     check_both(Scenario { user: Err(Missing::System), ..scenario.clone() }, &ANY);
     check_both(scenario.with_parts(Flags::USER), &ANY);
+}
+
+#[test]
+fn one_asks_for_another_that_may_be_in_a_critical_region() {
+    let scenario = Scenario::new("critical regions", 1, &[Lasting, Mortal], &[(0, 1)]);
+    let scenario = Scenario { regions: true, ..scenario };
+    check_both(scenario.clone().with_parts(BOTH), &ANY);
+    check_both(scenario.with_parts(BOTH.and(Flags::USER_IN_CRITICAL_REGION)), &ANY);
+}
+
+#[test]
+fn one_asks_for_another_that_may_hang_in_a_page_of_its_user_stack() {
+    let one = Scenario::new("a page hangs", 1, &[Lasting, Mortal], &[(0, 1)]).with_parts(BOTH);
+    check_both(Scenario { hangs: true, ..one }, &ANY);
+    for slots in [1, 2] {
+        let again = Scenario::new("a page hangs, and again", slots, &[Lasting, Mortal], &[(0, 1), (0, 1)]);
+        check_both(Scenario { hangs: true, ..again.with_parts(BOTH) }, &ANY_OR_BUSY);
+    }
+    let other = Scenario::new("a page hangs, then another", 2, &[Lasting, Mortal, Mortal], &[(0, 1), (0, 2)]);
+    check_both(Scenario { hangs: true, ..other.with_parts(BOTH) }, &ANY);
 }
 
 #[test]

@@ -92,6 +92,24 @@ fn an_apc_that_ignores_abandonment_is_caught() {
 }
 
 #[test]
+fn a_kernel_part_that_is_not_there_yet_is_caught() {
+    let both = Flags::KERNEL.and(Flags::USER);
+    check_caught(one().with_parts(both), Defect::KernelPartLate, Violation::ForeignFrames);
+}
+
+#[test]
+fn a_user_part_over_the_kernel_part_is_caught() {
+    let both = Flags::KERNEL.and(Flags::USER);
+    check_caught(one().with_parts(both), Defect::UserOverKernel, Violation::ForeignFrames);
+}
+
+#[test]
+fn a_user_part_of_a_thread_in_a_critical_region_is_caught() {
+    let scenario = Scenario { regions: true, ..one().with_parts(Flags::USER) };
+    check_caught(scenario, Defect::RegionIgnored, Violation::PagedInRegion);
+}
+
+#[test]
 fn a_removal_without_clean_up_is_caught() {
     check_caught(one(), Defect::RemovalForgotten, Violation::SlotLost);
 }

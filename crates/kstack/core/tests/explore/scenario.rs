@@ -50,6 +50,10 @@ pub struct Scenario {
     pub walks: Walks,
     /// Whether there is a user part.
     pub user: Result<(), Missing>,
+    /// Whether a thread may be in a critical region when it takes an APC.
+    pub regions: bool,
+    /// Whether reading a page of a user stack may never end.
+    pub hangs: bool,
     pub defect: Option<Defect>,
 }
 
@@ -64,6 +68,8 @@ impl Scenario {
             removal: true,
             walks: Walks::Succeed,
             user: Ok(()),
+            regions: false,
+            hangs: false,
             defect: None,
         }
     }

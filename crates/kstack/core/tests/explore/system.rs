@@ -28,6 +28,8 @@ pub enum Move {
     BeginToEnd(usize),
     /// A thread that ends runs the APC in its queue down.
     RunDown(usize),
+    /// The APC that a thread runs waits for a page of the user stack, for ever.
+    Hang(usize),
     /// A thread is no more.
     End(usize),
     /// The driver's code goes.
@@ -93,7 +95,13 @@ impl System {
         for (number, (thread, kind)) in book.threads.iter().zip(&scenario.threads).enumerate() {
             let ends = matches!(kind, Kind::Mortal) && !busy(number);
             match (thread.running, thread.queue.is_empty(), thread.life) {
-                (Some(_), _, _) => moves.push(Move::Apc(number)),
+                (Some(running), ..) if running.hung => {}
+                (Some(running), ..) => {
+                    moves.push(Move::Apc(number));
+                    // What it does next is private to it, but for this.
+                    let walks_user = format!("{:?}", running.apc).contains("stage: User");
+                    moves.extend((scenario.hangs && walks_user).then_some(Move::Hang(number)));
+                }
                 (None, _, Life::Ended) => {}
                 (None, true, Life::Ending) => moves.push(Move::End(number)),
                 (None, false, Life::Ending) => moves.extend([Move::Deliver(number), Move::RunDown(number)]),
@@ -132,6 +140,11 @@ impl System {
                 self.world.book.borrow_mut().threads[thread].life = Life::Ended;
                 self.world.dereference(thread);
             }
+            Move::Hang(thread) => {
+                if let Some(running) = &mut self.world.book.borrow_mut().threads[thread].running {
+                    running.hung = true;
+                }
+            }
             Move::Unload => self.world.book.borrow_mut().unloaded = true,
         }
         self.world.look_at_slots();
@@ -145,7 +158,7 @@ impl System {
         let late = book.requests.iter().any(|request| request.ticket == Some(ticket) && request.ended);
         let silent = self.world.has(Defect::NoRunDown) && book.threads[thread].life == Life::Ending;
         if !silent {
-            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket, late });
+            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket, late, hung: false });
         }
     }
 
@@ -204,8 +217,11 @@ impl System {
             Some(Outcome::Captured) => !idle,
             Some(Outcome::NoThread) => life == Life::Ended,
             Some(Outcome::Terminating) => life != Life::Running,
-            // What came in time, however short, is answered.
-            Some(Outcome::TimedOut) => by != of && !idle && !self.world.is_signalled(request),
+            // What came in time, however short, is answered: so is a kernel part of which the user part is not there yet.
+            Some(Outcome::TimedOut) => {
+                let user = self.world.book.borrow().requests[request].user;
+                by != of && !idle && !self.world.is_signalled(request) && user.is_none()
+            }
             Some(Outcome::Idle) => idle,
         };
         self.world.check(possible, Violation::FalseOutcome);
@@ -234,8 +250,10 @@ impl System {
         let Ask { by, of, parts } = self.world.scenario.asks[request];
         let book = self.world.book.borrow();
         let known = &book.requests[request];
+        let unfinished = parts.has(Flags::USER)
+            && self.entries[request][usize::from(copied.kernel)].get() == Missing::Unfinished.sentinel();
         let part = |part: Part, walked: Option<(usize, Result<usize, Missing>)>| match walked {
-            None => Missing::System.sentinel(),
+            None => Missing::Nothing.sentinel(),
             Some((thread, result)) => {
                 self.world.check(thread == of, Violation::WrongThread);
                 match result {
@@ -251,9 +269,25 @@ impl System {
             expected.push(part(Part::Kernel, known.kernel));
         }
         if parts.has(Flags::USER) {
-            self.world
-                .check(known.user.is_some() == self.world.scenario.user.is_ok(), Violation::ForeignFrames);
-            expected.push(part(Part::User, known.user));
+            // Such a thread's user part is not walked unless the request says so. Its own thread is in a region of the driver.
+            let withheld = by != of && known.in_region == Some(true);
+            expected.push(match self.world.scenario.user {
+                Err(missing) => {
+                    self.world.check(known.user.is_none(), Violation::ForeignFrames);
+                    missing.sentinel()
+                }
+                // Only for who has given up before it was there.
+                Ok(()) if unfinished => {
+                    let possible = known.timed_out && !self.world.is_signalled(request);
+                    self.world.check(possible, Violation::FalseOutcome);
+                    Missing::Unfinished.sentinel()
+                }
+                Ok(()) if withheld && known.user.is_none() => Missing::CriticalRegion.sentinel(),
+                Ok(()) => {
+                    self.world.check(known.user.is_some(), Violation::ForeignFrames);
+                    part(Part::User, known.user)
+                }
+            });
         }
         let counts = (u16::from(parts.has(Flags::KERNEL)), u16::from(parts.has(Flags::USER)));
         self.world.check((copied.kernel, copied.user) == counts, Violation::ForeignFrames);

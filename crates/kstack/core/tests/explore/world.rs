@@ -4,11 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Place, Removal, Slot, Ticket};
-use stackhound_kstack_proto::{Capture, Missing, Outcome};
+use stackhound_kstack_proto::{Capture, Flags, Missing, Outcome};
 
 use crate::defects::{Defect, Violation};
 use crate::scenario::{Kind, MAX_FRAMES, Scenario, Walks};
@@ -19,12 +20,13 @@ pub const OWN: u64 = 0xffff_f800_0000_1000;
 /// The return address in the dispatcher of APCs.
 pub const DISPATCHER: u64 = 0xffff_f800_0000_2000;
 
-/// The frames of a slot.
-pub struct Frames([AtomicU64; MAX_FRAMES as usize + MACHINERY]);
+/// The frames of a slot. Models with a defect write them when they like.
+#[derive(Clone)]
+pub struct Frames(Rc<[AtomicU64; MAX_FRAMES as usize + MACHINERY]>);
 
 impl AsRef<[AtomicU64]> for Frames {
     fn as_ref(&self) -> &[AtomicU64] {
-        &self.0
+        &*self.0
     }
 }
 
@@ -53,6 +55,8 @@ pub struct Running {
     pub ticket: Ticket,
     /// It began when nobody waited any more.
     pub late: bool,
+    /// It waits for a page, for ever.
+    pub hung: bool,
 }
 
 #[derive(Debug, Hash)]
@@ -84,6 +88,10 @@ pub struct Request {
     pub ticket: Option<Ticket>,
     /// It is about to wait, or waits.
     pub waits: bool,
+    /// The wait ended without its event.
+    pub timed_out: bool,
+    /// Whether the thread was in a critical region, if the APC looked.
+    pub in_region: Option<bool>,
     pub copied: bool,
     pub outcome: Option<Outcome>,
     pub ended: bool,
@@ -111,6 +119,8 @@ pub struct Book {
 pub struct World {
     pub scenario: Scenario,
     slots: Vec<Slot<(), Frames>>,
+    /// The frames of all slots.
+    frames: Vec<Frames>,
     pub book: RefCell<Book>,
     pub tape: RefCell<Tape>,
     pub actor: Cell<Actor>,
@@ -119,7 +129,8 @@ pub struct World {
 
 impl World {
     pub fn new(scenario: Scenario, tape: Tape) -> Self {
-        let frames = || Frames([const { AtomicU64::new(0) }; MAX_FRAMES as usize + MACHINERY]);
+        let frames = || Frames(Rc::new([const { AtomicU64::new(0) }; MAX_FRAMES as usize + MACHINERY]));
+        let frames: Vec<Frames> = (0..scenario.slots).map(|_| frames()).collect();
         let thread = || Thread { life: Life::Running, references: 1, queue: VecDeque::new(), running: None };
         let book = Book {
             threads: scenario.threads.iter().map(|_| thread()).collect(),
@@ -128,7 +139,8 @@ impl World {
             unloaded: false,
         };
         Self {
-            slots: (0..scenario.slots).map(|_| Slot::new((), frames())).collect(),
+            slots: frames.iter().map(|frames| Slot::new((), frames.clone())).collect(),
+            frames,
             book: RefCell::new(book),
             tape: RefCell::new(tape),
             actor: Cell::new(Actor::Request(0)),
@@ -241,13 +253,21 @@ impl World {
         self.check(book.threads.iter().all(|thread| apcs(thread) <= 1), Violation::TwoCaptures);
     }
 
-    /// The end of an execution: nothing is left.
+    /// The end of an execution: nothing is left, but for what an APC holds that hangs.
     pub fn look_at_the_end(&self) {
         let book = self.book.borrow();
-        let free = |slot: &Slot<(), Frames>| slot.owner().is_none() && slot.references() == 0;
-        self.check(self.slots.iter().all(free), Violation::SlotLost);
+        let hung = |thread: &Thread| thread.running.filter(|running| running.hung);
+        let held = |index: usize| {
+            let of_it = |running: Running| running.ticket.index as usize == index;
+            book.threads.iter().filter_map(hung).any(of_it)
+        };
+        for (index, slot) in self.slots.iter().enumerate() {
+            let expected = u32::from(held(index));
+            let left = (slot.references(), slot.owner().is_some());
+            self.check(left == (expected, expected > 0), Violation::SlotLost);
+        }
         for (thread, kind) in book.threads.iter().zip(&self.scenario.threads) {
-            let own = u32::from(!matches!(kind, Kind::Mortal));
+            let own = u32::from(!matches!(kind, Kind::Mortal) || hung(thread).is_some());
             self.check(thread.references == own && thread.queue.is_empty(), Violation::Unbalanced);
         }
         self.check(book.requests.iter().all(|request| request.ended), Violation::EndlessWait);
@@ -284,9 +304,9 @@ impl Kernel for World {
             _ if self.has(Defect::TakenForOwn) => Some(Place::Own),
             (Life::Running, _) if self.scenario.asks[request].by == thread => Some(Place::Own),
             (Life::Running, _) => Some(Place::Other),
-            // Asked a moment earlier, the system says otherwise than a moment later.
-            (Life::Ending, _) => Some([Place::Other, Place::Terminating][self.choose(2)]),
-            (Life::Ended, _) if references > 0 => [Some(Place::Terminating), None][self.choose(2)],
+            // That it takes no APCs any more shows when one is queued.
+            (Life::Ending, _) => Some(Place::Other),
+            (Life::Ended, _) if references > 0 => [Some(Place::Other), None][self.choose(2)],
             (Life::Ended, _) => None,
         };
         let place = place.ok_or(Outcome::NoThread)?;
@@ -370,6 +390,7 @@ impl Kernel for World {
         let mut book = self.book.borrow_mut();
         book.requests[request].waits = false;
         let signalled = book.slots[ticket.index as usize].signalled;
+        book.requests[request].timed_out = signalled.is_none();
         self.check(signalled.is_none_or(|of| of == ticket), Violation::StaleEvent);
         signalled.is_some()
     }
@@ -380,6 +401,20 @@ impl Kernel for World {
         let mut book = self.book.borrow_mut();
         self.check(book.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignalledNobody);
         book.slots[ticket.index as usize].signalled = Some(ticket);
+    }
+
+    fn enter_critical_region(&self) {}
+
+    fn leave_critical_region(&self) {}
+
+    /// A thread that asks is in one, as [`Requester::finish`] begins with that.
+    fn in_critical_region(&self) -> bool {
+        let Actor::Apc(thread) = self.actor.get() else { return true };
+        let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+        let inside = self.scenario.regions && self.choose(2) == 1;
+        let request = self.request_of(ticket);
+        self.book.borrow_mut().requests[request].in_region = Some(inside);
+        inside && !self.has(Defect::RegionIgnored)
     }
 
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {
@@ -393,8 +428,21 @@ impl Kernel for World {
                 (thread, self.request_of(ticket), &[OWN, DISPATCHER])
             }
         };
-        let copied = self.book.borrow().requests[request].copied;
-        self.check(!copied, Violation::WrittenAfterCopy);
+        {
+            let book = self.book.borrow();
+            let request = &book.requests[request];
+            // Who has given up may have copied the kernel part, and does not look at what follows. Had nothing come by then, the APC
+            // would not have gone on to the user part.
+            let follows = part == Part::User && request.timed_out;
+            self.check(!request.copied || follows, Violation::WrittenAfterCopy);
+            let wanted = part == Part::Kernel || request.outcome != Some(Outcome::TimedOut);
+            self.check(wanted, Violation::WalkedForNobody);
+        }
+        if let (Part::User, Actor::Apc(_)) = (part, self.actor.get()) {
+            let in_region = self.book.borrow().requests[request].in_region;
+            let forced = self.scenario.asks[request].parts.has(Flags::USER_IN_CRITICAL_REGION);
+            self.check(forced || in_region == Some(false), Violation::PagedInRegion);
+        }
         let chosen = self.choose(if self.scenario.walks == Walks::MayFail { 3 } else { 1 });
         let result = match chosen {
             0 => {
@@ -402,8 +450,21 @@ impl Kernel for World {
                 let walked = machinery.iter().copied().chain([World::frame(part, thread, request)]);
                 let walked: Vec<u64> = walked.collect();
                 assert!(walked.len() <= frames.len(), "room for {}", frames.len());
-                if !self.has(Defect::FramesKept) {
-                    frames.iter().zip(&walked).for_each(|(frame, &address)| frame.store(address, Relaxed));
+                let write = |frames: &[AtomicU64], walked: &[u64]| {
+                    frames.iter().zip(walked).for_each(|(frame, &address)| frame.store(address, Relaxed));
+                };
+                match (self.scenario.defect, part, self.actor.get()) {
+                    (Some(Defect::FramesKept), ..) => {}
+                    (Some(Defect::KernelPartLate), Part::Kernel, Actor::Apc(_)) => {}
+                    (Some(Defect::KernelPartLate), Part::User, Actor::Apc(_)) => {
+                        let kernel = World::frame(Part::Kernel, thread, request);
+                        write(self.frames_of(request).as_ref(), &[OWN, DISPATCHER, kernel]);
+                        write(frames, &walked);
+                    }
+                    (Some(Defect::UserOverKernel), Part::User, _) => {
+                        write(self.frames_of(request).as_ref(), &walked)
+                    }
+                    _ => write(frames, &walked),
                 }
                 Ok(walked.len())
             }
@@ -433,6 +494,12 @@ impl Kernel for World {
 }
 
 impl World {
+    /// The frames of the slot in which a request is captured.
+    fn frames_of(&self, request: usize) -> Frames {
+        let ticket = self.book.borrow().requests[request].ticket.expect("made ready");
+        self.frames[ticket.index as usize].clone()
+    }
+
     /// Into the queue of the thread, if it takes APCs.
     fn insert(&self, ticket: Ticket, thread: usize) -> bool {
         let mut book = self.book.borrow_mut();

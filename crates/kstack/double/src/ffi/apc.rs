@@ -31,6 +31,14 @@ const APC_LEVEL: u8 = 1;
 
 thread_local! {
     static LEVEL: Cell<u8> = const { Cell::new(0) };
+    /// Critical regions that the thread has entered and not left.
+    static REGIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread has left each critical region that it has entered. A thread that has not, stops Windows as it
+/// goes back to its program.
+pub(super) fn regions_are_left() -> bool {
+    REGIONS.get() == 0
 }
 
 /// Does something with the queues.
@@ -181,6 +189,29 @@ extern "system" fn double_KeQueryUnbiasedInterruptTime() -> u64 {
     // SAFETY: there is room for the time.
     unsafe { QueryUnbiasedInterruptTime(&mut time) };
     time
+}
+
+/// Makes the calling thread one that cannot be suspended: that takes a normal kernel APC.
+#[unsafe(no_mangle)]
+extern "system" fn double_KeEnterCriticalRegion() {
+    REGIONS.set(REGIONS.get() + 1);
+    log(format_args!("KeEnterCriticalRegion {}", REGIONS.get()));
+}
+
+/// Ends what KeEnterCriticalRegion began.
+#[unsafe(no_mangle)]
+extern "system" fn double_KeLeaveCriticalRegion() {
+    let left = REGIONS.get().checked_sub(1).expect("a critical region to leave");
+    REGIONS.set(left);
+    log(format_args!("KeLeaveCriticalRegion {left}"));
+}
+
+/// Whether the calling thread is in a critical region, which a test can wish for those that take APCs.
+#[unsafe(no_mangle)]
+extern "system" fn double_KeAreApcsDisabled() -> Boolean {
+    let inside = REGIONS.get() > 0 || LEVEL.get() == APC_LEVEL && Settings::current().region;
+    log(format_args!("KeAreApcsDisabled = {}", u8::from(inside)));
+    inside.into()
 }
 
 /// Whether the calling thread is attached to another process, which a test can wish.

@@ -143,6 +143,9 @@ unsafe extern "system" fn double_IofCompleteRequest(packet: *mut Packet, boost: 
         if is_device(location.device) && [CREATE, CONTROL].contains(&location.major) {
             let Packet { status, information, .. } = completed;
             log(format_args!("completed {:#x} status {status:#x} bytes {information}", location.major));
+            if !super::apc::regions_are_left() {
+                log(format_args!("completed in a critical region"));
+            }
         }
     }
     // SAFETY: the caller's promise.

@@ -52,6 +52,12 @@ pub(super) fn takes(tid: u32) -> bool {
     behaviour(tid).is_some_and(|behaviour| behaviour != Behaviour::Refuses)
 }
 
+/// Waits until [`Settings::wakes`] changes.
+pub(super) fn await_wake() {
+    let seen = NEWS.wait(|_| false);
+    NEWS.wait(|wakes| wakes == seen);
+}
+
 /// An APC was queued.
 pub(super) fn news() {
     NEWS.tell(|_| {});
@@ -96,7 +102,7 @@ pub(super) fn make() {
 
 fn live(behaviour: Behaviour, tid: u32) {
     match behaviour {
-        Behaviour::Waits | Behaviour::System => {
+        Behaviour::Waits | Behaviour::System | Behaviour::Ending => {
             black_box(start(tid));
         }
         Behaviour::Exits => {
@@ -108,7 +114,7 @@ fn live(behaviour: Behaviour, tid: u32) {
                 std::thread::sleep(BEFORE_EXIT);
             }
         }
-        Behaviour::Deaf | Behaviour::Ending | Behaviour::Refuses => {
+        Behaviour::Deaf | Behaviour::Refuses => {
             let mut seen = 0;
             loop {
                 seen = NEWS.wait(|wakes| wakes == seen);

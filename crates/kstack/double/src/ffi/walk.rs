@@ -16,9 +16,9 @@ use windows_sys::Win32::System::Diagnostics::Debug::{
 use windows_sys::Win32::System::Threading::GetCurrentThreadStackLimits;
 
 use super::log::log;
-use super::{Object, own};
+use super::{Object, own, targets};
 use crate::HIGH;
-use crate::settings::Settings;
+use crate::settings::{Settings, UserWalk};
 
 /// The first frame of the made-up user part; the others follow at this distance.
 const USER: usize = 0x7ff6_1234_0000;
@@ -41,13 +41,21 @@ unsafe extern "system" fn double_RtlWalkFrameChain(callers: *mut usize, count: u
 }
 
 fn user(callers: &mut [usize], settings: &Settings) -> usize {
-    let Some(frames) = settings.user else {
-        log(format_args!("RtlWalkFrameChain faults"));
-        let nowhere = black_box(0x10 as *const usize);
-        // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for
-        // it.
-        callers[0] = unsafe { nowhere.read_volatile() };
-        return 1;
+    let frames = match settings.user {
+        UserWalk::Frames(frames) => frames,
+        UserWalk::Faults => {
+            log(format_args!("RtlWalkFrameChain faults"));
+            let nowhere = black_box(0x10 as *const usize);
+            // SAFETY: it is not sound: the access violation is what is wanted, and the caller must be ready for
+            // it.
+            callers[0] = unsafe { nowhere.read_volatile() };
+            return 1;
+        }
+        UserWalk::Hangs => {
+            log(format_args!("RtlWalkFrameChain hangs"));
+            targets::await_wake();
+            3
+        }
     };
     let mut user = (0..usize::from(frames)).map(|index| USER + index * DISTANCE);
     let innermost = user.by_ref().take(1);

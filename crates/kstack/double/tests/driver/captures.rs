@@ -2,11 +2,12 @@
 
 use stackhound_kstack_double::HIGH;
 use stackhound_kstack_double::report::{Behaviour, CHAIN, DISPATCHER, Report};
+use stackhound_kstack_double::settings::{Settings, UserWalk};
 use stackhound_kstack_proto::{
     AnswerHeader, Capture, Flags, MAGIC, MAX_FRAMES, MAX_OUTSTANDING, MAX_TIMEOUT_MS, Missing, Outcome,
     VERSION, Version,
 };
-use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
+use windows_sys::Win32::Foundation::{CloseHandle, ERROR_BUSY, FILETIME};
 use windows_sys::Win32::System::Threading::{
     GetCurrentThreadId, GetThreadTimes, OpenThread, THREAD_QUERY_LIMITED_INFORMATION,
 };
@@ -116,7 +117,7 @@ pub fn skipped_and_cut(world: &mut World) {
     let nothing = waiting(world, |capture| capture.frames_to_skip = MAX_FRAMES);
     assert_eq!(nothing.kernel, Err(Missing::Nothing));
     // A user part that fills the room.
-    let long = world.with(|settings| settings.user = Some(300), |world| waiting(world, |_| {}));
+    let long = world.with(|settings| settings.user = UserWalk::Frames(300), |world| waiting(world, |_| {}));
     assert_eq!(long.kernel.as_deref(), Ok(&kernel[..]));
     assert_eq!(long.user.expect("frames").len(), usize::from(MAX_FRAMES) - kernel.len());
     assert_eq!(long.header.flags.get(), AnswerHeader::USER_CUT);
@@ -147,8 +148,9 @@ pub fn callback(world: &mut World) {
 
 /// The kernel part is there all the same, and the driver goes on.
 pub fn user_faults(world: &mut World) {
-    let (answered, calls) =
-        world.calls(|world| world.with(|settings| settings.user = None, |world| waiting(world, |_| {})));
+    let (answered, calls) = world.calls(|world| {
+        world.with(|settings| settings.user = UserWalk::Faults, |world| waiting(world, |_| {}))
+    });
     assert!(calls.iter().any(|call| call == "RtlWalkFrameChain faults"));
     assert_eq!(answered.user, Err(Missing::Faulted));
     assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
@@ -158,7 +160,7 @@ pub fn user_faults(world: &mut World) {
 pub fn user_withheld(world: &mut World) {
     let attached = world.with(|settings| settings.attached = true, |world| waiting(world, |_| {}));
     let protected = world.with(|settings| settings.protected = true, |world| waiting(world, |_| {}));
-    let empty = world.with(|settings| settings.user = Some(0), |world| waiting(world, |_| {}));
+    let empty = world.with(|settings| settings.user = UserWalk::Frames(0), |world| waiting(world, |_| {}));
     let tid = world.thread(Behaviour::System);
     let capture = world.capture(tid);
     let system = world.device.capture(&capture).expect("served");
@@ -173,6 +175,50 @@ pub fn user_withheld(world: &mut World) {
     }
 }
 
+/// A thread that may hold a lock of a file system reads no pages of its stack, unless the request says so.
+pub fn critical_region(world: &mut World) {
+    let inside = |world: &mut World, flags: Flags| {
+        let set = |settings: &mut Settings| settings.region = true;
+        world.with(set, |world| world.calls(|world| waiting(world, |capture| capture.flags = flags)))
+    };
+    let both = Flags::KERNEL.and(Flags::USER);
+    let user_walks = |calls: &[String]| calls.iter().filter(|call| call.contains(" flags 0x1 ")).count();
+    await_the_end_of_all();
+    let (answered, calls) = inside(world, both);
+    assert_eq!((answered.user, user_walks(&calls)), (Err(Missing::CriticalRegion), 0), "{calls:#?}");
+    assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    await_the_end_of_all();
+    let (answered, calls) = inside(world, both.and(Flags::USER_IN_CRITICAL_REGION));
+    assert_eq!((answered.user.map(|frames| frames.len()), user_walks(&calls)), (Ok(3), 1), "{calls:#?}");
+}
+
+/// The kernel part is there although a page of the user stack is not, and the thread can be asked again when it is.
+pub fn user_hangs(world: &mut World) {
+    let tid = world.thread(Behaviour::Waits);
+    let capture = Capture { timeout_ms: 200, ..world.capture(tid) };
+    let hang = |settings: &mut Settings| settings.user = UserWalk::Hangs;
+    let (answered, calls) =
+        world.calls(|world| world.with(hang, |world| world.device.capture(&capture).expect("served")));
+    assert!(calls.iter().any(|call| call == "RtlWalkFrameChain hangs"), "{calls:#?}");
+    assert_eq!((answered.outcome, answered.user), (Outcome::Captured, Err(Missing::Unfinished)));
+    assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    let capture = world.capture(tid);
+    assert_eq!(world.device.outcome(&capture), Err(ERROR_BUSY), "its APC has not ended");
+    world.set(|settings| settings.wakes += 1);
+    await_the_end_of_all();
+    frames_in_order(world);
+}
+
+/// That its end was asked for keeps no thread from answering.
+pub fn ending(world: &mut World) {
+    let tid = world.thread(Behaviour::Ending);
+    let capture = world.capture(tid);
+    let answered = world.device.capture(&capture).expect("served");
+    assert_eq!(answered.outcome, Outcome::Captured);
+    assert_eq!(functions(&world.report, &answered.kernel.expect("frames")), CHAIN);
+    assert_eq!(answered.user.map(|frames| frames.len()), Ok(3));
+}
+
 pub fn own_stack(world: &mut World) {
     // SAFETY: no pointers.
     let tid = unsafe { GetCurrentThreadId() };
@@ -184,6 +230,8 @@ pub fn own_stack(world: &mut World) {
     assert!(!answered.kernel.expect("frames").is_empty());
     assert!(answered.header.machinery.get() > 0);
     assert!(calls.iter().all(|call| !call.starts_with("KeI")), "{calls:#?}");
+    // It is in a critical region of the driver's own, and holds nothing.
+    assert_eq!(answered.user.map(|frames| frames.len()), Ok(3));
 }
 
 pub fn creation_time(world: &mut World) {

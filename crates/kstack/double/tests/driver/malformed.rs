@@ -24,7 +24,7 @@ pub fn refused(world: &mut World) {
         ("another beginning", |request| request.magic = 0x4142_4344.into()),
         ("another version", |request| request.version = 1.into()),
         ("another size", |request| request.size = 47.into()),
-        ("unknown flags", |request| request.flags = 0x000b.into()),
+        ("unknown flags", |request| request.flags = 0x0013.into()),
         ("no part", |request| request.flags = 0.into()),
         ("no part but a flag", |request| request.flags = 4.into()),
         ("no frames", |request| request.max_frames = 0.into()),

@@ -57,6 +57,8 @@ fn absent(missing: Missing) -> Absent {
         Missing::Protected => Absent::Protected,
         Missing::NoRoom => Absent::NoRoom,
         Missing::NotNow => Absent::NotNow,
+        Missing::CriticalRegion => Absent::CriticalRegion,
+        Missing::Unfinished => Absent::Unfinished,
     }
 }
 

@@ -30,6 +30,9 @@ pub struct DriverOptions {
     pub symbols: SymbolizerOptions,
     /// How long each thread may take to answer; at least a millisecond, at most a second.
     pub timeout: Duration,
+    /// Whether to walk the user part also of threads in critical regions. Such a thread may hold a lock of a file system, and reading in
+    /// a page of its stack can deadlock; one that waits for a synchronous read or write of a file is in one.
+    pub user_in_critical_regions: bool,
     /// Whether to keep the frames of the capture itself and those of the kernel's dispatcher of APCs, which otherwise are left out.
     pub keep_machinery: bool,
 }
@@ -41,6 +44,7 @@ impl Default for DriverOptions {
             depth: Depth::Function,
             symbols: SymbolizerOptions::default(),
             timeout: Duration::from_millis(300),
+            user_in_critical_regions: false,
             keep_machinery: false,
         }
     }
@@ -85,7 +89,11 @@ impl<D: Device> DriverSource<D> {
             return Err(KernelStackError::NoThread(tid, Some(pid)));
         }
         let mut flags = Flags::KERNEL;
-        for (wanted, flag) in [(of.user, Flags::USER), (self.options.keep_machinery, Flags::KEEP_MACHINERY)] {
+        for (wanted, flag) in [
+            (of.user, Flags::USER),
+            (of.user && self.options.user_in_critical_regions, Flags::USER_IN_CRITICAL_REGION),
+            (self.options.keep_machinery, Flags::KEEP_MACHINERY),
+        ] {
             flags = if wanted { flags.and(flag) } else { flags };
         }
         let timeout_ms = u32::try_from(self.options.timeout.as_millis()).unwrap_or(u32::MAX);

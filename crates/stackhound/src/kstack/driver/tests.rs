@@ -279,6 +279,8 @@ fn what_is_missing_has_its_reason() {
         (Missing::Protected, Absent::Protected),
         (Missing::NoRoom, Absent::NoRoom),
         (Missing::NotNow, Absent::NotNow),
+        (Missing::CriticalRegion, Absent::CriticalRegion),
+        (Missing::Unfinished, Absent::Unfinished),
     ] {
         let row = Row::Stack(vec![nt(4)], vec![missing.sentinel()]);
         let found = stack_of(row, true, false, false).expect("a stack");

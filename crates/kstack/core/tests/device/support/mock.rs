@@ -25,6 +25,8 @@ pub enum Reaction {
     Soon,
     /// It begins while it is waited for, and ends when nobody waits any more.
     Slow,
+    /// As [`Self::Slow`], but the kernel part is there in time: reading a page of the user stack takes long.
+    HangsInUser,
     /// It runs at the last moment: when it is about to be taken out of the queue.
     Last,
     /// It runs when nobody waits any more.
@@ -47,6 +49,8 @@ pub struct Thread {
     pub created: u64,
     pub place: Place,
     pub reaction: Reaction,
+    /// Whether it is in a critical region when the APC runs.
+    pub in_critical_region: bool,
     /// Whether the user part may be looked at, as known before the walk.
     pub may: Result<(), Missing>,
     pub kernel: Result<Vec<u64>, Missing>,
@@ -109,6 +113,8 @@ pub struct Mock {
     pub settings: Settings,
     references: Vec<Cell<u32>>,
     running: Cell<usize>,
+    /// Critical regions that the thread which asks has entered and not left.
+    pub regions: Cell<u32>,
     outlasting: RefCell<Vec<Outlasting>>,
     clock: Cell<u64>,
     counts: Cell<Counts>,
@@ -123,6 +129,7 @@ impl Mock {
             slots: (0..settings.slots).map(|_| Slot::new(objects(), frames())).collect(),
             references: threads.iter().map(|_| Cell::new(0)).collect(),
             running: Cell::new(own.unwrap_or(usize::MAX)),
+            regions: Cell::new(0),
             threads,
             settings,
             outlasting: RefCell::default(),
@@ -154,6 +161,7 @@ impl Mock {
     /// Everything that is referenced or held is so by a capture that is under way.
     pub fn check(&self) {
         assert!(self.references.iter().all(|count| count.get() == 0), "a thread is still referenced");
+        assert_eq!(self.regions.get(), 0, "a thread that asked is still in a critical region");
         let outlasting = self.outlasting.borrow();
         for (index, slot) in self.slots.iter().enumerate() {
             match outlasting.iter().find(|one| one.ticket.index as usize == index) {
@@ -177,6 +185,11 @@ impl Mock {
         let mut counts = self.counts.get();
         count(&mut counts);
         self.counts.set(counts);
+    }
+
+    /// A thread that was suspended now would hold what it has taken.
+    fn check_region(&self) {
+        assert_eq!(self.regions.get(), 1, "a thread that asks can be suspended");
     }
 
     fn objects(&self, ticket: Ticket) -> &Objects {
@@ -209,6 +222,7 @@ impl Kernel for Mock {
     }
 
     fn find(&self, capture: &Capture) -> Result<Found<usize>, Outcome> {
+        self.check_region();
         self.count(|counts| counts.finds += 1);
         // The two lowest bits of a thread's number are ignored, as Windows does.
         let is_it = |thread: &Thread| {
@@ -224,6 +238,7 @@ impl Kernel for Mock {
     }
 
     fn release_thread(&self, thread: usize) {
+        self.check_region();
         let count = &self.references[thread];
         count.set(count.get().checked_sub(1).expect("a reference to release"));
     }
@@ -279,6 +294,7 @@ impl Kernel for Mock {
     }
 
     fn wait(&self, ticket: Ticket, milliseconds: u32) -> bool {
+        self.check_region();
         self.count(|counts| counts.waits += 1);
         assert!((1..=1000).contains(&milliseconds), "{milliseconds} ms are no bounded wait");
         let before = self.clock.get();
@@ -290,11 +306,13 @@ impl Kernel for Mock {
             self.clock.set(before + SOON);
             self.run(ticket, thread, Apc::run_down(ticket));
         }
-        if let Some(thread) = self.queued(ticket, Reaction::Slow) {
+        // It begins and walks the kernel part; then it says that this is there.
+        for (reaction, steps) in [(Reaction::Slow, 2), (Reaction::HangsInUser, 3)] {
+            let Some(thread) = self.queued(ticket, reaction) else { continue };
             self.objects(ticket).apc.set(Queue::Left(thread));
             let mut apc = Apc::ran(ticket);
             let interrupted = self.running.replace(thread);
-            for _ in 0..2 {
+            for _ in 0..steps {
                 assert_eq!(apc.step(self), Ok(Progress::Again));
             }
             self.running.set(interrupted);
@@ -309,6 +327,20 @@ impl Kernel for Mock {
 
     fn signal(&self, ticket: Ticket) {
         self.objects(ticket).signalled.set(true);
+    }
+
+    fn enter_critical_region(&self) {
+        self.regions.update(|regions| regions + 1);
+    }
+
+    fn leave_critical_region(&self) {
+        self.regions.set(self.regions.get().checked_sub(1).expect("a region to leave"));
+    }
+
+    /// The thread that asks is in the region that it has entered.
+    fn in_critical_region(&self) -> bool {
+        let thread = &self.threads[self.running.get()];
+        thread.in_critical_region || thread.place == Place::Own && self.regions.get() > 0
     }
 
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {

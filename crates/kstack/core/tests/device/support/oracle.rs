@@ -34,7 +34,7 @@ const FIELDS: [Field; 8] = [
     (4, 2, |version, _| version == 2),
     (6, 2, |size, _| size == 48),
     (24, 2, |frames, flags| frames <= 256 && frames >= (flags & 1) + (flags >> 1 & 1)),
-    (26, 2, |flags, _| [1, 2, 3, 5, 6, 7].contains(&flags)),
+    (26, 2, |flags, _| [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15].contains(&flags)),
     (28, 4, |timeout, _| timeout != 0 && timeout <= 1000),
     (40, 2, |skip, _| skip <= 256),
     (42, 6, |reserved, _| reserved == 0),
@@ -91,10 +91,10 @@ const IDLE: u32 = 4;
 fn outcome(thread: &Thread, timeout: u64) -> (u32, u64) {
     match (thread.place, thread.reaction) {
         (Place::Idle, _) => (IDLE, 0),
-        (Place::Terminating, _) => (TERMINATING, 0),
         (Place::Own, _) | (Place::Other, Reaction::AtOnce) => (CAPTURED, 0),
         (Place::Other, Reaction::Soon) => (CAPTURED, SOON),
-        (Place::Other, Reaction::Last) => (CAPTURED, timeout),
+        // What is there by then is answered.
+        (Place::Other, Reaction::Last | Reaction::HangsInUser) => (CAPTURED, timeout),
         (Place::Other, Reaction::Slow | Reaction::Late | Reaction::EndsLate) => (TIMED_OUT, timeout),
         (Place::Other, Reaction::EndsAtOnce) => (TERMINATING, 0),
         (Place::Other, Reaction::EndsSoon) => (TERMINATING, SOON),
@@ -161,6 +161,8 @@ fn sentinel(missing: Missing) -> Vec<u64> {
         Missing::Protected => 5,
         Missing::NoRoom => 6,
         Missing::NotNow => 7,
+        Missing::CriticalRegion => 8,
+        Missing::Unfinished => 9,
     };
     vec![0x5d00_0bad_0000_0000 + reason]
 }
@@ -198,9 +200,13 @@ impl Parts {
         if flags & 2 != 0 {
             let room = max_frames - parts.kernel.len();
             let limit = left.min(max_frames);
+            let hangs = !own && thread.reaction == Reaction::HangsInUser;
+            let withheld = thread.in_critical_region && !own && flags & 8 == 0;
             parts.user = match (thread.may, &thread.user) {
                 (Err(missing), _) => sentinel(missing),
+                (Ok(()), _) if hangs => sentinel(Missing::Unfinished),
                 (Ok(()), _) if limit == 0 => sentinel(Missing::NoRoom),
+                (Ok(()), _) if withheld => sentinel(Missing::CriticalRegion),
                 (Ok(()), Err(missing)) => sentinel(*missing),
                 (Ok(()), Ok(stack)) => {
                     let walked = &stack[..stack.len().min(limit)];
@@ -220,7 +226,7 @@ impl Parts {
 }
 
 fn is_sentinel(frame: u64) -> bool {
-    (0x5d00_0bad_0000_0001..=0x5d00_0bad_0000_0007).contains(&frame)
+    (0x5d00_0bad_0000_0001..=0x5d00_0bad_0000_0009).contains(&frame)
 }
 
 /// What a call comes to, in short.

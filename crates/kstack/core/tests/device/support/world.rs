@@ -9,10 +9,11 @@ use super::oracle::Call;
 /// The process that opened the device.
 pub const OPENER: u32 = 4711;
 
-const REACTIONS: [Reaction; 9] = [
+const REACTIONS: [Reaction; 10] = [
     Reaction::AtOnce,
     Reaction::Soon,
     Reaction::Slow,
+    Reaction::HangsInUser,
     Reaction::Last,
     Reaction::Late,
     Reaction::EndsAtOnce,
@@ -54,6 +55,7 @@ pub fn thread(number: u32) -> Thread {
         created: 0x01db_0000_0000_0000 + u64::from(number),
         place: Place::Other,
         reaction: Reaction::AtOnce,
+        in_critical_region: false,
         may: Ok(()),
         kernel: Ok(own.chain(system).collect()),
         user: Ok((0..9).map(|frame| 0x7ff8_1000_0000 + u64::from(number) * 4096 + frame * 16).collect()),
@@ -77,13 +79,14 @@ pub fn threads() -> Vec<Thread> {
         all.push(Thread {
             reaction: REACTIONS[index % REACTIONS.len()],
             kernel: kernel_parts[index / REACTIONS.len() % kernel_parts.len()].clone(),
+            in_critical_region: index % 7 == 3,
             may,
             user,
             ..plain
         });
     }
     all.push(Thread { place: Place::Own, pid: OPENER, ..thread(100) });
-    all.push(Thread { place: Place::Terminating, ..thread(101) });
+    all.push(Thread { in_critical_region: true, ..thread(101) });
     all.push(Thread { place: Place::Idle, pid: 0, tid: 0, ..thread(102) });
     // A process whose number is as another's thread's.
     all.push(Thread { pid: 4, tid: 1000, may: Err(Missing::System), ..thread(103) });
