@@ -10,13 +10,16 @@ use crate::kstack::StackFrame;
 /// Functions of the kernel that bring a thread to its APCs, by the names in its symbols. A thread can be in none of them for reasons of
 /// its own when an APC runs, so they say nothing of what it does. Those in which threads wait, `KiSwapThread` and its callers, are no part
 /// of it, though they call the first of these.
-const DISPATCHER: [&str; 4] = [
+const DISPATCHER: [&str; 6] = [
     // Runs the APCs of the thread.
     "KiDeliverApc",
     // The interrupt by which a running thread is told that it has one.
     "KiApcInterrupt",
     // Looks whether there is one, as a guarded or critical region ends.
     "KiCheckForKernelApcDelivery",
+    // The same, as a processor goes back to a level at which threads are switched.
+    "KiCheckForThreadDispatch",
+    "KiHandleDeferredPreemption",
     // Enters the first on the way back to user mode.
     "KiInitiateUserApc",
 ];

@@ -136,6 +136,8 @@ fn symbolizer() -> Symbolizer {
                 "~KiDeliverApc",
                 "KiSwapThread",
                 "NtWaitForSingleObject",
+                "KiCheckForThreadDispatch",
+                "KiHandleDeferredPreemption",
             ],
             // A driver that calls its function so.
             ("some.sys", _) => &["KiDeliverApc"],
@@ -250,6 +252,8 @@ fn the_dispatcher_is_left_out_by_name_at_the_inner_end_only() {
         (vec![nt(1), nt(4)], vec![swap]),
         (vec![nt(0), nt(1), nt(5)], vec![wait]),
         (vec![nt(0), nt(2), nt(4)], vec![swap]),
+        (vec![nt(0), nt(6), nt(5)], vec![wait]),
+        (vec![nt(0), nt(7), nt(5)], vec![wait]),
         (vec![nt(4), nt(2), nt(5)], vec![swap, "ntoskrnl.exe!KiCheckForKernelApcDelivery+0x10 [pdb]", wait]),
         // The export before an address is no certain name, and other modules have names like these.
         (vec![nt(3), nt(5)], vec![near, wait]),
