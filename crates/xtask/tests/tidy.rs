@@ -11,6 +11,7 @@ fn root() -> PathBuf {
 const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-etl", &[]),
     ("stackhound-expr", &[]),
+    ("stackhound-testkit", &[]),
     ("stackhound-calltree", &[]),
     ("stackhound-corpus", &[]),
     ("stackhound-calltree", &[]),
