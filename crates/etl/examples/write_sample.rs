@@ -33,8 +33,12 @@ const DESCRIPTOR: Descriptor =
 const CLASS: EventClass = EventClass { guid: GUID, opcode: 10, level: 4, version: 2 };
 
 fn main() -> Result<(), Error> {
-    let folder = std::env::args_os().nth(1).ok_or("usage: write_sample FOLDER")?;
-    std::fs::create_dir_all(&folder)?;
+    write_all(Path::new(&std::env::args_os().nth(1).ok_or("usage: write_sample FOLDER")?))
+}
+
+/// Writes all recordings to a folder, which is made if it is missing.
+pub fn write_all(folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder)?;
     let live = Session { processors: 4, buffer_size: 4096, ..Session::default() };
     let merged = Form::Merged { header_buffer_size: 512 };
     for (name, session) in [
@@ -50,7 +54,7 @@ fn main() -> Result<(), Error> {
         ("cycles", Session { clock: ClockKind::CpuCycles, ..live.clone() }),
         ("system-time", Session { clock: ClockKind::SystemTime, start: RawTime(live.start_time.0), ..live }),
     ] {
-        write(Path::new(&folder), name, session)?;
+        write(folder, name, session)?;
     }
     Ok(())
 }

@@ -1,0 +1,201 @@
+//! What the writer makes differs from what Windows writes only where that is known.
+
+use std::io::Cursor;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::path::Path;
+
+use stackhound_etl::record::Descriptor;
+use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_testkit::Rule::*;
+use stackhound_testkit::{Known, assert_known};
+
+#[path = "../examples/write_sample.rs"]
+#[allow(dead_code)]
+mod write_sample;
+
+const SAMPLES: &[&str] = &[
+    "live",
+    "odd-frequency",
+    "compressed",
+    "merged-plain",
+    "merged-compressed",
+    "narrow-windows7",
+    "cycles",
+    "system-time",
+];
+const SAMPLES_LIVE: &[&str] =
+    &["live", "odd-frequency", "compressed", "narrow-windows7", "cycles", "system-time"];
+const SAMPLES_WIDE: &[&str] =
+    &["live", "odd-frequency", "compressed", "merged-plain", "merged-compressed", "cycles", "system-time"];
+
+/// First what is on purpose, then what is to be repaired.
+const SAMPLES_EXPECTED: &[Known] = &[
+    Known {
+        files: SAMPLES,
+        rules: &[R01, R03, R13],
+        reason: "on purpose: samples have every header kind, counters and every extended item",
+    },
+    Known {
+        files: SAMPLES,
+        rules: &[R17, K01],
+        reason: "on purpose: payloads are dummies and name no process and no trigger",
+    },
+    Known {
+        files: SAMPLES_WIDE,
+        rules: &[R14],
+        reason: "on purpose: samples have stacks of both pointer sizes",
+    },
+    Known {
+        files: &["odd-frequency"],
+        rules: &[L14],
+        reason: "on purpose: with 10 MHz, ticks and units of 100 ns could be confused",
+    },
+    Known { files: &["cycles", "system-time"], rules: &[L08], reason: "on purpose: the other clocks" },
+    Known {
+        files: SAMPLES,
+        rules: &[H17, L10, D05],
+        reason: "the writer knows no issuer, no names of time zones and no reservations",
+    },
+    Known {
+        files: SAMPLES_LIVE,
+        rules: &[H19, L09, D20],
+        reason: "the writer leaves the record and the two fields out, and stamps buffers with the last record's time",
+    },
+    Known {
+        files: &["merged-plain"],
+        rules: &[H12, L13],
+        reason: "the header buffer is short, although the file is not compressed",
+    },
+    Known { files: &["compressed"], rules: &[H12], reason: "the header buffer has the nominal size" },
+    Known {
+        files: &["narrow-windows7"],
+        rules: &[H06, H07, H09, D09],
+        reason: "the header buffer has the form of Windows 7 and states Windows 10",
+    },
+];
+
+const FORMS: &[&str] =
+    &["plain", "windows7", "large", "circular", "series", "losses", "flushed", "flushed-empty", "unfinished"];
+const FORMS_WINDOWS_8: &[&str] =
+    &["plain", "large", "circular", "series", "losses", "flushed", "flushed-empty", "unfinished"];
+
+/// First what is on purpose, then what is to be repaired.
+const FORMS_EXPECTED: &[Known] = &[
+    Known {
+        files: &["circular"],
+        rules: &[D11, D12, D19, F04, L12, L13],
+        reason: "on purpose: the latest buffers have taken the places of the oldest ones, so that their order is not kept",
+    },
+    Known {
+        files: &["unfinished"],
+        rules: &[F01, F02, L03, L12, L13],
+        reason: "on purpose: the logfile header has no end and no count of buffers yet, and zeros follow the last buffer",
+    },
+    Known {
+        files: &["flushed-empty"],
+        rules: &[D04, D17],
+        reason: "on purpose: a buffer without records is asked for",
+    },
+    Known {
+        files: FORMS,
+        rules: &[F07, H17, L09, L10, D05, D20],
+        reason: "the writer knows no issuer, names or reservations, and ends with the last record",
+    },
+    Known { files: FORMS_WINDOWS_8, rules: &[H19], reason: "the writer leaves the record out" },
+    Known {
+        files: &["flushed", "flushed-empty"],
+        rules: &[F04],
+        reason: "the writer marks buffers that are flushed before the end",
+    },
+    Known { files: &["losses"], rules: &[D08], reason: "the writer sets flags of real-time delivery" },
+];
+
+type Writer = EtlWriter<Cursor<Vec<u8>>>;
+
+#[test]
+fn samples_are_valid_but_for_what_is_known() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("samples");
+    write_sample::write_all(&folder).unwrap();
+    let read = |name: &&'static str| (*name, std::fs::read(folder.join(name).with_extension("etl")).unwrap());
+    assert_known(&SAMPLES.iter().map(read).collect::<Vec<_>>(), SAMPLES_EXPECTED);
+}
+
+#[test]
+fn forms_are_valid_but_for_what_is_known() {
+    let plain = Session { processors: 2, buffer_size: 4096, ..Session::default() };
+    let windows7 = Session { form: Form::Windows7, windows_version: (6, 1), build: 7601, ..plain.clone() };
+    let large = Session { buffer_size: 4 << 20, ..plain.clone() };
+    let circular = Session { circular: NonZeroU32::new(3), ..plain.clone() };
+    let series = Session { first_sequence_number: 908, ..plain.clone() };
+    let losses = |writer: &mut Writer| {
+        log(writer, 0..10);
+        writer.lose_buffer(0).unwrap();
+        log(writer, 10..500);
+    };
+    let flush = |writer: &mut Writer| {
+        log(writer, 0..10);
+        writer.flush(0).unwrap();
+        log(writer, 10..500);
+    };
+    let flush_empty = |writer: &mut Writer| {
+        flush(writer);
+        writer.flush(0).unwrap();
+        writer.flush(0).unwrap();
+    };
+    let log = |writer: &mut Writer| log(writer, 0..500);
+    let mut unfinished = EtlWriter::new(plain.clone(), Cursor::new(Vec::new())).unwrap();
+    log(&mut unfinished);
+    let unfinished = unfinished.leave_unfinished(8192).unwrap().0.into_inner();
+    let files = [
+        ("plain", finished(&plain, log)),
+        ("windows7", finished(&windows7, log)),
+        ("large", finished(&large, log)),
+        ("circular", finished(&circular, log)),
+        ("series", finished(&series, log)),
+        ("losses", finished(&plain, losses)),
+        ("flushed", finished(&plain, flush)),
+        ("flushed-empty", finished(&plain, flush_empty)),
+        ("unfinished", unfinished),
+    ];
+    assert_known(&files, FORMS_EXPECTED);
+}
+
+/// The bytes of a file to which a function writes.
+fn finished(session: &Session, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut writer = EtlWriter::new(session.clone(), Cursor::new(Vec::new())).unwrap();
+    write(&mut writer);
+    writer.finish().unwrap().0.into_inner()
+}
+
+/// Writes a record for each number, to one processor after the other.
+fn log(writer: &mut Writer, numbers: Range<i64>) {
+    let start = writer.session().start.0 + 1;
+    let processors = i64::from(writer.session().processors);
+    for number in numbers {
+        let header = HeaderSpec::Event {
+            provider: Guid::new(1, 2, 3, [4; 8]),
+            descriptor: Descriptor {
+                id: 1,
+                version: 0,
+                channel: 0,
+                level: 4,
+                opcode: 0,
+                task: 0,
+                keyword: 0,
+            },
+            property: 0,
+            issuer: Issuer::new(Pid(1000), Tid(1004)),
+            activity: Guid::ZERO,
+            items: &[],
+        };
+        let record = RecordSpec {
+            time: RawTime(start + number),
+            pointer_size: PointerSize::Eight,
+            header,
+            payload: Payload::Bytes(&[7; 40]),
+        };
+        writer.write((number % processors) as u16, &record).unwrap();
+    }
+}
