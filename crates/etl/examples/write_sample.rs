@@ -40,17 +40,20 @@ fn main() -> Result<(), Error> {
 pub fn write_all(folder: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(folder)?;
     let live = Session { processors: 4, buffer_size: 4096, ..Session::default() };
-    let merged = Form::Merged { header_buffer_size: 512 };
+    let windows7 = Session {
+        pointer_size: PointerSize::Four,
+        form: Form::Windows7,
+        windows_version: (6, 1),
+        build: 7_601,
+        ..live.clone()
+    };
     for (name, session) in [
         ("live", live.clone()),
         ("odd-frequency", Session { perf_frequency: 2_648_433.try_into()?, ..live.clone() }),
         ("compressed", Session { compressed: true, buffer_size: 64 << 10, ..live.clone() }),
-        ("merged-plain", Session { form: merged, ..live.clone() }),
-        ("merged-compressed", Session { form: merged, compressed: true, ..live.clone() }),
-        (
-            "narrow-windows7",
-            Session { pointer_size: PointerSize::Four, form: Form::Windows7, ..live.clone() },
-        ),
+        ("merged-plain", Session { form: Form::Merged, ..live.clone() }),
+        ("merged-compressed", Session { form: Form::Merged, compressed: true, ..live.clone() }),
+        ("narrow-windows7", windows7),
         ("cycles", Session { clock: ClockKind::CpuCycles, ..live.clone() }),
         ("system-time", Session { clock: ClockKind::SystemTime, start: RawTime(live.start_time.0), ..live }),
     ] {
@@ -65,6 +68,15 @@ fn write(folder: &Path, name: &str, session: Session) -> Result<(), Error> {
     let processors = i64::from(session.processors);
     let mut description = BufWriter::new(File::create(folder.join(name).with_extension("jsonl"))?);
     let mut writer = EtlWriter::new(session, File::create(folder.join(name).with_extension("etl"))?)?;
+    if writer.session().form == Form::Live {
+        // As Windows 10 writes it.
+        writer.write_to_header(&RecordSpec {
+            time: start,
+            pointer_size: writer.session().pointer_size,
+            header: HeaderSpec::System { hook: 0x0050, version: 2, issuer: ISSUER },
+            payload: Payload::Bytes(&[0; 48]),
+        })?;
+    }
     let items = items();
     let specs: Vec<ItemSpec<'static>> = items.iter().map(|item| item.0).collect();
     let samples = samples(&specs, &items);

@@ -22,6 +22,8 @@ impl LogFileMode {
     pub const PREALLOCATE: LogFileMode = LogFileMode(0x0000_0020);
     /// A private session: a process writes the file by itself.
     pub const PRIVATE: LogFileMode = LogFileMode(0x0000_0800);
+    /// The size limit is in KiB, not in MiB.
+    pub const USE_KBYTES_FOR_SIZE: LogFileMode = LogFileMode(0x0000_2000);
     /// Written by relogging or merging.
     pub const RELOG: LogFileMode = LogFileMode(0x0001_0000);
     /// Data buffers are compressed.
@@ -52,7 +54,7 @@ pub struct LogfileHeader {
     pub end_time: Option<FileTime>,
     /// Clock interrupt period in 100 ns; the unit of processor times in record headers.
     pub timer_resolution: u32,
-    /// Size limit in MiB, or KiB with a mode bit.
+    /// Size limit in MiB, or in KiB with [`LogFileMode::USE_KBYTES_FOR_SIZE`].
     pub maximum_file_size: u32,
     /// Logging mode.
     pub mode: LogFileMode,

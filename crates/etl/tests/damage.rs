@@ -31,7 +31,7 @@ impl Random {
 
 /// About 24 buffers of 1 KiB from two processors.
 fn small_recording(compressed: bool) -> Vec<u8> {
-    let form = if compressed { Form::Merged { header_buffer_size: 512 } } else { Form::Live };
+    let form = if compressed { Form::Merged } else { Form::Live };
     let session = Session { processors: 2, buffer_size: 1024, compressed, form, ..Session::default() };
     let start = session.start.0;
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();

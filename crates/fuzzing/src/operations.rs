@@ -44,7 +44,7 @@ enum Operation {
     },
     Flush(u8),
     LoseBuffer(u8),
-    LoseEvents(u8),
+    LoseEvents,
 }
 
 /// How time goes on.
@@ -177,8 +177,11 @@ impl Plan {
         }
         match self.form {
             PlanForm::Live => {}
-            PlanForm::Windows7 => session.form = Form::Windows7,
-            PlanForm::Merged => session.form = Form::Merged { header_buffer_size: 512 },
+            PlanForm::Windows7 => {
+                session.form = Form::Windows7;
+                session.windows_version = (6, 1);
+            }
+            PlanForm::Merged => session.form = Form::Merged,
             PlanForm::Compressed => session.compressed = true,
             PlanForm::Circular(buffers) => session.circular = NonZeroU32::new(buffers.into()),
         }
@@ -228,9 +231,7 @@ impl Writing {
                 self.whole = false;
                 self.writer.lose_buffer(on(*processor)).expect("memory takes all");
             }
-            Operation::LoseEvents(processor) => {
-                self.writer.lose_events(on(*processor), 1).expect("a processor of the session");
-            }
+            Operation::LoseEvents => self.writer.lose_events(1),
         }
     }
 

@@ -55,10 +55,10 @@ fn small() -> Session {
 pub fn recordings() -> Vec<Vec<u8>> {
     let small = small();
     let start = RawTime(small.start_time.0);
-    let form = Form::Merged { header_buffer_size: 512 };
+    let form = Form::Merged;
     [
         small.clone(),
-        Session { form: Form::Windows7, ..small.clone() },
+        Session { form: Form::Windows7, windows_version: (6, 1), ..small.clone() },
         Session { form, compressed: true, ..small.clone() },
         Session { circular: NonZeroU32::new(3), ..small.clone() },
         Session { clock: ClockKind::SystemTime, start, ..small.clone() },

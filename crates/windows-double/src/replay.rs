@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use stackhound_etl::{Block, BufferFlags, BufferHeader, BufferRef, Entry, Recording};
+use stackhound_etl::{Block, BufferFlags, BufferHeader, BufferRef, Entry, MissingBuffers, Recording};
 
 use crate::deliver;
 use crate::random::Random;
@@ -102,6 +102,32 @@ impl Stream {
     }
 }
 
+/// Marks the buffers before which one of their processor can be missing, and no others. A session in real time says where
+/// it lost a buffer. A file lacks its number: that buffer was taken into use before the first record of each one with a
+/// larger number, so it can only be of a processor whose buffer before it had ended by then.
+fn mark_losses(recording: &Recording, streams: &mut [Vec<BufferRef>], missing: &[MissingBuffers]) {
+    streams.iter_mut().flatten().for_each(|buffer| buffer.after_loss = buffer.is_marked_lossy);
+    if missing.is_empty() {
+        return;
+    }
+    let times = |buffer: &BufferRef| recording.block(buffer, None).ok()?.0.extent().times;
+    let number = |buffer: &BufferRef| (buffer.epoch, buffer.sequence);
+    let times: Vec<Vec<_>> = streams.iter().map(|stream| stream.iter().map(times).collect()).collect();
+    for gap in missing {
+        let is_later = |buffer: &BufferRef| buffer.epoch == gap.epoch && buffer.sequence > gap.last;
+        let all = streams.iter().flatten().zip(times.iter().flatten());
+        let begins = all.filter(|(buffer, _)| is_later(buffer)).filter_map(|(_, times)| *times);
+        let not_after = begins.map(|(first, _)| first).min();
+        for (stream, times) in streams.iter_mut().zip(&times) {
+            let next = stream.partition_point(|buffer| number(buffer) < (gap.epoch, gap.first));
+            let ended = next.checked_sub(1).and_then(|before| times[before]).map(|(_, last)| last);
+            if let Some(buffer) = stream.get_mut(next) {
+                buffer.after_loss |= ended <= not_after;
+            }
+        }
+    }
+}
+
 /// Hands out a recording.
 #[derive(Debug)]
 pub struct Replay {
@@ -119,7 +145,10 @@ impl Replay {
     /// Visits every buffer header of the recording.
     pub fn new(recording: Recording, order: Order) -> Replay {
         let random = Random::new(order.seed);
-        let streams = recording.index().streams().into_iter().map(Stream::new).collect();
+        let index = recording.index();
+        let (mut streams, missing) = (index.streams(), index.missing());
+        mark_losses(&recording, &mut streams, &missing);
+        let streams = streams.into_iter().map(Stream::new).collect();
         Replay { recording, order, random, streams, round: 0, span: None, shift: 0 }
     }
 

@@ -17,6 +17,8 @@ const TYPE_GENERIC: u16 = 0;
 const TYPE_HEADER: u16 = 4;
 /// Records start at multiples of this.
 const ALIGNMENT: usize = 8;
+/// The header buffer of a compressed file ends at a multiple of this.
+const COMPRESSED_HEADER_UNIT: usize = 512;
 
 /// The bytes of one buffer, filled from the front.
 pub(super) struct Buffer {
@@ -69,10 +71,13 @@ impl Buffer {
 
     /// The whole buffer as the header buffer of a file; `saved_offset` is the first of the two ends it states.
     pub(super) fn seal_as_header(&mut self, session: &Session, saved_offset: usize) -> &[u8] {
+        if session.compressed {
+            self.bytes.truncate(self.used.next_multiple_of(COMPRESSED_HEADER_UNIT));
+        }
         let (saved_offset, current_offset, state) = match session.form {
             Form::Live => (saved_offset, saved_offset, STATE_FLUSH),
             Form::Windows7 => (0, self.used, STATE_FLUSH),
-            Form::Merged { .. } => (saved_offset, 0, if session.compressed { STATE_FLUSH } else { 0 }),
+            Form::Merged => (saved_offset, 0, if session.compressed { STATE_FLUSH } else { 0 }),
         };
         let header = BufferHeader {
             buffer_size: (self.bytes.len() as u32).into(),
@@ -104,15 +109,11 @@ pub(super) struct Stream {
     sequence: Option<i64>,
     /// The time of the last record.
     last: Option<RawTime>,
-    /// Flags of the open buffer.
-    flags: u16,
-    /// Flags that the next buffer will have.
-    next_flags: u16,
 }
 
 impl Stream {
     pub(super) fn new(processor: u16) -> Stream {
-        Stream { processor, buffer: None, sequence: None, last: None, flags: 0, next_flags: 0 }
+        Stream { processor, buffer: None, sequence: None, last: None }
     }
 
     pub(super) fn last(&self) -> Option<RawTime> {
@@ -127,7 +128,6 @@ impl Stream {
     pub(super) fn open(&mut self, size: usize, sequence: i64) {
         debug_assert!(!self.is_open());
         self.sequence = Some(sequence);
-        self.flags = std::mem::take(&mut self.next_flags);
         self.buffer.get_or_insert_with(|| Buffer::new(size)).clear();
     }
 
@@ -151,27 +151,27 @@ impl Stream {
     /// Gives the open buffer up, with all that is in it.
     pub(super) fn discard(&mut self) {
         self.sequence = None;
-        self.next_flags |= self.flags | BufferFlags::BUFFER_LOST.0;
-    }
-
-    /// Notes that records were lost before the next buffer.
-    pub(super) fn note_lost_events(&mut self) {
-        self.next_flags |= BufferFlags::EVENTS_LOST.0;
     }
 
     /// Closes the open buffer. The parts are what the file gets, in order; `None` if no buffer is open.
-    pub(super) fn seal(&mut self, session: &Session, is_last: bool) -> Option<Sealed<'_>> {
+    pub(super) fn seal(&mut self, session: &Session, cause: Cause) -> Option<Sealed<'_>> {
         let sequence = self.sequence.take()?;
         let last = self.last.unwrap_or(session.start);
         let time_stamp = match session.form {
-            Form::Live | Form::Windows7 => last.0,
-            Form::Merged { .. } => session.clock().to_file_time(last).0,
+            // A live buffer is closed after its last record was logged.
+            Form::Live | Form::Windows7 => last.0.saturating_add(1),
+            Form::Merged => session.clock().to_file_time(last).0,
         };
         let index = if session.form == Form::Windows7 { 0 } else { BufferFlags::PROCESSOR_INDEX.0 };
-        let marker = if is_last { BufferFlags::FLUSH_MARKER.0 } else { 0 };
+        let marker = if cause == Cause::End { BufferFlags::FLUSH_MARKER.0 } else { 0 };
         let processor = session.processor_field(self.processor);
-        let flags = self.flags | index | marker;
+        let flags = index | marker;
         let buffer = self.buffer.as_mut()?;
+        // The kernel closes a buffer by reserving more than there is room for: the record that does not fit, or all.
+        let reserved = match cause {
+            Cause::Full { record } => record.next_multiple_of(ALIGNMENT),
+            Cause::Flush | Cause::End => session.buffer_size as usize,
+        };
 
         let records = &buffer.bytes[BUFFER_HEADER_SIZE..buffer.used];
         let chunk = if session.compressed { xpress::compress(records) } else { Vec::new() };
@@ -181,7 +181,7 @@ impl Stream {
         let header = BufferHeader {
             buffer_size: (size as u32).into(),
             saved_offset: (buffer.used as u32).into(),
-            current_offset: (buffer.used as u32).into(),
+            current_offset: ((buffer.used + reserved) as u32).into(),
             reference_count: 0.into(),
             time_stamp: time_stamp.into(),
             sequence_number: sequence.into(),
@@ -201,6 +201,17 @@ impl Stream {
         buffer.bytes[buffer.used..].fill(FILLER);
         Some(Sealed { plain: &buffer.bytes, chunk: Vec::new() })
     }
+}
+
+/// Why a buffer is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    /// It has no room for a record of so many bytes.
+    Full { record: usize },
+    /// What was logged up to here is to reach the file.
+    Flush,
+    /// It is the last buffer of the file.
+    End,
 }
 
 /// A buffer as it stands in the file.

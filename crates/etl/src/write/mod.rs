@@ -50,15 +50,17 @@ pub use record::{
 };
 pub use session::{Form, Session};
 
-use self::buffer::{Buffer, Stream};
+use self::buffer::{Buffer, Cause, Stream};
 use self::session::Closing;
 use crate::buffer::BUFFER_HEADER_SIZE;
 use crate::record::{HeaderKind, Record};
-use crate::{ClockKind, RawTime};
+use crate::{ClockKind, FileTime, RawTime};
 
 /// The hook of the first record, which states the session.
 const LOGFILE_HEADER: u16 = 0x0000;
 const LOGFILE_HEADER_VERSION: u8 = 2;
+/// How long sessions go on after their last record, in 100 ns: a clock interrupt.
+const END_DELAY: i64 = 156_250;
 
 /// Writes one recording to an output.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ impl<W: Write> EtlWriter<W> {
     /// Starts a recording at the current position of `output`. Nothing is written before the first buffer is full.
     pub fn new(session: Session, output: W) -> Result<EtlWriter<W>, WriteError> {
         session.check()?;
-        let mut header = Buffer::new(session.header_buffer_size());
+        let mut header = Buffer::new(session.buffer_size as usize);
         let payload = session.logfile_header(&Closing::RUNNING);
         let logfile_header = RecordSpec {
             time: session.start,
@@ -105,7 +107,7 @@ impl<W: Write> EtlWriter<W> {
             header: HeaderSpec::System {
                 hook: LOGFILE_HEADER,
                 version: LOGFILE_HEADER_VERSION,
-                issuer: Issuer::UNKNOWN,
+                issuer: session.issuer,
             },
             payload: Payload::Bytes(&payload),
         };
@@ -180,7 +182,7 @@ impl<W: Write> EtlWriter<W> {
         }
         if !stream.push(size, time, &encode) {
             fitting(size, self.session.buffer_size as usize - BUFFER_HEADER_SIZE)?;
-            self.seal(processor, false)?;
+            self.seal(processor, Cause::Full { record: size })?;
             let pushed = self.open(processor).push(size, time, &encode);
             debug_assert!(pushed, "a record of {size} bytes does not fit into an empty buffer");
         }
@@ -193,11 +195,11 @@ impl<W: Write> EtlWriter<W> {
         if !self.stream(processor)?.is_open() {
             self.open(processor);
         }
-        self.seal(processor, true)
+        self.seal(processor, Cause::Flush)
     }
 
     /// Loses the buffer of a processor, and what was written to it since it was taken into use. Its sequence number is
-    /// missing then, and the next buffer of the processor says so.
+    /// missing then; no flag of a buffer says so, as in files of Windows.
     pub fn lose_buffer(&mut self, processor: u16) -> Result<(), WriteError> {
         if !self.stream(processor)?.is_open() {
             self.open(processor);
@@ -207,11 +209,9 @@ impl<W: Write> EtlWriter<W> {
         Ok(())
     }
 
-    /// Reports `count` records as lost on a processor, before its next buffer.
-    pub fn lose_events(&mut self, processor: u16, count: u32) -> Result<(), WriteError> {
-        self.stream(processor)?.note_lost_events();
+    /// Reports `count` more records as lost. Only the logfile header says so, as in files of Windows.
+    pub fn lose_events(&mut self, count: u32) {
         self.totals.events_lost += count;
-        Ok(())
     }
 
     /// Ends the recording as a crash would leave it: the logfile header still says that the session runs, and `zeros`
@@ -246,11 +246,11 @@ impl<W: Write> EtlWriter<W> {
     }
 
     /// Writes the open buffer of an existing processor, if there is one.
-    fn seal(&mut self, processor: u16, flush_marker: bool) -> Result<(), WriteError> {
+    fn seal(&mut self, processor: u16, cause: Cause) -> Result<(), WriteError> {
         if !self.header_written {
             self.write_header_buffer()?;
         }
-        let Some(sealed) = self.streams[usize::from(processor)].seal(&self.session, flush_marker) else {
+        let Some(sealed) = self.streams[usize::from(processor)].seal(&self.session, cause) else {
             return Ok(());
         };
         let data_buffers = self.totals.buffers - 1;
@@ -282,7 +282,8 @@ impl<W: Write> EtlWriter<W> {
         let open: Vec<u16> =
             (0..self.session.processors).filter(|&at| self.streams[usize::from(at)].is_open()).collect();
         for &processor in &open {
-            self.seal(processor, open.last() == Some(&processor))?;
+            let cause = if open.last() == Some(&processor) { Cause::End } else { Cause::Flush };
+            self.seal(processor, cause)?;
         }
         if !self.header_written {
             self.write_header_buffer()?;
@@ -300,8 +301,9 @@ impl<W: Write + Seek> EtlWriter<W> {
     pub fn finish(mut self) -> Result<(W, Totals), WriteError> {
         self.write_open_buffers()?;
         let latest = self.session.clock().to_file_time(self.latest);
+        let after_latest = FileTime(latest.0.saturating_add(END_DELAY));
         let closing = Closing {
-            end_time: self.session.end_time.unwrap_or(latest),
+            end_time: self.session.end_time.unwrap_or(after_latest),
             buffers_written: self.totals.buffers,
             events_lost: self.totals.events_lost,
             buffers_lost: self.totals.buffers_lost,

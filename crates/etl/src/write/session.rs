@@ -2,9 +2,12 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use super::WriteError;
-use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags};
-use crate::{Clock, ClockKind, FileTime, LogFileMode, LogfileHeader, PointerSize, RawTime};
+use super::{Issuer, WriteError};
+use crate::buffer::BufferFlags;
+use crate::{Clock, ClockKind, FileTime, LogFileMode, LogfileHeader, Pid, PointerSize, RawTime, Tid};
+
+/// The first Windows whose kernel numbers processors with 16 bits: Windows 8.
+const WINDOWS_8: (u8, u8) = (6, 2);
 
 /// What a recording says of the session that wrote it. Start from [`Session::default`] and change what matters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,7 +24,8 @@ pub struct Session {
     pub start: RawTime,
     /// When the session started.
     pub start_time: FileTime,
-    /// When the session ended; `None` for the time of the last record.
+    /// When the session ended; `None` for one clock interrupt of 15.625 ms after the last record. The end of live
+    /// sessions is always later than their last record.
     pub end_time: Option<FileTime>,
     /// When the machine was started.
     pub boot_time: FileTime,
@@ -39,6 +43,8 @@ pub struct Session {
     pub build: u32,
     /// Logging mode. The bits that follow from `form`, `compressed` and `circular` are added.
     pub mode: LogFileMode,
+    /// The thread that started the session; the logfile header names it.
+    pub issuer: Issuer,
     /// The session's number on its machine.
     pub logger_id: u16,
     /// The session's name.
@@ -47,7 +53,10 @@ pub struct Session {
     pub file_name: String,
     /// Which writer's habits the file has.
     pub form: Form,
-    /// Whether buffers are compressed, with XPRESS.
+    /// Whether buffers are compressed, with XPRESS. All known files of this kind are merged ones.
+    ///
+    /// The header buffer ends at the next multiple of 512 bytes then, instead of having the size of all buffers. A buffer
+    /// that compression does not make smaller stays as it is, which no known file has.
     pub compressed: bool,
     /// How many data buffers a circular file keeps, the latest ones; `None` for a file that keeps all.
     ///
@@ -63,12 +72,10 @@ pub enum Form {
     /// The kernel of Windows 8 or later.
     Live,
     /// The kernel of Windows 7: processor numbers have 8 bits, and the header buffer states one of its two ends only.
+    /// The Windows version must be 6.1 at most, since readers go by it.
     Windows7,
-    /// A tool that merges or relogs: no session number, buffers stamped in UTC, a short header buffer.
-    Merged {
-        /// Size of the header buffer in bytes.
-        header_buffer_size: u32,
-    },
+    /// A tool that merges or relogs: no session number, buffers stamped in UTC.
+    Merged,
 }
 
 impl Default for Session {
@@ -90,6 +97,7 @@ impl Default for Session {
             windows_version: (10, 0),
             build: 19_045,
             mode: LogFileMode(1),
+            issuer: Issuer::new(Pid::SYSTEM, Tid(8)),
             logger_id: 1,
             name: String::from("stackhound"),
             file_name: String::from("stackhound.etl"),
@@ -150,14 +158,12 @@ impl Session {
             "there is no processor"
         } else if self.form == Form::Windows7 && self.processors > 256 {
             "Windows 7 numbers processors with 8 bits"
+        } else if self.form == Form::Windows7 && self.windows_version >= WINDOWS_8 {
+            "a file of Windows 7 that states a later version"
         } else if self.clock == ClockKind::SystemTime && self.start.0 != self.start_time.0 {
             "the system time clock starts at another time than the session"
         } else if self.compressed && self.circular.is_some() {
             "compressed buffers differ in size and cannot be overwritten in place"
-        } else if self.header_buffer_size() < BUFFER_HEADER_SIZE
-            || !self.header_buffer_size().is_multiple_of(8)
-        {
-            "the header buffer is too small or not a multiple of 8 bytes"
         } else {
             return Ok(());
         };
@@ -175,13 +181,6 @@ impl Session {
         }
     }
 
-    pub(super) fn header_buffer_size(&self) -> usize {
-        match self.form {
-            Form::Live | Form::Windows7 => self.buffer_size as usize,
-            Form::Merged { header_buffer_size } => header_buffer_size as usize,
-        }
-    }
-
     pub(super) fn header_buffer_flags(&self) -> u16 {
         let index = if self.form == Form::Live { BufferFlags::PROCESSOR_INDEX.0 } else { 0 };
         BufferFlags::FLUSH_MARKER.0 | index
@@ -192,7 +191,7 @@ impl Session {
         match self.form {
             // The high byte is the alignment of records.
             Form::Windows7 => 8 << 8 | processor,
-            Form::Live | Form::Merged { .. } => processor,
+            Form::Live | Form::Merged => processor,
         }
     }
 
@@ -200,27 +199,47 @@ impl Session {
     pub(super) fn file_logger_id(&self) -> u16 {
         match self.form {
             Form::Live | Form::Windows7 => self.logger_id,
-            Form::Merged { .. } => 0,
+            Form::Merged => 0,
         }
     }
 
     fn mode_bits(&self) -> u32 {
-        let relog = matches!(self.form, Form::Merged { .. });
         let bit = |on: bool, mode: LogFileMode| if on { mode.0 } else { 0 };
-        let added = bit(relog, LogFileMode::RELOG)
+        let circular = LogFileMode(LogFileMode::CIRCULAR.0 | LogFileMode::USE_KBYTES_FOR_SIZE.0);
+        let added = bit(self.form == Form::Merged, LogFileMode::RELOG)
             | bit(self.compressed, LogFileMode::COMPRESSED)
-            | bit(self.circular.is_some(), LogFileMode::CIRCULAR);
+            | bit(self.circular.is_some(), circular);
         self.mode.0 | added
     }
 
-    /// The size limit in MiB that a circular file has.
+    /// The size limit in KiB that a circular file has: that of its buffers, exactly.
     fn maximum_file_size(&self) -> u32 {
-        let bytes = |slots: NonZeroU32| (u64::from(slots.get()) + 1) * u64::from(self.buffer_size);
-        self.circular.map_or(0, |slots| bytes(slots).div_ceil(1 << 20) as u32)
+        self.circular
+            .map_or(0, |slots| (slots.get().saturating_add(1)).saturating_mul(self.buffer_size >> 10))
     }
 
     fn layout_version(&self) -> [u8; 2] {
         if self.compressed || self.buffer_size > 1 << 20 || self.processors > 256 { [2, 0] } else { [1, 5] }
+    }
+
+    /// TIME_ZONE_INFORMATION without daylight saving time: the bias, then name, date and bias of either time.
+    fn time_zone(&self) -> [u8; 172] {
+        const NAMES: [usize; 2] = [4, 88];
+        let mut zone = [0; 172];
+        zone[..4].copy_from_slice(&self.utc_bias.to_le_bytes());
+        let names = match self.utc_bias {
+            // UTC as Windows refers to it.
+            0 => ["@tzres.dll,-932", "@tzres.dll,-931"].map(String::from),
+            bias => {
+                let (sign, minutes) = (if bias < 0 { '+' } else { '-' }, bias.unsigned_abs());
+                std::array::from_fn(|_| format!("UTC{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+            }
+        };
+        for (at, name) in NAMES.into_iter().zip(names) {
+            let units = name.encode_utf16().take(31).flat_map(u16::to_le_bytes);
+            zone[at..].iter_mut().zip(units).for_each(|(byte, value)| *byte = value);
+        }
+        zone
     }
 
     /// The payload of the first record.
@@ -242,11 +261,15 @@ impl Session {
         out.extend((pointer as u32).to_le_bytes());
         out.extend(closing.events_lost.to_le_bytes());
         out.extend(self.cpu_mhz.get().to_le_bytes());
-        // The kinds of timer, in the place of two pointers: not specified.
-        out.resize(out.len() + 2 * pointer, 0);
-        // The time zone: no names and no daylight saving, then the alignment of what follows.
-        out.extend(self.utc_bias.to_le_bytes());
-        out.resize((out.len() + 168).next_multiple_of(8), 0);
+        // Where the structure has pointers to names, live sessions have two small numbers of an unknown meaning.
+        let in_place_of_names: [u64; 2] = match self.form {
+            Form::Live => [10, 7],
+            Form::Windows7 => [5, 6],
+            Form::Merged => [0, 0],
+        };
+        in_place_of_names.iter().for_each(|number| out.extend(&number.to_le_bytes()[..pointer]));
+        out.extend(self.time_zone());
+        out.resize(out.len().next_multiple_of(8), 0);
         out.extend(self.boot_time.0.to_le_bytes());
         out.extend(self.perf_frequency.get().to_le_bytes());
         out.extend(self.start_time.0.to_le_bytes());

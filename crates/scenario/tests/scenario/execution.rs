@@ -1,8 +1,8 @@
 //! What is logged on a processor is the doing of the thread that runs on it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use stackhound_etl::Tid;
+use stackhound_etl::{BufferRef, Index, Tid};
 use stackhound_scenario::Mix;
 use stackhound_trace::Event;
 
@@ -12,11 +12,26 @@ const CONTEXT_SWITCH: u16 = 0x0524;
 const SAMPLE: u16 = 0x0f2e;
 const SYSTEM_CALL_ENTER: u16 = 0x0f33;
 const RUNDOWN_COMPLETE: u16 = 0x0008;
-/// Process and thread rundown, which is logged in the name of others.
-const IN_THE_NAME_OF_OTHERS: [u16; 5] = [0x0503, 0x0504, 0x1403, 0x1404, 0x0b0a];
+/// Process and thread rundown, which is logged in the name of others, and what the session's controller logs when it
+/// starts: no processor switches to its thread.
+const IN_THE_NAME_OF_OTHERS: [u16; 8] = [0x0000, 0x0005, 0x0050, 0x0503, 0x0504, 0x0b0a, 0x1403, 0x1404];
 
 fn tid_at(event: &Event<'_>, at: usize) -> Tid {
     Tid(u32::from_le_bytes(event.payload()[at..at + 4].try_into().unwrap()))
+}
+
+/// The buffers of processors before which one of theirs can be missing.
+fn after_gaps(index: &Index) -> HashSet<u64> {
+    let missing = index.missing();
+    let is_gap = |pair: &&[BufferRef]| {
+        missing.iter().any(|missing| (pair[0].sequence..pair[1].sequence).contains(&missing.first))
+    };
+    index
+        .streams()
+        .iter()
+        .flat_map(|stream| stream.windows(2).filter(is_gap))
+        .map(|pair| pair[1].offset)
+        .collect()
 }
 
 #[test]
@@ -27,10 +42,11 @@ fn switches_samples_and_system_calls_agree() {
         let mut running: HashMap<u16, Option<Tid>> = (0..4).map(|on| (on, Some(Tid(0)))).collect();
         let mut started = false;
         let (mut switches, mut calls, mut samples) = (0, 0, 0);
+        let after_gaps = after_gaps(&trace.indexes()[0]);
         let mut events = trace.ordered();
         while let Some(event) = events.next() {
             let on = event.processor().unwrap_or_default();
-            if event.index() == 0 && event.block().origin().after_loss {
+            if event.index() == 0 && after_gaps.contains(&event.block().origin().file_offset) {
                 running.insert(on, None);
             }
             started |= event.hook() == Some(RUNDOWN_COMPLETE);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stackhound_etl::BufferRef;
+use stackhound_etl::{BufferFlags, BufferRef, MissingBuffers};
 use stackhound_trace::live::{Arrivals, Overflow, Queue, Step, channel};
 
 use super::*;
@@ -206,17 +206,35 @@ fn arrival(recording: &Recording, picks: &[u8]) -> Vec<BufferRef> {
     order
 }
 
+/// The first buffers of processors after one of theirs that is lost. Only buffers of live sessions say so themselves.
+fn after_losses(lines: &str, recording: &Recording) -> Vec<u64> {
+    let processors = lines.lines().filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [processor, _, "lose", ..] => processor.parse::<u16>().ok(),
+        _ => None,
+    });
+    let index = recording.index();
+    let next = |(processor, missing): (u16, MissingBuffers)| {
+        let mut of = index.buffers.iter().filter(|buffer| buffer.processor == processor);
+        of.find(|buffer| buffer.sequence > missing.last).map(|buffer| buffer.offset)
+    };
+    processors.zip(index.missing()).filter_map(next).collect()
+}
+
 /// As a live session hands the recording over, buffer by buffer.
 fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
     let recording = recording(&unindented(lines));
     let queue =
         Queue { blocks: 1 << 12, disorder: Some(Duration::from_secs(3_600)), ..Queue::new(Overflow::Block) };
+    let after_losses = after_losses(lines, &recording);
     let (mut capture, incoming) = channel(recording.session().clone(), queue);
     for buffer in arrival(&recording, picks) {
         let place = buffer.offset as usize..buffer.offset as usize + buffer.size as usize;
         let mut bytes = recording.bytes()[place].to_vec();
         // The header buffer is no part of a live session's stream; here its records come like others.
         bytes[0x36..0x38].copy_from_slice(&0_u16.to_le_bytes());
+        if after_losses.contains(&buffer.offset) {
+            bytes[0x34] |= BufferFlags::BUFFER_LOST.0 as u8;
+        }
         assert!(capture.raw_buffer(&bytes).is_continue());
     }
     drop(capture);
