@@ -47,7 +47,7 @@ mod table;
 
 pub use correlator::{Correlator, Window};
 pub use delivered::{Delivered, Kept};
-pub use owner::OwnerKind;
+pub use owner::{OwnerKind, is_added_by_tools};
 pub use part::{Frames, PartOwner, StackRecord, WALK_FRAMES_MAX};
 pub use state::{StackState, StackStates, StackStats};
 pub use survey::StackSurvey;

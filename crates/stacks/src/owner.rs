@@ -59,11 +59,16 @@ const SYNTHETIC: [Guid; 4] = [
     Guid::new(0x6a399ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]),
 ];
 
+/// Whether events of a class are written by merging tools beside real ones: their threads are those of the tool.
+pub fn is_added_by_tools(class: Guid) -> bool {
+    SYNTHETIC.contains(&class)
+}
+
 /// Whether an event can be the one a stack part was taken for.
 pub(crate) fn can_own(event: &Event<'_>) -> bool {
     let entry = event.entry();
     if entry.kind().is_classic() {
-        return event.guid().is_none_or(|class| !SYNTHETIC.contains(&class));
+        return event.guid().is_none_or(|class| !is_added_by_tools(class));
     }
     match entry.hook() {
         // Session header, system configuration, stack records.

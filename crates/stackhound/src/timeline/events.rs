@@ -7,7 +7,7 @@ use stackhound_calltree::{Builder, LabelId};
 use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_schema::kernel::view;
-use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX};
+use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX, is_added_by_tools};
 use stackhound_system::{ModuleRef, ProcessId, Stretch, System};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
 use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
@@ -77,6 +77,8 @@ impl Events {
             Some(hook) if RUNDOWN.contains(&hook) || matches!(hook >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
             Some(hook) if SAMPLES.contains(&hook) => seen.stack_owner().tid,
+            // The thread is one of the tool, which ran at another time or on another machine.
+            None if seen.provider_guid().is_some_and(is_added_by_tools) => None,
             _ if seen.stack().is_some() => seen.stack_owner().tid,
             _ => seen.event().header_tid(),
         };
