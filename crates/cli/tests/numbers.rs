@@ -29,9 +29,9 @@ const VERBS: [(&str, &str); 16] = [
     ("layer", "hunt --all --exit-zero --symbol-path S --format navigator T"),
     ("providers", "providers --format json --manifest T"),
     ("calls", "calls T * --limit 300 --symbols full --symbol-path S --format ndjson"),
-    ("tree", "tree T --at #50 --symbols full --symbol-path S --format json"),
-    ("stack", "stack T --at #50 --symbols full --symbol-path S --format json"),
-    ("backtrace", "backtrace T --at #50 --symbols full --symbol-path S --format json"),
+    ("tree", "tree T --at #400 --symbols full --symbol-path S --format json"),
+    ("stack", "stack T --at #400 --symbols full --symbol-path S --format json"),
+    ("backtrace", "backtrace T --at #400 --symbols full --symbol-path S --format json"),
 ];
 
 /// Keys below which names of the trace are keys.
@@ -53,6 +53,10 @@ impl Types {
         let name = match value {
             // What is not known is null whatever the type.
             Value::Null => return,
+            // Bounds of frames are objects, but for those outside of the trace, which are this word.
+            Value::String(text) if text == "open" && (path.ends_with(".start") || path.ends_with(".end")) => {
+                return;
+            }
             Value::Bool(_) => "bool",
             Value::String(_) => "text",
             Value::Array(items) => {

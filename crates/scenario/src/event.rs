@@ -39,6 +39,7 @@ pub(crate) const HEADER: KernelEvent = with_ids(0x0000, 2, "EventTrace/Header");
 pub(crate) const EXTENSION: KernelEvent = without_ids(0x0005, 2, "EventTrace/Extension");
 pub(crate) const RUNDOWN_COMPLETE: KernelEvent = without_ids(0x0008, 2, "EventTrace/RDComplete");
 pub(crate) const END_EXTENSION: KernelEvent = without_ids(0x0020, 2, "EventTrace/EndExtension");
+pub(crate) const PARTITION_INFO: KernelEvent = with_ids(0x0050, 2, "EventTrace/PartitionInfoExtension");
 pub(crate) const DISK_READ: KernelEvent = without_ids(0x010a, 3, "DiskIo/Read");
 pub(crate) const DISK_WRITE: KernelEvent = without_ids(0x010b, 3, "DiskIo/Write");
 pub(crate) const DISK_READ_INIT: KernelEvent = with_ids(0x010c, 3, "DiskIo/ReadInit");
@@ -85,8 +86,10 @@ pub(crate) const SYSTEM_CALL_EXIT: KernelEvent = without_ids(0x0f34, 2, "PerfInf
 pub(crate) const INTERRUPT: KernelEvent = without_ids(0x0f43, 2, "PerfInfo/ISR");
 pub(crate) const DEFERRED_CALL: KernelEvent = without_ids(0x0f44, 2, "PerfInfo/DPC");
 pub(crate) const TIMER_DEFERRED_CALL: KernelEvent = without_ids(0x0f45, 2, "PerfInfo/TimerDPC");
-pub(crate) const SAMPLING_INTERVAL: KernelEvent =
-    without_ids(0x0f49, 3, "PerfInfo/SampledProfileIntervalCollectionStart");
+pub(crate) const SAMPLING_INTERVAL_START: KernelEvent =
+    with_ids(0x0f49, 3, "PerfInfo/SampledProfileIntervalCollectionStart");
+pub(crate) const SAMPLING_INTERVAL_END: KernelEvent =
+    with_ids(0x0f4a, 3, "PerfInfo/SampledProfileIntervalCollectionEnd");
 pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(0x1402, 3, "Image/Unload");
 /// An image of a process in the rundown.
 pub(crate) const IMAGE_DC_START: KernelEvent = without_ids(0x1403, 3, "Image/DCStart");
@@ -102,15 +105,15 @@ const STACK_RECORDS: [KernelEvent; 5] = [
 ];
 
 #[rustfmt::skip]
-const KERNEL_EVENTS: [KernelEvent; 54] = [
-    HEADER, EXTENSION, RUNDOWN_COMPLETE, END_EXTENSION, DISK_READ, DISK_WRITE, DISK_READ_INIT, DISK_WRITE_INIT,
+const KERNEL_EVENTS: [KernelEvent; 56] = [
+    HEADER, EXTENSION, RUNDOWN_COMPLETE, END_EXTENSION, PARTITION_INFO, DISK_READ, DISK_WRITE, DISK_READ_INIT, DISK_WRITE_INIT,
     HARD_FAULT, VIRTUAL_ALLOC, VIRTUAL_FREE, PROCESS_START, PROCESS_END, PROCESS_DC_START, PROCESS_DC_END,
     IMAGE_LOAD, PROCESS_TERMINATE, FILE_NAME_CREATE, FILE_NAME_DELETE, FILE_NAME_RUNDOWN, FILE_CREATE,
     FILE_CLEANUP, FILE_CLOSE, FILE_READ, FILE_WRITE, FILE_OPERATION_END, THREAD_START, THREAD_END,
     THREAD_DC_START, THREAD_DC_END, CONTEXT_SWITCH, READY_THREAD, TCP_SEND, TCP_RECEIVE, REGISTRY_CREATE,
     REGISTRY_OPEN, REGISTRY_SET_VALUE, REGISTRY_QUERY_VALUE, KCB_CREATE, KCB_DELETE, KCB_RUNDOWN_BEGIN,
     KCB_RUNDOWN_END, REGISTRY_CLOSE, CPU, SAMPLED_PROFILE, SYSTEM_CALL_ENTER, SYSTEM_CALL_EXIT, INTERRUPT,
-    DEFERRED_CALL, TIMER_DEFERRED_CALL, SAMPLING_INTERVAL, IMAGE_UNLOAD, IMAGE_DC_START, IMAGE_DC_END,
+    DEFERRED_CALL, TIMER_DEFERRED_CALL, SAMPLING_INTERVAL_START, SAMPLING_INTERVAL_END, IMAGE_UNLOAD, IMAGE_DC_START, IMAGE_DC_END,
 ];
 
 /// What kind of record: as much as its header tells.

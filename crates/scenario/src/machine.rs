@@ -4,9 +4,10 @@ use stackhound_etl::{Address, Pid, RawTime, Tid};
 
 use crate::calls::Code;
 use crate::image::{Image, ImageIndex, KERNEL_IMAGES, Known, Layout};
+use crate::output::PROCESSORS;
 use crate::payload::{self, Payload};
 use crate::random::{Random, hash};
-use crate::site::Site;
+use crate::site::{self, Site};
 use crate::truth::{Process, Region, Thread};
 
 /// What a process is there for.
@@ -163,10 +164,30 @@ impl LiveProcess {
     }
 }
 
+/// What is known of the processes that have no program: Idle, with process 0, and System.
+pub(crate) fn kernel_process(pid: Pid, name: &str) -> Process {
+    Process {
+        pid,
+        parent: Pid::IDLE,
+        session: None,
+        name: name.to_owned(),
+        command_line: String::new(),
+        is_wow64: false,
+        started: None,
+        ended: None,
+        images: Vec::new(),
+        threads: Vec::new(),
+        code_regions: Vec::new(),
+    }
+}
+
 /// Images, processes and threads.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub images: Vec<Image>,
+    /// The process of the threads that run when a processor has nothing to do: one for each, all with the id 0.
+    pub idle: Process,
+    /// All other processes.
     pub processes: Vec<LiveProcess>,
     layout: Layout,
     next_id: u32,
@@ -179,8 +200,12 @@ impl Machine {
     pub fn new(random: &mut Random) -> Machine {
         let mut layout = Layout::new(random);
         let images = layout.known_images();
+        let Site(kernel, offset) = site::IDLE_START;
+        let start_address = Address(images[kernel.index() as usize].base.0 + u64::from(offset));
+        let idle = Thread { tid: Tid(0), start_address, started: None, ended: None };
         Machine {
             images,
+            idle: Process { threads: vec![idle; PROCESSORS.into()], ..kernel_process(Pid::IDLE, "Idle") },
             processes: Vec::new(),
             layout,
             next_id: 4,
@@ -192,7 +217,7 @@ impl Machine {
 
     /// How many processes, threads and images a rundown has now.
     pub fn rundown_records(&self) -> u64 {
-        self.live_processes + self.live_threads + self.loaded_images
+        1 + self.live_processes + u64::from(PROCESSORS) + self.live_threads + self.loaded_images
     }
 
     pub fn address(&self, site: Site) -> Address {
@@ -306,6 +331,7 @@ impl Machine {
 
     /// What a [`Truth`](crate::Truth) says of the processes.
     pub fn into_facts(self) -> (Vec<Image>, Vec<Process>) {
-        (self.images, self.processes.into_iter().map(|process| process.facts).collect())
+        let others = self.processes.into_iter().map(|process| process.facts);
+        (self.images, std::iter::once(self.idle).chain(others).collect())
     }
 }

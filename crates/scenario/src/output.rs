@@ -126,6 +126,22 @@ impl<W: Write> Output<W> {
         self.kept
     }
 
+    /// Logs a kernel event with the prepared payload in the header buffer, at the time of the session's start.
+    pub fn kernel_in_header(&mut self, event: KernelEvent, issuer: Issuer) -> Result<(), WriteError> {
+        let KernelEvent { hook, version, .. } = event;
+        let record = RecordSpec {
+            time: self.writer.session().start,
+            pointer_size: PointerSize::Eight,
+            header: HeaderSpec::System { hook, version, issuer },
+            payload: PayloadSpec::Bytes(self.payload.as_bytes()),
+        };
+        self.writer.write_to_header(&record)?;
+        self.payload.clear();
+        self.kept += 1;
+        self.hooks[usize::from(hook)] += 1;
+        Ok(())
+    }
+
     /// Logs a kernel event with the prepared payload.
     pub fn kernel(&mut self, on: u16, event: KernelEvent, issuer: Issuer) -> Result<Logged, WriteError> {
         self.tick();

@@ -325,12 +325,23 @@ pub(crate) fn cpu(out: &mut Payload) {
 }
 
 /// Which kernel events are on, as the eight group masks.
-pub(crate) fn group_masks(out: &mut Payload) {
-    let masks: [u32; 8] = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
-    for mask in masks {
+pub(crate) type Groups = [u32; 8];
+/// None.
+pub(crate) const NO_GROUPS: Groups = [0; 8];
+/// Those that scenarios have.
+pub(crate) const GROUPS: Groups = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
+
+/// Group masks with the version of the kernel's events.
+pub(crate) fn group_masks(out: &mut Payload, groups: Groups) {
+    for mask in groups {
         out.u32(mask);
     }
     out.u32(0x50);
+}
+
+/// That the machine is no partition of another one, and its clock is not moved.
+pub(crate) fn partition_info(out: &mut Payload) {
+    out.zeros(48);
 }
 
 /// The time between samples, in 100 ns.

@@ -351,6 +351,8 @@ impl<W: Write> Simulation<'_, W> {
         let pointer_size = event.pointer_size();
         let mut items = Vec::with_capacity(3);
         if extended != Extended::None {
+            // A 64-bit system walks stacks with 64-bit frames, also those of 32-bit processes.
+            let pointer_size = PointerSize::Eight;
             items.push(ItemSpec::StackTrace { pointer_size, match_id, frames: frames.as_slice() });
         }
         if let Some((schema, traits)) = event.metadata(&self.providers) {

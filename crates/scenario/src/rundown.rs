@@ -11,7 +11,7 @@ use crate::frames::Frames;
 use crate::image::{KERNEL_IMAGES, Known};
 use crate::machine::{LiveProcess, Machine, Role};
 use crate::output::{Output, TICKS_PER_MS};
-use crate::payload;
+use crate::payload::{self, GROUPS, Groups, NO_GROUPS};
 use crate::provider::{ProviderEvent, SYSTEM_CONFIGURATION, SYSTEM_PATHS, VOLUME_MAPPING};
 use crate::resources::KEYS;
 use crate::simulation::Simulation;
@@ -37,46 +37,95 @@ const PROCESSES: [(Role, &[Start]); 11] = [
 ];
 
 /// What paths begin with and what users call it; the last rule removes a prefix.
-const VOLUMES: [(&str, &str); 3] =
-    [(r"\Device\HarddiskVolume3\", r"C:\"), (r"\Device\HarddiskVolume4\", r"D:\"), (r"\??\", "")];
+const VOLUMES: [(&str, &str); 4] = [
+    (r"\Device\HarddiskVolume3\", r"C:\"),
+    (r"\Device\HarddiskVolume4\", r"D:\"),
+    (r"\SystemRoot\", r"C:\Windows\"),
+    (r"\??\", ""),
+];
 
-/// Tells what machine it is and how paths are to be read.
+/// The thread that controls the session.
+const SYSTEM: Issuer = Issuer::new(Pid::SYSTEM, Tid(8));
+
+/// Writes the rest of the header buffer, in which no group of events is on yet.
+pub(crate) fn write_header<W: Write>(out: &mut Output<W>) -> Result<(), WriteError> {
+    payload::group_masks(&mut out.payload, NO_GROUPS);
+    out.kernel_in_header(event::EXTENSION, SYSTEM)?;
+    payload::partition_info(&mut out.payload);
+    out.kernel_in_header(event::PARTITION_INFO, SYSTEM)
+}
+
+/// Describes the machine, and how paths are to be read.
 pub(crate) fn write_configuration<W: Write>(out: &mut Output<W>) -> Result<(), WriteError> {
-    let system = Issuer::new(Pid::SYSTEM, Tid(8));
-    payload::group_masks(&mut out.payload);
-    out.kernel(ON, event::EXTENSION, Issuer::UNKNOWN)?;
     payload::cpu(&mut out.payload);
-    out.kernel(ON, event::CPU, system)?;
+    out.kernel(ON, event::CPU, SYSTEM)?;
     let mut configuration = |opcode, first: &str, second: &str| {
         out.payload.wide(first).wide(second);
         let class = EventClass { guid: SYSTEM_CONFIGURATION, opcode, level: 0, version: 0 };
         let kind = EventKind::Classic(class.guid, opcode);
-        let issuer = Issuer { tid: None, ..system };
-        out.event(ON, kind, PointerSize::Eight, HeaderSpec::Full { class, issuer }).map(drop)
+        out.event(ON, kind, PointerSize::Eight, HeaderSpec::Full { class, issuer: SYSTEM }).map(drop)
     };
-    configuration(SYSTEM_PATHS, r"C:\Windows\system32", r"C:\Windows")?;
+    configuration(SYSTEM_PATHS, r"C:\Windows\system32", r"C:\Windows\")?;
     for (nt_path, dos_path) in VOLUMES {
         configuration(VOLUME_MAPPING, nt_path, dos_path)?;
     }
-    payload::sampling_interval(&mut out.payload);
-    out.kernel(ON, event::SAMPLING_INTERVAL, Issuer::UNKNOWN)?;
     Ok(())
 }
 
-/// The events of one rundown: of processes, threads and images.
+/// The events of one rundown, which go with a change of the groups that are on: what is before those of processes,
+/// threads and images, and what is after all others.
 pub(crate) struct Rundown {
+    before: &'static [(KernelEvent, Groups)],
     process: KernelEvent,
     thread: KernelEvent,
     image: KernelEvent,
+    interval: KernelEvent,
+    after: &'static [(KernelEvent, Groups)],
 }
 
 pub(crate) const START: Rundown = Rundown {
+    before: &[(event::END_EXTENSION, NO_GROUPS), (event::EXTENSION, GROUPS)],
     process: event::PROCESS_DC_START,
     thread: event::THREAD_DC_START,
     image: event::IMAGE_DC_START,
+    interval: event::SAMPLING_INTERVAL_START,
+    after: &[],
 };
-pub(crate) const END: Rundown =
-    Rundown { process: event::PROCESS_DC_END, thread: event::THREAD_DC_END, image: event::IMAGE_DC_END };
+pub(crate) const END: Rundown = Rundown {
+    before: &[(event::END_EXTENSION, GROUPS)],
+    process: event::PROCESS_DC_END,
+    thread: event::THREAD_DC_END,
+    image: event::IMAGE_DC_END,
+    interval: event::SAMPLING_INTERVAL_END,
+    after: &[(event::EXTENSION, NO_GROUPS)],
+};
+
+impl Rundown {
+    /// Records that [`begin`](Rundown::begin) and [`complete`](Rundown::complete) write.
+    pub fn records(&self) -> u64 {
+        (self.before.len() + self.after.len()) as u64 + 2
+    }
+
+    pub fn begin<W: Write>(&self, out: &mut Output<W>) -> Result<(), WriteError> {
+        write_groups(out, self.before)
+    }
+
+    /// `issuer` is the thread that runs on processor 0.
+    pub fn complete<W: Write>(&self, out: &mut Output<W>, issuer: Issuer) -> Result<(), WriteError> {
+        payload::sampling_interval(&mut out.payload);
+        out.kernel(ON, self.interval, issuer)?;
+        write_groups(out, self.after)?;
+        out.kernel(ON, event::RUNDOWN_COMPLETE, Issuer::UNKNOWN).map(drop)
+    }
+}
+
+fn write_groups<W: Write>(out: &mut Output<W>, events: &[(KernelEvent, Groups)]) -> Result<(), WriteError> {
+    for &(event, groups) in events {
+        payload::group_masks(&mut out.payload, groups);
+        out.kernel(ON, event, Issuer::UNKNOWN)?;
+    }
+    Ok(())
+}
 
 /// Tells of all processes, threads and images that are there.
 pub(crate) fn write_machine<W: Write>(
@@ -85,19 +134,20 @@ pub(crate) fn write_machine<W: Write>(
     rundown: &Rundown,
 ) -> Result<(), WriteError> {
     let live = || machine.processes.iter().enumerate().filter(|(_, process)| process.is_alive);
-    for (_, process) in live() {
-        payload::process(&mut out.payload, &process.facts, None);
+    let facts = || std::iter::once(&machine.idle).chain(live().map(|(_, process)| &process.facts));
+    for process in facts() {
+        payload::process(&mut out.payload, process, None);
         out.kernel(ON, rundown.process, Issuer::UNKNOWN)?;
     }
-    for (_, process) in live() {
-        for thread in process.facts.threads.iter().filter(|thread| thread.ended.is_none()) {
-            payload::thread(&mut out.payload, process.pid(), thread);
-            out.kernel(ON, rundown.thread, Issuer::new(process.pid(), thread.tid))?;
+    for process in facts() {
+        for thread in process.threads.iter().filter(|thread| thread.ended.is_none()) {
+            payload::thread(&mut out.payload, process.pid, thread);
+            out.kernel(ON, rundown.thread, Issuer::new(process.pid, thread.tid))?;
         }
     }
     for image in &machine.images[..KERNEL_IMAGES] {
         payload::image(&mut out.payload, Pid::IDLE, image);
-        out.kernel(ON, rundown.image.with_ids(), Issuer::new(Pid::SYSTEM, Tid(8)))?;
+        out.kernel(ON, rundown.image.with_ids(), SYSTEM)?;
     }
     for (process, live) in live() {
         for &image in &live.loaded {
@@ -111,6 +161,8 @@ pub(crate) fn write_machine<W: Write>(
 impl<W: Write> Simulation<'_, W> {
     /// Makes the machine as it is when the recording begins, and writes the rundown of it.
     pub fn begin(&mut self) -> Result<(), WriteError> {
+        write_header(&mut self.out)?;
+        START.begin(&mut self.out)?;
         write_configuration(&mut self.out)?;
         for (role, starts) in PROCESSES {
             let has_started = |process: &&LiveProcess| Some(process.role) == role.parent();
@@ -126,7 +178,8 @@ impl<W: Write> Simulation<'_, W> {
         }
         write_machine(&mut self.out, &self.machine, &START)?;
         self.write_keys(event::KCB_RUNDOWN_BEGIN)?;
-        self.out.kernel(ON, event::RUNDOWN_COMPLETE, Issuer::UNKNOWN)?;
+        let running = self.running();
+        START.complete(&mut self.out, running)?;
         for thread in 0..self.threads.len() {
             self.let_wait(thread);
         }
@@ -174,10 +227,16 @@ impl<W: Write> Simulation<'_, W> {
         Ok(())
     }
 
+    /// The thread that runs on the processor that logs the rundown.
+    fn running(&self) -> Issuer {
+        let thread = self.processors[usize::from(ON)].running;
+        thread.map_or(Issuer::new(Pid::IDLE, Tid(0)), |thread| self.issuer(thread))
+    }
+
     /// Records of the rundown at the end, if it came now.
     pub fn rundown_records(&self) -> u64 {
         let names = self.resources.files().count() + self.resources.keys().count();
-        self.machine.rundown_records() + names as u64 + self.stacks.keys() + 1
+        self.machine.rundown_records() + names as u64 + self.stacks.keys() + END.records()
     }
 
     /// Writes the rundown of the machine as it is now.
@@ -185,15 +244,15 @@ impl<W: Write> Simulation<'_, W> {
         for thread in 0..self.threads.len() {
             self.settle_without_user_part(thread);
         }
+        END.begin(&mut self.out)?;
         write_machine(&mut self.out, &self.machine, &END)?;
         for (file, path) in self.resources.files() {
             payload::file_name(&mut self.out.payload, file, path);
             self.out.kernel(ON, event::FILE_NAME_RUNDOWN, Issuer::UNKNOWN)?;
         }
         self.write_keys(event::KCB_RUNDOWN_END)?;
-        self.stacks.run_down(&mut self.out, ON)?;
-        payload::group_masks(&mut self.out.payload);
-        self.out.kernel(ON, event::END_EXTENSION, Issuer::UNKNOWN)?;
-        Ok(())
+        let running = self.running();
+        END.complete(&mut self.out, running)?;
+        self.stacks.run_down(&mut self.out, ON)
     }
 }

@@ -126,6 +126,8 @@ pub(crate) const SYSTEM_THREAD_START: [Site; 2] = [nt(0x31_7e25), nt(0x3f_d3c8)]
 pub(crate) const SYSTEM_ROUTINES: [Site; 3] = [nt(0x2b_4a08), nt(0x35_5e1f), nt(0x62_9b73)];
 /// What a processor does when it has nothing to do; the sampled place first.
 pub(crate) const IDLE: [Site; 3] = [Site(Known::Intelppm, 0x1_3a52), nt(0x28_20cf), nt(0x3f_cd14)];
+/// Where the threads start that run when a processor has nothing to do.
+pub(crate) const IDLE_START: Site = nt(0x3f_ccd0);
 /// Below a switch to a thread that had waited.
 pub(crate) const RESUMED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_06df), nt(0x24_0433)];
 /// Below a switch to a thread whose time had run out.

@@ -24,7 +24,8 @@ pub struct Truth {
     pub images: Vec<Image>,
     /// Indexes of the kernel's images.
     pub kernel_images: Vec<usize>,
-    /// All processes, in the order in which they were started.
+    /// All processes, in the order in which they were started. The first is Idle, with one thread for each processor, all of
+    /// which have the id 0.
     pub processes: Vec<Process>,
     /// The events of the attacks, in the order of time.
     pub attacks: Vec<Attack>,
@@ -76,7 +77,7 @@ pub struct Process {
     pub pid: Pid,
     /// The process that started it.
     pub parent: Pid,
-    /// The terminal session; `None` for the System process.
+    /// The terminal session; `None` for Idle and System.
     pub session: Option<u32>,
     /// The name of its program, without the path.
     pub name: String,

@@ -14,7 +14,8 @@ use super::code::{Place, SIZE};
 use super::scene::{FRAMES_MAX, Memory, Parts, Scene, Spot, What, Who, World};
 use crate::event::{self, KernelEvent};
 use crate::image::Image;
-use crate::payload::{self, Payload};
+use crate::machine::kernel_process;
+use crate::payload::{self, GROUPS, NO_GROUPS, Payload};
 use crate::provider::{METHOD_LOAD, RUNTIME};
 use crate::truth::{Process, Thread};
 
@@ -46,6 +47,9 @@ pub(super) fn write(world: &World, flaw: Flaw, drafts: &[&Draft]) -> Result<(Vec
 /// Logging modes: a system session, to a file without limit.
 const SYSTEM_LOGGER: u32 = 0x0200_0000;
 const SEQUENTIAL: u32 = 1;
+
+/// The thread that controls the session.
+const SYSTEM: Issuer = Issuer::new(Pid::SYSTEM, Tid(8));
 
 const WIDE: PointerSize = PointerSize::Eight;
 
@@ -86,13 +90,25 @@ struct Recorder<'w> {
 impl Recorder<'_> {
     /// Tells what there is, as far as the recording does.
     fn begin(&mut self, flaw: Flaw, actors: &[Actor<'_>]) -> Result<(), WriteError> {
-        payload::group_masks(&mut self.payload);
+        payload::group_masks(&mut self.payload, NO_GROUPS);
+        self.in_header(event::EXTENSION)?;
+        payload::partition_info(&mut self.payload);
+        self.in_header(event::PARTITION_INFO)?;
+        payload::group_masks(&mut self.payload, NO_GROUPS);
+        self.kernel(event::END_EXTENSION, Issuer::UNKNOWN)?;
+        payload::group_masks(&mut self.payload, GROUPS);
         self.kernel(event::EXTENSION, Issuer::UNKNOWN)?;
         let has_rundown = flaw != Flaw::NoRundown;
         let image = if has_rundown { event::IMAGE_DC_START } else { event::IMAGE_LOAD };
         for (number, unit) in self.world.units.iter().enumerate() {
             if unit.spec.place == Place::Kernel {
-                self.image(image.with_ids(), Pid::IDLE, number, Issuer::new(Pid::SYSTEM, Tid(8)))?;
+                self.image(image.with_ids(), Pid::IDLE, number, SYSTEM)?;
+            }
+        }
+        for (pid, name) in [(Pid::IDLE, "Idle"), (Pid::SYSTEM, "System")] {
+            if has_rundown {
+                payload::process(&mut self.payload, &kernel_process(pid, name), None);
+                self.kernel(event::PROCESS_DC_START, Issuer::UNKNOWN)?;
             }
         }
         let targets = TARGETS.map(|(program, pid)| (Who::Program(program, &[]), pid, Tid(pid.0 + 1)));
@@ -316,6 +332,20 @@ impl Recorder<'_> {
             true => HeaderSpec::System { hook, version, issuer },
             false => HeaderSpec::PerfInfo { hook, version, pebs_index: None, counters: &[] },
         })
+    }
+
+    /// Writes a kernel event with the prepared payload to the header buffer.
+    fn in_header(&mut self, event: KernelEvent) -> Result<(), WriteError> {
+        let KernelEvent { hook, version, .. } = event;
+        let record = RecordSpec {
+            time: self.writer.session().start,
+            pointer_size: WIDE,
+            header: HeaderSpec::System { hook, version, issuer: SYSTEM },
+            payload: PayloadSpec::Bytes(self.payload.as_bytes()),
+        };
+        self.writer.write_to_header(&record)?;
+        self.payload.clear();
+        Ok(())
     }
 
     /// Writes a record with the prepared payload.

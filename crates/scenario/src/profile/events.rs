@@ -98,7 +98,8 @@ impl<W: Write> Profile<'_, W> {
         };
         let has_stack = !is_narrow && self.random.one_in(STACK_IN);
         let frames = if has_stack { self.user_frames(&actor, false) } else { Frames::EMPTY };
-        let items = [ItemSpec::StackTrace { pointer_size, match_id: 0, frames: frames.as_slice() }];
+        let width = PointerSize::Eight;
+        let items = [ItemSpec::StackTrace { pointer_size: width, match_id: 0, frames: frames.as_slice() }];
         let header = HeaderSpec::Event {
             provider: identity.provider,
             descriptor: identity.descriptor,

@@ -95,6 +95,8 @@ impl<'e, W: Write> Profile<'e, W> {
         records: u64,
     ) -> Result<Profile<'e, W>, WriteError> {
         let machine = Machine::new(&mut random);
+        rundown::write_header(&mut out)?;
+        rundown::START.begin(&mut out)?;
         rundown::write_configuration(&mut out)?;
         let idle = Actor { tid: Tid(0), pid: Pid::IDLE, process: 0, place: 0 };
         let mut profile = Profile {

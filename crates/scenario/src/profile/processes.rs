@@ -107,6 +107,13 @@ impl Population {
 impl<W: Write> Profile<'_, W> {
     /// Makes the processes that are there from the start on, and writes the rundown of them.
     pub(super) fn populate(&mut self) -> Result<(), WriteError> {
+        // System is not part of the population: it never ends, and never runs code of its own in user mode.
+        let system = self.machine.new_process(Role::System, None, Pid::IDLE, None);
+        self.machine.load(system, Known::Ntdll.index());
+        for routine in site::SYSTEM_ROUTINES {
+            let start = self.machine.address(routine);
+            self.machine.new_thread(system, start, None);
+        }
         while (self.population.live.len() as u64) < self.population.live_max {
             let process = self.new_process(Pid::SYSTEM);
             for _ in 0..self.random.between(*THREADS.start(), *THREADS.end()) {
@@ -116,7 +123,7 @@ impl<W: Write> Profile<'_, W> {
             images.iter().for_each(|&image| self.machine.load(process, image));
         }
         rundown::write_machine(&mut self.out, &self.machine, &rundown::START)?;
-        self.out.kernel(ON, event::RUNDOWN_COMPLETE, Issuer::UNKNOWN)?;
+        rundown::START.complete(&mut self.out, self.running[usize::from(ON)].issuer())?;
         for on in 0..self.running.len() {
             self.running[on] = self.population.threads[on];
         }
@@ -230,21 +237,20 @@ impl<W: Write> Profile<'_, W> {
 
     /// Records of the rundown at the end, if it came now.
     pub(super) fn rundown_records(&self) -> u64 {
-        self.machine.rundown_records() + self.population.files + self.stacks.keys() + 1
+        self.machine.rundown_records() + self.population.files + self.stacks.keys() + rundown::END.records()
     }
 
     /// Writes the rundown of what there is now.
     pub fn end(&mut self) -> Result<(), WriteError> {
         let out = &mut self.out;
+        rundown::END.begin(out)?;
         rundown::write_machine(out, &self.machine, &rundown::END)?;
         for file in 0..self.population.files {
             let path = format!(r"\Device\HarddiskVolume3\Users\ada\Documents\Project\part{file:05}.cs");
             payload::file_name(&mut out.payload, file as u32, &path);
             out.kernel(ON, event::FILE_NAME_RUNDOWN, Issuer::UNKNOWN)?;
         }
-        self.stacks.run_down(out, ON)?;
-        payload::group_masks(&mut out.payload);
-        out.kernel(ON, event::END_EXTENSION, Issuer::UNKNOWN)?;
-        Ok(())
+        rundown::END.complete(out, self.running[usize::from(ON)].issuer())?;
+        self.stacks.run_down(out, ON)
     }
 }

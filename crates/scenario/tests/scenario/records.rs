@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 
 use stackhound_etl::RawTime;
+use stackhound_etl::record::ExtendedType;
 use stackhound_scenario::{EventKind, Mix, Scenario, ScenarioError, Truth};
 
 use crate::{Written, kind_of, written};
@@ -34,6 +35,71 @@ fn records_are_counted_and_sorted() {
         assert_eq!((stats.events, stats.bytes), (truth.records(), truth.bytes));
         assert_eq!((stats.out_of_order, stats.damage.len()), (0, 0));
         assert_eq!((stats.buffers_lost, stats.buffers_missing), (truth.lost.buffers, truth.lost.buffers));
+    }
+}
+
+/// What kernel sessions of Windows 8 and later write when they start and end, in this order; true for group masks that are
+/// not zero.
+const START_AND_END: [(u16, bool); 14] = [
+    (0x0000, false),
+    (0x0005, false),
+    (0x0050, false),
+    (0x0020, false),
+    (0x0005, true),
+    (0x0303, false),
+    (0x0f49, false),
+    (0x0008, false),
+    (0x0020, true),
+    (0x0304, false),
+    (0x0f4a, false),
+    (0x0005, false),
+    (0x0008, false),
+    (0x1824, false),
+];
+
+#[test]
+fn sessions_start_and_end_as_those_of_windows() {
+    for mix in [Mix::Default, Mix::Profile] {
+        let Written { trace, .. } = written(20_000, 2, mix);
+        let (mut order, mut listed) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let mut ordered = trace.ordered();
+        while let Some(event) = ordered.next() {
+            let payload = event.payload();
+            let Some(hook) = event.hook() else {
+                // All events name a thread. A 64-bit system walks stacks with 64-bit frames, also those of 32-bit processes.
+                assert!(event.header_tid().is_some(), "{mix:?}: {:?}", kind_of(&event));
+                let mut items = event.record().extended_items();
+                assert!(items.all(|item| item.item_type != ExtendedType::STACK_TRACE32), "{mix:?}");
+                // Readers put paths together without a separator.
+                let is_folder = kind_of(&event).name() == "SysConfigEx/SystemPaths";
+                assert!(!is_folder || payload.ends_with(b"\\\0\0\0"), "{mix:?}");
+                continue;
+            };
+            let number = |at: usize| u32::from_le_bytes(payload[at..at + 4].try_into().unwrap());
+            match hook {
+                0x0301..=0x0304 => {
+                    let (pid, parent) = (number(8), number(12));
+                    // Idle and System never start or end; and only Idle has no parent.
+                    assert!(pid > 4 || hook > 0x0302, "{mix:?}: {hook:04x} of {pid}");
+                    assert!(pid == 0 || pid != parent, "{mix:?}: {pid}");
+                    if hook > 0x0302 {
+                        listed[usize::from(hook == 0x0304)].push(pid);
+                    }
+                }
+                // Threads of System run in the kernel only.
+                0x0503 | 0x0504 if number(0) <= 4 => assert!(payload[0x37] == 0xff, "{mix:?}: {}", number(4)),
+                _ => {}
+            }
+            let has_groups = matches!(hook, 0x0005 | 0x0020) && payload[..32].iter().any(|&byte| byte != 0);
+            let step = (hook, has_groups);
+            if START_AND_END.iter().any(|(known, _)| *known == hook) && order.last() != Some(&step) {
+                order.push(step);
+            }
+        }
+        assert_eq!(order, START_AND_END, "{mix:?}");
+        for listed in listed {
+            assert_eq!(listed[..2], [0, 4], "{mix:?}");
+        }
     }
 }
 

@@ -51,7 +51,14 @@ fn a_kernel_provider_gets_its_events_and_no_others_of_its_class() {
     Scenario::default().write(std::fs::File::create(&path).unwrap()).unwrap();
     let rows: [(&str, &[&str]); 12] = [
         ("system_call", &["PerfInfo/SysCallEnter", "PerfInfo/SysCallExit"]),
-        ("profile", &["PerfInfo/SampledProfile", "PerfInfo/SampledProfileIntervalCollectionStart"]),
+        (
+            "profile",
+            &[
+                "PerfInfo/SampledProfile",
+                "PerfInfo/SampledProfileIntervalCollectionStart",
+                "PerfInfo/SampledProfileIntervalCollectionEnd",
+            ],
+        ),
         ("dpc", &["PerfInfo/DPC", "PerfInfo/ThreadedDPC", "PerfInfo/TimerDPC"]),
         ("interrupt", &["PerfInfo/ISR"]),
         ("process", &OF_PROCESS),
