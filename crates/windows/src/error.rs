@@ -41,6 +41,9 @@ pub enum Error {
     /// The session has this module, or another one at the place.
     #[error("a module is loaded at {0:#x} already")]
     AlreadyLoaded(u64),
+    /// A stack that this program cannot walk: of itself, or of a 32-bit program.
+    #[error("the stack cannot be walked from outside")]
+    NotFromOutside,
     /// No module is loaded there.
     #[error("no module is loaded at {0:#x}")]
     NoModule(u64),

@@ -2,7 +2,9 @@
 #![cfg(windows)]
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use stackhound_windows::Error;
 use stackhound_windows::debug_help::{Session, SymbolSource};
@@ -47,6 +49,62 @@ fn a_live_process_has_its_modules() {
         assert!(names.iter().any(|name| name == expected), "{expected} in {names:?}");
     }
     session.refresh().expect("modules again");
+}
+
+/// What the other program of the next test waits in. Says who waits, and where.
+#[inline(never)]
+fn wait_for_a_line() {
+    // SAFETY: takes no arguments and cannot fail.
+    let thread = unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() };
+    println!("{PREFIX}{thread} {}", wait_for_a_line as fn() as usize);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("a line");
+    assert_eq!(line.trim(), "go on");
+}
+
+const PREFIX: &str = "waiting: ";
+
+#[test]
+#[ignore = "is the other program of the next test"]
+fn another_program() {
+    wait_for_a_line();
+}
+
+#[test]
+fn a_thread_of_another_program_is_walked_from_outside() {
+    let mut child = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "another_program", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let said =
+        lines.find_map(|line| line.split_once(PREFIX).map(|(_, said)| said.to_owned())).expect("a line");
+    let (thread, function) = said.split_once(' ').expect("two numbers");
+    let (thread, function): (u32, u64) = (thread.parse().unwrap(), function.parse().unwrap());
+    let session = Session::of_process(child.id(), OsStr::new("")).expect("the other program");
+    // Twice, since it goes on after the first time.
+    for _ in 0..2 {
+        let stack = session.user_stack(child.id(), thread, 64).expect("its stack");
+        let names: Vec<String> = stack
+            .iter()
+            .filter_map(|address| session.module_at(*address))
+            .map(|module| module.name.to_lowercase())
+            .collect();
+        assert!(stack.iter().any(|address| session.function_at(address - 1) == Some(function)), "{names:?}");
+        assert_eq!(names.first().map(String::as_str), Some("ntdll"), "it waits in the system: {names:?}");
+        assert!(names.iter().any(|name| name == "kernel32"), "where threads begin: {names:?}");
+        assert_eq!(session.user_stack(child.id(), thread, 2).expect("its stack"), stack[..2]);
+    }
+    let own = session.user_stack(std::process::id(), thread, 64);
+    assert!(matches!(own, Err(Error::NotFromOutside)), "{own:?}");
+    // SAFETY: takes no arguments and cannot fail.
+    let thread_of_ours = unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() };
+    let other = session.user_stack(child.id(), thread_of_ours, 64);
+    assert!(matches!(other, Err(Error::NotFromOutside)), "{other:?}");
+    child.stdin.take().expect("piped").write_all(b"go on\n").expect("written");
+    assert!(child.wait().expect("ended").success());
 }
 
 #[test]

@@ -80,12 +80,13 @@ impl Serialize for Seen<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("certainty", self.0.certainty().name())?;
         match self.0 {
-            Evidence::Captured { took, own, kernel_cut, user_cut } => {
+            Evidence::Captured { took, own, kernel_cut, user_cut, user_later } => {
                 map.serialize_entry("kind", "captured")?;
                 map.serialize_entry("took_ns", &u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))?;
                 map.serialize_entry("own", own)?;
                 map.serialize_entry("kernel_cut", kernel_cut)?;
                 map.serialize_entry("user_cut", user_cut)?;
+                map.serialize_entry("user_later", user_later)?;
             }
             Evidence::Switch(SwitchEvidence { time, age, relation, lost_between }) => {
                 map.serialize_entry("kind", "switch")?;

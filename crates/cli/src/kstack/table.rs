@@ -74,12 +74,13 @@ fn state(state: &ThreadState, time: Option<FileTime>) -> String {
 fn of(evidence: &Evidence) -> String {
     let certainty = evidence.certainty().name();
     match evidence {
-        Evidence::Captured { took, own, kernel_cut, user_cut } => {
+        Evidence::Captured { took, own, kernel_cut, user_cut, user_later } => {
             let mut text = format!("{certainty}: captured in {:.3} ms", took.as_secs_f64() * 1e3);
             for (is_so, what) in [
                 (*own, ", by the thread itself"),
                 (*kernel_cut, ", more kernel frames than room"),
                 (*user_cut, ", more user frames than room"),
+                (*user_later, ", the user part right after"),
             ] {
                 text += if is_so { what } else { "" };
             }
@@ -166,7 +167,8 @@ mod tests {
             assert_eq!(told, expected);
         }
         let took = std::time::Duration::from_micros(250);
-        let captured = Evidence::Captured { took, own: false, kernel_cut: true, user_cut: false };
+        let captured =
+            Evidence::Captured { took, own: false, kernel_cut: true, user_cut: false, user_later: false };
         assert_eq!(of(&captured), "observed: captured in 0.250 ms, more kernel frames than room");
     }
 }

@@ -38,6 +38,9 @@ pub enum Evidence {
         kernel_cut: bool,
         /// Whether there were more user frames than room.
         user_cut: bool,
+        /// Whether the user part was read from outside right after, with the thread suspended: the thread was in a critical region,
+        /// where it must not read it itself.
+        user_later: bool,
     },
     /// Taken at a context switch.
     Switch(SwitchEvidence),

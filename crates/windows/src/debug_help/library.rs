@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windows_sys::Win32::Foundation::{HANDLE, HMODULE, WAIT_ABANDONED, WAIT_OBJECT_0};
 use windows_sys::Win32::System::Diagnostics::Debug::{
-    IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, MODLOAD_DATA, PSYM_ENUMMODULES_CALLBACKW64, SYM_LOAD_FLAGS,
-    SYMBOL_INFOW, SYMOPT_DEFERRED_LOADS, SYMOPT_FAIL_CRITICAL_ERRORS, SYMOPT_IGNORE_CVREC,
-    SYMOPT_IGNORE_NT_SYMPATH, SYMOPT_INCLUDE_32BIT_MODULES, SYMOPT_LOAD_LINES, SYMOPT_NO_PROMPTS,
-    SYMOPT_OMAP_FIND_NEAREST,
+    IMAGEHLP_LINEW64, IMAGEHLP_MODULEW64, MODLOAD_DATA, PFUNCTION_TABLE_ACCESS_ROUTINE64,
+    PGET_MODULE_BASE_ROUTINE64, PREAD_PROCESS_MEMORY_ROUTINE64, PSYM_ENUMMODULES_CALLBACKW64,
+    PTRANSLATE_ADDRESS_ROUTINE64, STACKFRAME64, SYM_LOAD_FLAGS, SYMBOL_INFOW, SYMOPT_DEFERRED_LOADS,
+    SYMOPT_FAIL_CRITICAL_ERRORS, SYMOPT_IGNORE_CVREC, SYMOPT_IGNORE_NT_SYMPATH, SYMOPT_INCLUDE_32BIT_MODULES,
+    SYMOPT_LOAD_LINES, SYMOPT_NO_PROMPTS, SYMOPT_OMAP_FIND_NEAREST,
 };
 use windows_sys::Win32::System::LibraryLoader::{
     GetProcAddress, LOAD_LIBRARY_SEARCH_SYSTEM32, LoadLibraryExW,
@@ -56,6 +57,17 @@ type ModuleInfo = unsafe extern "system" fn(HANDLE, u64, *mut IMAGEHLP_MODULEW64
 type FromAddr = unsafe extern "system" fn(HANDLE, u64, *mut u64, *mut SYMBOL_INFOW) -> BOOL;
 type FunctionTableAccess = unsafe extern "system" fn(HANDLE, u64) -> *mut c_void;
 type LineFromAddr = unsafe extern "system" fn(HANDLE, u64, *mut u32, *mut IMAGEHLP_LINEW64) -> BOOL;
+type StackWalk = unsafe extern "system" fn(
+    u32,
+    HANDLE,
+    HANDLE,
+    *mut STACKFRAME64,
+    *mut c_void,
+    PREAD_PROCESS_MEMORY_ROUTINE64,
+    PFUNCTION_TABLE_ACCESS_ROUTINE64,
+    PGET_MODULE_BASE_ROUTINE64,
+    PTRANSLATE_ADDRESS_ROUTINE64,
+) -> BOOL;
 type AddrIncludeInlineTrace = unsafe extern "system" fn(HANDLE, u64) -> u32;
 type QueryInlineTrace = unsafe extern "system" fn(HANDLE, u64, u32, u64, u64, *mut u32, *mut u32) -> BOOL;
 type FromInlineContext = unsafe extern "system" fn(HANDLE, u64, u32, *mut u64, *mut SYMBOL_INFOW) -> BOOL;
@@ -76,6 +88,8 @@ pub(super) struct Functions {
     pub symbol: FromAddr,
     pub function_table: FunctionTableAccess,
     pub line: LineFromAddr,
+    pub module_base: unsafe extern "system" fn(HANDLE, u64) -> u64,
+    pub walk: StackWalk,
 }
 
 /// What answers questions about inlined functions: in Debug Help since Windows 8.
@@ -202,6 +216,10 @@ fn functions(library: HMODULE) -> Option<Functions> {
         function_table: unsafe { find(library, s!("SymFunctionTableAccess64")) }?,
         // SAFETY: as above.
         line: unsafe { find(library, s!("SymGetLineFromAddrW64")) }?,
+        // SAFETY: as above.
+        module_base: unsafe { find(library, s!("SymGetModuleBase64")) }?,
+        // SAFETY: as above.
+        walk: unsafe { find(library, s!("StackWalk64")) }?,
     })
 }
 

@@ -7,6 +7,7 @@
 mod library;
 mod module;
 mod session;
+mod walk;
 
 pub use module::{Module, SymbolSource};
 pub use session::{Inline, Line, Session, Symbol};

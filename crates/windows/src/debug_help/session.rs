@@ -103,7 +103,7 @@ impl Session {
         Ok(Session { id, process })
     }
 
-    fn handle(&self) -> HANDLE {
+    pub(super) fn handle(&self) -> HANDLE {
         self.id as HANDLE
     }
 

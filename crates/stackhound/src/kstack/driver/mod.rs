@@ -32,6 +32,14 @@ pub use system::{DriverOptions, DriverSource};
 /// What one thread answered: its stack, or why there is none.
 type Answer = Result<client::Stack, Absent>;
 
+/// What a thread answered.
+struct Answered {
+    tid: Tid,
+    answer: Answer,
+    /// The user part was read from outside.
+    user_later: bool,
+}
+
 /// What a reply of the client is for its thread.
 ///
 /// # Errors
@@ -73,8 +81,7 @@ struct Unnamed {
 impl Unnamed {
     /// Places the frames, and asks for their names. `user` says whether the user part was asked for.
     fn of(
-        tid: Tid,
-        answer: Answer,
+        Answered { tid, answer, user_later }: Answered,
         user: bool,
         surroundings: &Surroundings<'_>,
         mut naming: Option<&mut Symbolizer>,
@@ -96,6 +103,7 @@ impl Unnamed {
             own: stack.own,
             kernel_cut: is_cut(&stack.kernel),
             user_cut: is_cut(&stack.user),
+            user_later,
         };
         let mut place = |part: client::Part| match part {
             Ok(frames) => Ok(surroundings.place_all(&frames.addresses, naming.as_deref_mut())),

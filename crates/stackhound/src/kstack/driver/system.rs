@@ -1,20 +1,21 @@
 //! The driver of this system, and what Windows says of its process.
 
+use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
 use stackhound_enrich::Backing;
 use stackhound_etl::{Pid, Tid};
-use stackhound_kstack_client::{Client, Device, SystemDevice, threads};
-use stackhound_kstack_proto::{Capture, Flags, MAX_FRAMES, MAX_TIMEOUT_MS};
+use stackhound_kstack_client::{Client, Device, Frames, Stack, SystemDevice, threads};
+use stackhound_kstack_proto::{Capture, Flags, MAX_FRAMES, MAX_TIMEOUT_MS, Missing};
 use stackhound_symbols::image::Image;
 use stackhound_symbols::{SymbolStats, Symbolizer, SymbolizerOptions};
 use stackhound_windows::memory::{Kind, Process, State};
-use stackhound_windows::{self as windows, drivers, process};
+use stackhound_windows::{self as windows, debug_help, drivers, process};
 
 use super::modules::{Loaded, Modules};
 use super::place::Surroundings;
-use super::{Answer, Unnamed, answer};
+use super::{Answered, Unnamed, answer};
 use crate::enrichment::Depth;
 use crate::kstack::{KernelStackError, KernelStackSource, Selection, ThreadStack};
 
@@ -82,7 +83,7 @@ impl<D: Device> DriverSource<D> {
         self.stats.as_ref()
     }
 
-    fn ask(&mut self, pid: Pid, of: &Selection) -> Result<Vec<(Tid, Answer)>, KernelStackError> {
+    fn ask(&mut self, pid: Pid, of: &Selection) -> Result<Vec<Answered>, KernelStackError> {
         let mut chosen = threads(pid.0).map_err(KernelStackError::Driver)?;
         chosen.retain(|thread| of.chooses(Some(pid), Tid(thread.id)));
         if let (true, Some(tid)) = (chosen.is_empty(), of.tid) {
@@ -108,13 +109,19 @@ impl<D: Device> DriverSource<D> {
             frames_to_skip: 0,
         };
         let replies = self.client.captures(chosen, like);
-        replies.map(|(thread, reply)| Ok((Tid(thread.id), answer(reply)?))).collect()
+        let mut walker = Walker { pid, session: None };
+        let answered = replies.map(|(thread, reply)| {
+            let mut answer = answer(reply)?;
+            let user_later = answer.as_mut().is_ok_and(|stack| walker.complete(thread.id, stack));
+            Ok(Answered { tid: Tid(thread.id), answer, user_later })
+        });
+        answered.collect()
     }
 
     /// A symbolizer that looks in these modules' folders too.
     fn symbolizer(
         &self,
-        answers: &[(Tid, Answer)],
+        answers: &[Answered],
         modules: [&Modules; 2],
     ) -> Result<Option<Symbolizer>, KernelStackError> {
         if self.options.depth < Depth::Function {
@@ -122,7 +129,7 @@ impl<D: Device> DriverSource<D> {
         }
         let mut options = self.options.symbols.clone();
         let windows = std::env::var("SystemRoot").unwrap_or_else(|_| r"C:\Windows".to_owned());
-        let stacks = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+        let stacks = answers.iter().filter_map(|answered| answered.answer.as_ref().ok());
         let parts = stacks.flat_map(|stack| [&stack.kernel, &stack.user]);
         let addresses: Vec<u64> = parts
             .filter_map(|part| part.as_ref()?.as_ref().ok())
@@ -157,7 +164,7 @@ impl<D: Device> KernelStackSource for DriverSource<D> {
         let mut naming = self.symbolizer(&answers, [&kernel, &user])?;
         let placed = answers
             .into_iter()
-            .map(|(tid, answer)| Unnamed::of(tid, answer, of.user, &surroundings, naming.as_mut()));
+            .map(|answered| Unnamed::of(answered, of.user, &surroundings, naming.as_mut()));
         let placed: Vec<Unnamed> = placed.collect();
         if let Some(naming) = &mut naming {
             naming.wait();
@@ -166,6 +173,35 @@ impl<D: Device> KernelStackSource for DriverSource<D> {
         let keep = self.options.keep_machinery;
         let named = |thread: Unnamed| thread.named(pid, &listed.name, keep, naming.as_ref());
         Ok(placed.into_iter().map(named).collect())
+    }
+}
+
+/// Reads user parts that threads must not read themselves, as long as they are in a critical region.
+struct Walker {
+    pid: Pid,
+    /// Opened for the first of them; nothing if Windows refuses.
+    session: Option<Option<debug_help::Session>>,
+}
+
+impl Walker {
+    /// Whether the part was missing for that reason, and is there now. The stack may have changed since: a thread that has left the
+    /// kernel has another one.
+    fn complete(&mut self, tid: u32, stack: &mut Stack) -> bool {
+        if stack.user != Some(Err(Missing::CriticalRegion)) {
+            return false;
+        }
+        let opened = self
+            .session
+            .get_or_insert_with(|| debug_help::Session::of_process(self.pid.0, OsStr::new("")).ok());
+        let Some(session) = opened else { return false };
+        let most = usize::from(MAX_FRAMES);
+        match session.user_stack(self.pid.0, tid, most) {
+            Ok(addresses) if !addresses.is_empty() => {
+                stack.user = Some(Ok(Frames { cut: addresses.len() == most, addresses }));
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -209,8 +245,9 @@ fn cannot_read(what: &str, error: windows::Error) -> KernelStackError {
 mod tests {
     use super::super::tests::{Row, client};
     use super::*;
-    use crate::kstack::Absent;
+    use crate::kstack::{Absent, Evidence};
     use stackhound_kstack_proto::Outcome;
+    use std::process::{Command, Stdio};
 
     fn source(rows: Vec<(u32, Row)>, depth: Depth) -> DriverSource<impl Device> {
         let options = DriverOptions { depth, symbols: only_own_files(), ..DriverOptions::default() };
@@ -264,6 +301,48 @@ mod tests {
         assert!(user[0].to_string().to_lowercase().starts_with("kernel32.dll!sleep+0x1 ["), "{}", user[0]);
         assert_eq!(user[1].backing, Backing::Unbacked);
         assert!(source.symbol_stats().is_some());
+    }
+
+    #[test]
+    #[ignore = "is the other program of the next test"]
+    fn another_program() {
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+
+    #[test]
+    fn a_user_part_that_must_not_be_walked_is_read_from_outside() {
+        let mut child = Command::new(std::env::current_exe().expect("a path"))
+            .args(["--exact", "kstack::driver::system::tests::another_program", "--ignored"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("started");
+        let pid = child.id();
+        let in_region = |thread: stackhound_kstack_client::Thread| {
+            (thread.id, Row::Stack(vec![0xffff_f800_0000_1000], vec![Missing::CriticalRegion.sentinel()]))
+        };
+        let user_parts = |pid: u32| {
+            let rows = threads(pid).expect("threads").into_iter().map(in_region).collect();
+            let of = Selection { pid: Some(Pid(pid)), ..own() };
+            source(rows, Depth::Module).stacks(&of).expect("stacks")
+        };
+        let stacks = user_parts(pid);
+        assert!(!stacks.is_empty());
+        for stack in &stacks {
+            assert!(stack.user.as_ref().is_some_and(Result::is_ok), "{stack:?}");
+            assert!(matches!(stack.evidence, Some(Evidence::Captured { user_later: true, .. })), "{stack:?}");
+        }
+        // Of this process, a thread that is suspended may hold what the walk needs.
+        for stack in user_parts(std::process::id()) {
+            assert!(
+                stack.user.is_none_or(|user| matches!(user, Err(Absent::CriticalRegion | Absent::Gone))),
+                "{:?}",
+                stack.tid
+            );
+            assert!(!matches!(stack.evidence, Some(Evidence::Captured { user_later: true, .. })));
+        }
+        drop(child.stdin.take());
+        assert!(child.wait().expect("ended").success());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::modules::{Loaded, Modules};
 use super::place::Surroundings;
-use super::{Unnamed, answer};
+use super::{Answered, Unnamed, answer};
 use crate::kstack::{Absent, Evidence, KernelStackError, Part, ThreadStack};
 
 const NT: u64 = 0xffff_f800_0000_0000;
@@ -181,7 +181,8 @@ fn stack_of(row: Row, user: bool, keep: bool, hidden: bool) -> Result<ThreadStac
     let mut client = client([(7, row)]);
     let (thread, reply) = client.captures([Thread { id: 7, created: None }], like).next().expect("one");
     let mut naming = symbolizer();
-    let unnamed = Unnamed::of(Tid(thread.id), answer(reply)?, user, &surroundings, Some(&mut naming));
+    let answered = Answered { tid: Tid(thread.id), answer: answer(reply)?, user_later: false };
+    let unnamed = Unnamed::of(answered, user, &surroundings, Some(&mut naming));
     naming.wait();
     Ok(unnamed.named(Pid(4), "System", keep, Some(&naming)))
 }
@@ -209,7 +210,8 @@ fn frames_have_modules_and_names() {
         found.kernel.expect("frames").iter().chain(&user.expect("frames")).map(|frame| frame.mode).collect();
     assert_eq!(modes, [[Mode::Kernel; 3], [Mode::User; 3]].concat());
     let took = std::time::Duration::from_micros(1_234_567);
-    let expected = Evidence::Captured { took, own: false, kernel_cut: false, user_cut: true };
+    let expected =
+        Evidence::Captured { took, own: false, kernel_cut: false, user_cut: true, user_later: false };
     assert_eq!(found.evidence, Some(expected));
 }
 
