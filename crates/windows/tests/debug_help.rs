@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use stackhound_windows::Error;
 use stackhound_windows::debug_help::{Session, SymbolSource};
+use stackhound_windows::threads;
 
 /// The program that `scripts/windows-check.sh` makes.
 fn fixture(file: &str) -> Option<PathBuf> {
@@ -51,12 +52,10 @@ fn a_live_process_has_its_modules() {
     session.refresh().expect("modules again");
 }
 
-/// What the other program of the next test waits in. Says who waits, and where.
+/// What the other program of the next test waits in. Says where that is.
 #[inline(never)]
 fn wait_for_a_line() {
-    // SAFETY: takes no arguments and cannot fail.
-    let thread = unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() };
-    println!("{PREFIX}{thread} {}", wait_for_a_line as fn() as usize);
+    println!("{PREFIX}{}", wait_for_a_line as fn() as usize);
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a line");
     assert_eq!(line.trim(), "go on");
@@ -81,26 +80,29 @@ fn a_thread_of_another_program_is_walked_from_outside() {
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let said =
         lines.find_map(|line| line.split_once(PREFIX).map(|(_, said)| said.to_owned())).expect("a line");
-    let (thread, function) = said.split_once(' ').expect("two numbers");
-    let (thread, function): (u32, u64) = (thread.parse().unwrap(), function.parse().unwrap());
+    let function: u64 = said.parse().expect("an address");
     let session = Session::of_process(child.id(), OsStr::new("")).expect("the other program");
-    // Twice, since it goes on after the first time.
-    for _ in 0..2 {
-        let stack = session.user_stack(child.id(), thread, 64).expect("its stack");
-        let names: Vec<String> = stack
-            .iter()
-            .filter_map(|address| session.module_at(*address))
-            .map(|module| module.name.to_lowercase())
-            .collect();
-        assert!(stack.iter().any(|address| session.function_at(address - 1) == Some(function)), "{names:?}");
-        assert_eq!(names.first().map(String::as_str), Some("ntdll"), "it waits in the system: {names:?}");
-        assert!(names.iter().any(|name| name == "kernel32"), "where threads begin: {names:?}");
-        assert_eq!(session.user_stack(child.id(), thread, 2).expect("its stack"), stack[..2]);
-    }
+    let walk = |thread: u32, most| session.user_stack(child.id(), thread, most).expect("its stack");
+    let waits =
+        |stack: &[u64]| stack.iter().any(|address| session.function_at(address - 1) == Some(function));
+    let threads = threads::of_process(child.id()).expect("its threads");
+    let waiting: Vec<u32> =
+        threads.iter().map(|thread| thread.id).filter(|thread| waits(&walk(*thread, 64))).collect();
+    let [thread] = waiting[..] else { panic!("one thread waits there: {waiting:?} of {threads:?}") };
+    // Again, since it goes on after the first time.
+    let stack = walk(thread, 64);
+    assert!(waits(&stack));
+    let names: Vec<String> = stack
+        .iter()
+        .filter_map(|address| session.module_at(*address))
+        .map(|module| module.name.to_lowercase())
+        .collect();
+    assert_eq!(names.first().map(String::as_str), Some("ntdll"), "it waits in the system: {names:?}");
+    assert!(names.iter().any(|name| name == "kernel32"), "where threads begin: {names:?}");
+    assert_eq!(walk(thread, 2), stack[..2]);
     let own = session.user_stack(std::process::id(), thread, 64);
     assert!(matches!(own, Err(Error::NotFromOutside)), "{own:?}");
-    // SAFETY: takes no arguments and cannot fail.
-    let thread_of_ours = unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() };
+    let thread_of_ours = threads::of_process(std::process::id()).expect("threads")[0].id;
     let other = session.user_stack(child.id(), thread_of_ours, 64);
     assert!(matches!(other, Err(Error::NotFromOutside)), "{other:?}");
     child.stdin.take().expect("piped").write_all(b"go on\n").expect("written");
