@@ -185,8 +185,8 @@ has "$folder/log" 'EnableTraceEx2.*7dd42a49-5329-4832-8dfd-43d979153a88'
 step "events of the program itself are left out"
 pid=$("$here/stackhound" events -q --format ndjson "$folder/network.etl" | sed -n 's/.*"pid":\([0-9]*\),.*/\1/p' | sort | uniq -c | sort -rn |
   sed -n '1s/.* //p')
-"$here/stackhound" events -q --format csv "$folder/network.etl" --pid "$pid" >"$folder/own"
 # Of a session, the first record of a file is not known.
+"$here/stackhound" events -q --format csv "$folder/network.etl" --pid "$pid" | grep -v EventTrace/Header >"$folder/own"
 "$here/stackhound" events -q --format csv "$folder/network.etl" | grep -v EventTrace/Header >"$folder/recorded"
 double <<EOF
 log = $folder/log
