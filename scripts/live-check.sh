@@ -6,7 +6,7 @@
 # usage: live-check.sh [--short] [RECORDING...]
 #
 # Without recordings: all of the corpus (STACKHOUND_CORPUS, else ../shared/corpus) and generated ones, by several seeds,
-# event by event and by whole buffers. --short is what CI does each time: some of them, one seed.
+# event by event and by whole buffers. --short is what CI does each time: some of them, one seed, whole buffers of the generated one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -66,9 +66,10 @@ SETTINGS
 recordings=("$@")
 if [ ${#recordings[@]} = 0 ]; then
   demos=(1 2)
-  [ -z "$short" ] || demos=(1)
+  events=20000
+  [ -z "$short" ] || { demos=(1); events=5000; }
   for seed in "${demos[@]}"; do
-    "$here" demo -q --seed "$seed" --events 20000 --out "$folder/demo$seed" >/dev/null
+    "$here" demo -q --seed "$seed" --events "$events" --out "$folder/demo$seed" >/dev/null
     mv "$folder/demo$seed/stackhound-demo.etl" "$folder/demo$seed.etl"
     recordings+=("$folder/demo$seed.etl")
   done
@@ -101,7 +102,8 @@ for recording in "${recordings[@]}"; do
   same <"$folder/out" >"$folder/file" || true
   check "$recording" 1 off
   [ -n "$short" ] || check "$recording" 2 off
-  check "$recording" 3 on
+  # Whole buffers take as long again, and differ by the recording's clock and sessions, not by what it holds.
+  [ -n "$short" ] && [[ $recording != "$folder"/* ]] || check "$recording" 3 on
 done
 echo "$total lines are the same, $failed runs are not"
 [ "$failed" = 0 ]
