@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
-use stackhound::enrich::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
+use stackhound::frames::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
 
 use crate::args::{Common, ListFormat, Output, SymbolArguments};
 use crate::output::Sink;

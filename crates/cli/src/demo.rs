@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use stackhound::detect::report::{Finding, Place};
-use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Severity};
+use stackhound::detect::{Binaries, DetectionId, Severity};
 use stackhound::hunt::Hunter;
 use stackhound::stacks::StackState;
 use stackhound::symbols::file_loader;
@@ -117,8 +117,8 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
     let mut progress = Progress::new(common, truth.bytes);
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);
-    let judge = Judge::new(Lists::default(), Binaries::new(Box::new(move |module| load(&module.identity))));
-    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
+    let mut hunter = Hunter::new(binaries, pipeline.clock());
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|seen| {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use stackhound::enrich::{CreateEnd, CreateOutcome, Level};
+use stackhound::frames::{CreateEnd, CreateOutcome, Level};
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
@@ -200,7 +200,7 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
         for frame in seen.frames() {
             let names = seen.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };
-            line(out, format_args!("    {:<6} {:#018x} {text}", frame.mode.name(), frame.address.0))?;
+            line(out, format_args!("    {:<6} {:#018x} {text}", frame.mode.name(), frame.address().0))?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Frames as JSON.
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::enrich::Region;
+use stackhound::frames::Region;
 use stackhound::symbols::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
 use stackhound::{Depth, Label, Mode};
 
@@ -15,12 +15,12 @@ impl Serialize for Json<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Label { frame, names } = self.0;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("addr", &Hex(frame.address.0))?;
+        map.serialize_entry("addr", &Hex(frame.address().0))?;
         map.serialize_entry("mode", frame.mode.name())?;
         map.serialize_entry("module", &self.0.module())?;
         map.serialize_entry("rva", &frame.rva().map(Hex))?;
         if frame.mode == Mode::User && frame.depth() > Depth::Address {
-            map.serialize_entry("backing", frame.backing.name())?;
+            map.serialize_entry("backing", frame.backing().name())?;
             map.serialize_entry("region", &Memory(&frame.region))?;
         }
         if frame.depth() == Depth::Function && (names.is_some() || frame.method().is_some()) {

@@ -103,7 +103,7 @@ fn collect(
     if !common.quiet {
         naming::report_no_match(Some(&filter), &pipeline);
     }
-    let (known, naming) = pipeline.parts();
+    let (known, _, naming) = pipeline.parts();
     collector.end_capture(known, naming);
     Ok((outcome, pipeline.symbol_stats(), filter.undecided()))
 }

@@ -3,10 +3,10 @@
 use std::fmt::{self, Display};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use stackhound::enrich::{CreateEnd, CreateOutcome, Level, Summary};
+use stackhound::frames::{CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound::stacks::StackState;
-use stackhound::{Depth, Label, Mode, Seen, final_user_module};
+use stackhound::{Depth, Label, Mode, Seen};
 
 use crate::frame;
 
@@ -208,12 +208,12 @@ impl Serialize for Stack<'_, '_> {
         if seen.stack().is_some() && seen.depth(Mode::User) > Depth::Address {
             let mut summary = Summary::default();
             seen.summarize(&mut summary);
-            let system = seen.knowledge().system();
+            let modules = seen.modules();
             map.serialize_entry("summary", summary.user())?;
             map.serialize_entry("kernel_summary", summary.kernel())?;
             map.serialize_entry("contains_unbacked", summary.contains_unbacked().name())?;
-            map.serialize_entry("final_user_module", &final_user_module(system, summary.final_user()))?;
-            let kernel = summary.final_kernel_module().map(|module| system.module(module).file_name());
+            map.serialize_entry("final_user_module", &summary.final_user_module(&modules))?;
+            let kernel = summary.final_kernel_module().map(|module| modules.get(module).name());
             map.serialize_entry("final_kernel_module", &kernel)?;
         }
         map.end()

@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
-use stackhound::{Address, Depth, Frame, Label, Naming, Pipeline, Seen, enrich, symbols};
+use stackhound::{Address, Depth, FrameView, Label, Naming, Pipeline, Seen, frames, symbols};
 use stackhound_export::escape::{folded_name, line};
 
 use crate::args::{Common, StackFormat, Stacks};
@@ -78,19 +78,19 @@ struct Frames {
 }
 
 struct FrameRow {
-    facts: enrich::Frame,
+    facts: frames::Frame,
     depth: Depth,
     number: Option<symbols::FrameNumber>,
 }
 
 impl Frames {
-    fn index(&mut self, pid: Option<u32>, frame: &Frame<'_>) -> FrameIndex {
+    fn index(&mut self, pid: Option<u32>, frame: &FrameView<'_>) -> FrameIndex {
         let (facts, depth) = (frame.facts(), frame.depth());
-        let module = facts.module.map(|(module, _)| module);
+        let module = facts.loaded;
         // The same module at the same place is the same in every process.
         let pid = pid.filter(|_| module.is_none());
         let key =
-            FrameKey { address: facts.address, kind: facts.kind, depth, pid, module, method: facts.method };
+            FrameKey { address: frame.address(), kind: facts.kind, depth, pid, module, method: facts.method };
         *self.known.entry(key).or_insert_with(|| {
             self.rows.push(FrameRow { facts: *facts, depth, number: None });
             self.rows.len() as FrameIndex - 1
@@ -109,7 +109,7 @@ impl Shown<'_> {
     /// Calls `show` with a frame.
     fn frame<T>(&self, index: FrameIndex, show: impl FnOnce(Label<'_>) -> T) -> T {
         let row = &self.frames.rows[index as usize];
-        let frame = Frame::new(row.facts, self.system, row.depth);
+        let frame = FrameView::new(row.facts, self.system, row.depth);
         let names = self.naming.and_then(|naming| naming.frame(row.number?));
         show(Label { frame: &frame, names })
     }
@@ -164,7 +164,7 @@ fn of_capture(
     }
     name(&mut pipeline, &kinds, &mut frames);
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
-    let (known, naming) = pipeline.parts();
+    let (known, _, naming) = pipeline.parts();
     let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
     report.add(&kinds, &shown)?;
     Ok(!outcome.trace.damage.is_empty())
@@ -235,7 +235,7 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &S
         None => kinds.entry(name.into_owned()).or_default(),
     };
     kind.events += 1;
-    let Some(stack) = seen.stack().filter(|_| seen.level() != enrich::Level::None) else { return };
+    let Some(stack) = seen.stack().filter(|_| seen.level() != frames::Level::None) else { return };
     kind.with_stack += 1;
     let pid = seen.pid().map(|pid| pid.0);
     let same = Same { stack: stack.index(), pid, state: seen.state() as u8 };
@@ -255,7 +255,10 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &S
 fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
     let mut stacks: Vec<(Same, StackRow)> = found.rows.into_iter().collect();
     let addresses = |row: &StackRow| -> Vec<Address> {
-        row.frames.iter().map(|&index| frames.rows[index as usize].facts.address).collect()
+        row.frames
+            .iter()
+            .map(|&index| frames.rows[index as usize].facts.address.unwrap_or(Address(0)))
+            .collect()
     };
     stacks.sort_by(|(same_a, a), (same_b, b)| {
         let by_frames = || addresses(a).cmp(&addresses(b));
@@ -272,12 +275,12 @@ fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
 
 /// Has the frames that will be shown named; all modules are asked at once.
 fn name(pipeline: &mut Pipeline<'_>, kinds: &[Kind], frames: &mut Frames) {
-    let (known, Some(naming)) = pipeline.parts() else { return };
+    let (known, _, Some(naming)) = pipeline.parts() else { return };
     for &index in kinds.iter().flat_map(|kind| &kind.stacks).flat_map(|row| &row.frames) {
         let row = &mut frames.rows[index as usize];
         if row.depth == Depth::Function
             && row.number.is_none()
-            && let Some((module, rva)) = row.facts.module
+            && let Some((module, rva)) = row.facts.in_loaded()
         {
             row.number = naming.request(known.system().module(module), rva, row.facts.kind);
         }

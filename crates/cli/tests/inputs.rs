@@ -298,7 +298,7 @@ fn rows_of_sysmon_are_chosen_as_events_are() {
         (&["--where", "fields.TargetImage iendswith 'lsass.exe' and fields.GrantedAccess hasany 0x10"], true),
         (&["--where", "stack.module = 'ntdll.dll' and not stack.module = 'x.dll'"], true),
         (&["--where", "host = 'PC' or fields.StartModule = 'x'"], false),
-        (&["--where", "stack.summary = 'ntdll.dll|Unbacked|a.exe'"], true),
+        (&["--where", "stack.summary = 'ntdll.dll|unbacked|a.exe'"], true),
     ] {
         let output = stackhound(&[&["hunt", "-q", "--only", "CS07", text(&path)], arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);

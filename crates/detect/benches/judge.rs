@@ -5,10 +5,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use stackhound_detect::{
-    Binaries, Case, Code, Entry, Event, Frame, Judge, Lists, ModuleFacts, ModuleIndex, Operation, Part,
-    Process, Services, Stack, Target,
-};
+use stackhound_detect::{Binaries, Case, Entry, Event, Judge, Part, Process, Services, Stack, Target};
+use stackhound_etl::Address;
+use stackhound_frames::{Code, Frame, Lists, ModuleFacts, ModuleIndex, Operation};
 use stackhound_symbols::ModuleIdentity;
 
 fn module(judge: &mut Judge, path: &str) -> ModuleIndex {
@@ -25,7 +24,7 @@ fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
     let own: Vec<ModuleIndex> =
         (0..100).map(|index| module(judge, &format!(r"C:\Program Files\App\part{index}.dll"))).collect();
     let frame = |module, rva| Frame {
-        address: Some(0x7ff8_0000_0000 + rva),
+        address: Some(Address(0x7ff8_0000_0000 + rva)),
         ..Frame::user(Code::Image(module, rva))
     };
     let one = |index: usize| {
@@ -33,7 +32,7 @@ fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
         let own = |depth: usize| frame(own[(index * 7 + depth * 3) % own.len()], 0x1000 + 16 * depth as u64);
         frames.extend((0..4 + index % 32).map(own));
         if index.is_multiple_of(16) {
-            frames[3] = Frame { address: Some(0x24f_64b7_b7a1), ..Frame::user(Code::Unbacked) };
+            frames[3] = Frame { address: Some(Address(0x24f_64b7_b7a1)), ..Frame::user(Code::Unbacked) };
         }
         frames.extend([frame(kernel32, 0x17034), frame(ntdll, 0x526a1)]);
         frames
@@ -59,6 +58,7 @@ fn judge(criterion: &mut Criterion) {
             for frames in &stacks {
                 let stack = Stack {
                     frames,
+                    live: &[],
                     kernel: Part::Whole,
                     user: Part::Whole,
                     limit: Some(192),

@@ -4,6 +4,7 @@
 //! take too much memory. What a file tells depends on the module alone, and what was asked once is kept, so giving up
 //! changes no answer.
 
+use stackhound_frames::{Module, ModuleIndex, Modules};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use stackhound_symbols::{AddressKind, Loaded, Origin, Rva, Symbols};
 use crate::images::reach::Reach;
 use crate::images::site::Site;
 use crate::images::{ImageFile, ServiceNames, Silence};
-use crate::module::{Module, ModuleIndex, Modules};
 
 /// Loads the files of a module. What it gives must depend on the module alone, and must be a file of this very module.
 pub type Load = Box<dyn Fn(&Module) -> Loaded + Send>;
@@ -161,7 +161,7 @@ impl Binaries {
     }
 
     /// Whether there are no files at all.
-    pub(crate) fn is_none(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.load.is_none()
     }
 

@@ -1,7 +1,7 @@
 //! What a source knows of an event, beside its stack.
 
-use crate::module::ModuleIndex;
-use crate::stack::{Code, Stack};
+use crate::stack::Stack;
+use stackhound_frames::{Code, ModuleIndex, Operation};
 
 /// How the kernel was entered for what the event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,41 +23,6 @@ pub enum Services<'a> {
     OneOf(&'a [Box<str>]),
     /// Nothing tells.
     Unknown,
-}
-
-/// What was done, as far as detections tell operations apart. Which of them are sensitive is a matter of
-/// [lists](crate::Lists).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Operation {
-    /// A handle to a process or thread was asked for.
-    ProcessOpen,
-    /// A process was started.
-    ProcessCreate,
-    /// A thread was started.
-    ThreadCreate,
-    /// A thread's context was changed, or code queued to it.
-    ThreadControl,
-    /// An image was mapped.
-    ImageLoad,
-    /// Memory was allocated.
-    MemoryAllocate,
-    /// Protection of memory was changed.
-    MemoryProtect,
-    /// Memory of a process was read or written.
-    MemoryAccess,
-    /// A section was mapped.
-    MapView,
-    /// The thread waited, slept or was switched out while waiting.
-    Wait,
-    /// A file was created, written, renamed or deleted.
-    FileChange,
-    /// The registry was changed.
-    RegistryChange,
-    /// A driver was loaded.
-    DriverLoad,
-    /// Anything else.
-    Other,
 }
 
 /// The process that something was done to.

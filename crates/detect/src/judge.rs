@@ -1,13 +1,12 @@
 //! The judge: asks all detections about one case, and limits their answers to what the evidence supports.
 
-use stackhound_symbols::AddressKind;
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Lists, ModuleFacts, ModuleIndex, Modules};
 
 use crate::binaries::Binaries;
 use crate::case::Case;
 use crate::catalogue::DETECTIONS;
-use crate::lists::{Functions, Lists};
-use crate::module::{ModuleFacts, ModuleIndex, Modules};
-use crate::stack::{Code, Part, Stack};
+use crate::stack::{Part, Stack};
 use crate::verdict::{Input, Judgement, Outcome, Reason, Verdict};
 use crate::view::View;
 
@@ -25,65 +24,55 @@ impl Evidence<'_, '_> {
     pub fn is_function(&mut self, index: usize, list: Functions) -> Option<bool> {
         let frame = self.view.frame(index);
         let Code::Image(module, offset) = frame.code else { return Some(false) };
-        let kind = if frame.is_instruction { AddressKind::Instruction } else { AddressKind::Return };
         let name = self.view.modules.get(module).name();
-        let function = self.binaries.function(self.view.modules, (module, offset), kind)?;
+        let function = self.binaries.function(self.view.modules, (module, offset), frame.kind)?;
         Some(self.lists.has_function(list, name, &function.text))
     }
 }
 
-/// Judges stacks.
+/// Evaluates stacks, with its own table of modules. Traces have theirs: see [`evaluate`].
 #[derive(Debug)]
 pub struct Judge {
-    lists: Lists,
-    modules: Modules,
-    binaries: Binaries,
+    /// All modules that were met, with the lists that give them their roles.
+    pub modules: Modules,
+    /// The image files of these modules.
+    pub binaries: Binaries,
 }
 
 impl Judge {
-    /// A judge who believes in these lists and looks into these files.
+    /// Uses these lists and files.
     pub fn new(lists: Lists, binaries: Binaries) -> Judge {
-        Judge { lists, modules: Modules::default(), binaries }
+        Judge { modules: Modules::new(lists), binaries }
     }
 
-    /// What it believes in.
+    /// The lists.
     pub fn lists(&self) -> &Lists {
-        &self.lists
-    }
-
-    /// All modules that were met.
-    pub fn modules(&self) -> &Modules {
-        &self.modules
-    }
-
-    /// The files that it looks into, with the modules that these are looked up by.
-    pub fn binaries(&mut self) -> (&mut Binaries, &Modules) {
-        (&mut self.binaries, &self.modules)
-    }
-
-    /// Whether it looks into files at all.
-    pub fn has_files(&self) -> bool {
-        !self.binaries.is_none()
+        self.modules.lists()
     }
 
     /// The number of a module: see [`Modules::add`].
     pub fn module(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
-        self.modules.add(facts, windows, &self.lists)
+        self.modules.add(facts, windows)
     }
 
-    /// Answers all questions about a case. Allocates nothing where no file is looked into for the first time.
+    /// As [`evaluate`].
     pub fn judge(&mut self, case: &Case<'_>) -> Judgement {
-        let Judge { lists, modules, binaries } = self;
-        let view = View::new(case, modules);
-        let outcomes = [UNASKED; DETECTIONS.len()];
-        let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
-        for (index, detection) in DETECTIONS.iter().enumerate() {
-            let outcome = (detection.check)(&mut evidence);
-            let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
-            evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
-        }
-        Judgement { outcomes: evidence.outcomes }
+        evaluate(&self.modules, &mut self.binaries, case)
     }
+}
+
+/// Answers all questions about a case. Modules and files belong together: files are found by the numbers of modules. Allocates
+/// nothing where no file is read for the first time.
+pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> Judgement {
+    let (view, lists) = (View::new(case, modules), modules.lists());
+    let outcomes = [UNASKED; DETECTIONS.len()];
+    let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
+    for (index, detection) in DETECTIONS.iter().enumerate() {
+        let outcome = (detection.check)(&mut evidence);
+        let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
+        evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
+    }
+    Judgement { outcomes: evidence.outcomes }
 }
 
 const UNASKED: Outcome = Outcome {

@@ -1,9 +1,8 @@
 //! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
 
 use crate::catalogue::DetectionId;
-use crate::stack::{Code, Part};
 use crate::verdict::Outcome;
-use crate::view::View;
+use stackhound_frames::Answer;
 
 /// Where a judged event stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -119,41 +118,14 @@ pub struct Sighting {
     pub event: EventReport,
     /// The stack, innermost first.
     pub stack: Vec<FrameReport>,
-    /// Names of the user frames' modules, innermost first, `|` between them; one that follows itself stands once, `Unbacked`
-    /// stands for code of no module.
+    /// Names of the user frames' modules, as [`Summary::user`](stackhound_frames::Summary::user) gives them.
     pub summary: String,
-    /// File name of the module that asked; `Unbacked`, `Unknown`, `Undetermined` or `Kernel` where there is none.
-    pub final_user_module: String,
-}
-
-/// Names of the user frames' modules, as [`Sighting::summary`] wants them.
-pub fn summary(stack: &[FrameReport]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for frame in stack.iter().filter(|frame| !frame.is_kernel) {
-        let name = match frame.backing {
-            "unbacked" => "Unbacked",
-            "unknown" => "Unknown",
-            _ => frame.module_name(),
-        };
-        if !names.last().is_some_and(|last| last.eq_ignore_ascii_case(name)) {
-            names.push(name);
-        }
-    }
-    names.join("|")
-}
-
-/// The module that asked, as [`Sighting::final_user_module`] wants it.
-pub fn final_user_module(view: &View<'_>) -> String {
-    let asker = view.asker.or(view.last).map(|frame| view.frame(frame).code);
-    match asker {
-        Some(Code::Image(module, _)) => view.modules.get(module).name(),
-        Some(Code::Compiled(runtime)) => return format!("jit:{runtime}"),
-        Some(Code::Unbacked) => "Unbacked",
-        Some(Code::Unknown) => "Unknown",
-        None if view.case.stack.user == Part::Whole => "Kernel",
-        None => "Undetermined",
-    }
-    .to_owned()
+    /// The final user module, as [`Summary`](stackhound_frames::Summary::final_user_module) gives it.
+    pub final_user_module: Option<String>,
+    /// Whether a user frame is in no image.
+    pub contains_unbacked: Answer,
+    /// Whether the user part of the stack is known to be there, even if it has no frames.
+    pub has_user_part: bool,
 }
 
 /// A detection's answer about a judged event, as it is shown.

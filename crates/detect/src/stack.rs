@@ -3,40 +3,7 @@
 //! Sources differ in what they can tell: a recording gives addresses and the modules around them, Sysmon gives modules with
 //! offsets and no addresses, a live session can ask for memory. What a source does not tell is absent here, never guessed.
 
-use crate::module::ModuleIndex;
-
-/// Whether a frame is in the kernel's half of the address space: by its address alone, never by whether a module is known.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Mode {
-    /// The upper half.
-    Kernel,
-    /// The lower half.
-    User,
-}
-
-/// Where the code of a frame comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Code {
-    /// A module that was loaded there at the time, and the offset of the frame's address in it. Damaged stacks have offsets
-    /// far outside of the module.
-    Image(ModuleIndex, u64),
-    /// Compiled by a runtime that told of it, such as `clr`.
-    Compiled(&'static str),
-    /// No module was there, and all are known.
-    Unbacked,
-    /// No module is known there, but not all are.
-    Unknown,
-}
-
-impl Code {
-    /// The module, if it comes from one.
-    pub fn module(self) -> Option<ModuleIndex> {
-        match self {
-            Code::Image(module, _) => Some(module),
-            Code::Compiled(_) | Code::Unbacked | Code::Unknown => None,
-        }
-    }
-}
+use stackhound_frames::{Frame, RegionKind};
 
 /// What kind of memory a frame lies in, where the source tells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -75,38 +42,13 @@ pub struct SiteBytes {
     pub after: [u8; 16],
 }
 
-/// One frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Frame {
-    /// The address as recorded. Sources that name a module and an offset do not tell it.
-    pub address: Option<u64>,
-    /// Kernel or user.
-    pub mode: Mode,
-    /// Whether it is 32-bit code of a process on 64-bit Windows.
-    pub is_wow64: bool,
-    /// Whether the address is that of an instruction that was interrupted, not one that a call returns to.
-    pub is_instruction: bool,
-    /// Where its code comes from.
-    pub code: Code,
-    /// The memory it lies in.
+/// What was read from the memory of a live process at a frame's address, after the event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LiveFrame {
+    /// The memory there.
     pub memory: Memory,
-    /// Bytes around it, read from memory. Those of files are looked up in [`Binaries`](crate::Binaries).
+    /// Bytes around it. Those of files are looked up in [`Binaries`](crate::Binaries).
     pub bytes: Option<SiteBytes>,
-}
-
-impl Frame {
-    /// A user frame of 64-bit code of which only this is known.
-    pub fn user(code: Code) -> Frame {
-        Frame {
-            address: None,
-            mode: Mode::User,
-            is_wow64: false,
-            is_instruction: false,
-            code,
-            memory: Memory::UNKNOWN,
-            bytes: None,
-        }
-    }
 }
 
 /// Why a part of a stack is not there.
@@ -134,6 +76,8 @@ pub enum Part {
 pub struct Stack<'a> {
     /// The frames, innermost first. Kernel frames between user frames are there where the source gives them.
     pub frames: &'a [Frame],
+    /// What was read from live memory, frame by frame; empty where nothing was read.
+    pub live: &'a [LiveFrame],
     /// The kernel frames before the first user frame.
     pub kernel: Part,
     /// The rest.
@@ -150,7 +94,39 @@ pub struct Stack<'a> {
     pub is_truncated: bool,
 }
 
+impl MemoryKind {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Image => "image",
+            MemoryKind::Mapped => "mapped",
+            MemoryKind::Private => "private",
+        }
+    }
+
+    /// Of the memory that the source of a stack knows. JIT-compiled code is in private memory.
+    pub fn of(kind: RegionKind) -> Option<MemoryKind> {
+        match kind {
+            RegionKind::Image => Some(MemoryKind::Image),
+            RegionKind::Mapped => Some(MemoryKind::Mapped),
+            RegionKind::Private | RegionKind::Jit(_) => Some(MemoryKind::Private),
+            RegionKind::Unknown => None,
+        }
+    }
+}
+
 impl Stack<'_> {
+    /// The memory of a frame: its kind by the source of the stack, else as it was read; the rest as it was read.
+    pub fn memory(&self, index: usize) -> Memory {
+        let live = self.live.get(index).map_or(Memory::UNKNOWN, |live| live.memory);
+        Memory { kind: MemoryKind::of(self.frames[index].region.kind).or(live.kind), ..live }
+    }
+
+    /// Bytes around a frame that were read from memory.
+    pub fn bytes(&self, index: usize) -> Option<SiteBytes> {
+        self.live.get(index)?.bytes
+    }
+
     /// Whether it is as long as stacks can be, so that outer frames may be missing.
     pub fn is_at_limit(&self) -> bool {
         self.limit.is_some_and(|limit| self.frames.len() >= usize::from(limit))

@@ -1,8 +1,9 @@
 //! What the detections look at in a stack, found once for all of them.
 
+use stackhound_frames::{Code, Frame, Mode, Module, Modules, Role, Roles};
+
 use crate::case::Case;
-use crate::module::{Module, Modules, Role, Roles};
-use crate::stack::{Code, Frame, Mode, Part};
+use crate::stack::{Memory, Part, SiteBytes};
 use crate::verdict::Reason;
 
 /// A stack with its landmarks. All places are indexes of frames, innermost first.
@@ -31,13 +32,6 @@ pub struct View<'a> {
     pub has_runtime: bool,
 }
 
-/// Tell nothing of who asked.
-fn layers() -> Roles {
-    let mut roles = Role::NativeLayer | Role::Forwarder;
-    roles |= Role::Hook;
-    roles
-}
-
 impl<'a> View<'a> {
     /// Finds the landmarks. One pass over the frames.
     pub fn new(case: &'a Case<'a>, modules: &'a Modules) -> View<'a> {
@@ -53,7 +47,6 @@ impl<'a> View<'a> {
             unknown: None,
             has_runtime: false,
         };
-        let layers = layers();
         for (index, frame) in case.stack.frames.iter().enumerate() {
             if frame.mode == Mode::Kernel {
                 continue;
@@ -66,13 +59,13 @@ impl<'a> View<'a> {
             match frame.code {
                 Code::Unbacked => drop(view.unbacked.get_or_insert(index)),
                 Code::Unknown => drop(view.unknown.get_or_insert(index)),
-                Code::Compiled(_) => view.has_runtime = true,
+                Code::Jit(_) => view.has_runtime = true,
                 Code::Image(..) => view.has_runtime |= roles.has(Role::Runtime),
             }
             if !roles.has_any(Role::SystemCall | Role::Wow64) {
                 view.caller.get_or_insert(index);
             }
-            if !roles.has_any(layers) {
+            if !roles.has_any(Roles::PASS_ON) {
                 view.asker.get_or_insert(index);
             }
         }
@@ -84,6 +77,16 @@ impl<'a> View<'a> {
     /// A frame.
     pub fn frame(&self, index: usize) -> &'a Frame {
         &self.case.stack.frames[index]
+    }
+
+    /// The memory of a frame.
+    pub fn memory(&self, index: usize) -> Memory {
+        self.case.stack.memory(index)
+    }
+
+    /// Bytes around a frame that were read from memory.
+    pub fn bytes(&self, index: usize) -> Option<SiteBytes> {
+        self.case.stack.bytes(index)
     }
 
     /// All frames, innermost first.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use stackhound_detect::lists::BUILT_IN;
+use stackhound_frames::lists::BUILT_IN;
 
 /// Sections that state one key for each name, which are too many to be told of one by one.
 const MAPS: [&str; 3] = ["services", "causes", "aliases"];
@@ -59,6 +59,6 @@ fn the_example_of_own_lists_can_be_read() {
     let page = page();
     let (_, rest) = page.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
-    let lists = stackhound_detect::Lists::with(example).expect("lists");
+    let lists = stackhound_frames::Lists::with(example).expect("lists");
     assert_eq!(lists.alert_window(), 300 * 10_000_000);
 }

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound_detect::{Binaries, Judge, Lists};
+use stackhound_detect::{Binaries, Judge};
+use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Frame, Hex};
 use stackhound_sysmon::json::{flat, winlogbeat};
 use stackhound_sysmon::row::{Action, Actor, Aim, Row};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stackhound::detect::{Binaries, Judge, Lists};
+use stackhound::detect::Binaries;
 use stackhound::etl::record::Records;
 use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
 use stackhound::hunt::Hunter;
@@ -140,7 +140,7 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
         ControlFlow::Continue(())
     });
     let mut details = format!(", \"frames\": {frames}, \"in_modules\": {in_modules}");
-    if let (_, Some(naming)) = pipeline.parts() {
+    if let (.., Some(naming)) = pipeline.parts() {
         naming.wait_for_all();
         let stats = naming.stats();
         details += &format!(
@@ -154,7 +154,7 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
 /// As `full`, and each event judged.
 fn hunt(trace: &OpenTrace) -> Worked {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
     let (mut judged, mut findings) = (0u64, 0u64);
     let outcome = pipeline.run(|seen| {
         if Hunter::can_judge(seen) {

@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         // The frame that entered the kernel: the service's stub in ntdll.dll, or what does without it.
         let Some(stub) = event.frames().find(|frame| frame.mode == Mode::User) else { return };
         let service = Label { frame: &stub, names: event.names(&stub).as_deref() }.function();
-        let caller = event.asking_module().unwrap_or_default();
-        let _ = sender.send((caller.into_owned(), service));
+        let caller = event.final_user_module().unwrap_or_default();
+        let _ = sender.send((caller, service));
     });
     let path = SymbolPath::parse(&env::var("_NT_SYMBOL_PATH").unwrap_or_default())?;
     let file = env::args().nth(1);

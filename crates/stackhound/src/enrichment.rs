@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use stackhound_enrich::{Decisions, FrameCache, KernelSymbols, Level, Mode, Policy};
+use stackhound_frames::{Decisions, FrameResolver, KernelSymbols, Level, Mode, Policy};
 use stackhound_symbols::path::SymbolPath;
 use stackhound_symbols::store::StoreOptions;
 use stackhound_symbols::{Symbolizer, SymbolizerOptions};
@@ -51,8 +51,7 @@ pub(crate) struct Enricher {
     decisions: RefCell<Decisions>,
     depth: Option<Depth>,
     pub naming: Option<RefCell<Naming>>,
-    /// Unless what is known of the past still changes.
-    pub frames: Option<RefCell<FrameCache>>,
+    pub frames: RefCell<FrameResolver>,
 }
 
 impl Enricher {
@@ -61,7 +60,7 @@ impl Enricher {
             decisions: RefCell::new(Decisions::new(enrichment.policy)),
             depth: enrichment.depth,
             naming: enrichment.symbolizer.map(|symbolizer| RefCell::new(Naming::new(symbolizer))),
-            frames: None,
+            frames: RefCell::default(),
         }
     }
 

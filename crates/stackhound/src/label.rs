@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use stackhound_enrich::{Backing, FinalUser, Mode, RegionKind};
+use stackhound_frames::{Backing, Mode, RegionKind};
 use stackhound_symbols::{Origin, ResolvedFrame};
-use stackhound_system::System;
 
 use crate::enrichment::Depth;
-use crate::frame::Frame;
+use crate::frame::FrameView;
 
 /// Where the name that is shown comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -68,7 +67,7 @@ impl fmt::Display for ShownName<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Label<'f> {
     /// The frame.
-    pub frame: &'f Frame<'f>,
+    pub frame: &'f FrameView<'f>,
     /// Its names, if they were asked for.
     pub names: Option<&'f ResolvedFrame>,
 }
@@ -91,7 +90,7 @@ impl<'f> Label<'f> {
         let is_certain = |name: &ShownName<'_>| name.origin != NameOrigin::Symbols(Origin::NearestExport);
         let of_runtime = || {
             let method = self.frame.method().filter(|_| self.frame.depth() == Depth::Function)?;
-            let offset = self.frame.address.0.saturating_sub(method.start().0);
+            let offset = self.frame.address().0.saturating_sub(method.start().0);
             let text = method.to_string();
             (!text.is_empty()).then_some(ShownName { origin: NameOrigin::Method, text: text.into(), offset })
         };
@@ -124,28 +123,12 @@ impl fmt::Display for Label<'_> {
         if self.frame.mode == Mode::Kernel || self.frame.depth() == Depth::Address {
             return Ok(());
         }
-        match (self.frame.backing, self.frame.region.kind) {
+        match (self.frame.backing(), self.frame.region.kind) {
             (Backing::Backed, _) => Ok(()),
             (Backing::Unbacked, RegionKind::Unknown) => f.write_str(" (unbacked)"),
             (Backing::Unbacked, kind) => write!(f, " (unbacked, {} memory)", kind.name()),
             (Backing::Unknown, RegionKind::Unknown) => f.write_str(" (unknown memory)"),
             (Backing::Unknown, kind) => write!(f, " ({} memory)", kind.name()),
         }
-    }
-}
-
-/// What to call the module that asked: its file name, the runtime of compiled code, `unbacked` or `unknown` where it is
-/// none, or nothing where there are no user frames.
-pub fn final_user_module(system: &System, module: FinalUser) -> Option<Cow<'_, str>> {
-    match module {
-        FinalUser::Module(module) | FinalUser::Native(module) => {
-            Some(Cow::Borrowed(system.module(module).file_name()))
-        }
-        FinalUser::Method(method) => {
-            Some(Cow::Owned(format!("jit:{}", system.method(method).runtime().name())))
-        }
-        FinalUser::Unbacked(_) => Some(Cow::Borrowed("unbacked")),
-        FinalUser::Unknown(_) => Some(Cow::Borrowed("unknown")),
-        FinalUser::None => None,
     }
 }

@@ -44,7 +44,6 @@ mod slots;
 mod system_schemas;
 pub mod testing;
 mod timeline;
-mod wow64;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use consumer::{
@@ -52,23 +51,23 @@ pub use consumer::{
 };
 pub use enrichment::{Depth, Enrichment};
 pub use filter::EventFilter;
-pub use frame::Frame;
+pub use frame::FrameView;
 pub use knowledge::{Knowledge, SchemaRef};
-pub use label::{Label, NameOrigin, ShownName, final_user_module};
-pub use naming::{Naming, identity};
+pub use label::{Label, NameOrigin, ShownName};
+pub use naming::Naming;
 pub use pipeline::{Counted, Outcome, Passes, Pipeline};
 pub use predicate::Predicate;
 pub use seen::Seen;
 pub use stackhound_calltree as calltree;
 pub use stackhound_detect as detect;
-pub use stackhound_enrich as enrich;
-pub use stackhound_enrich::Mode;
 pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
 };
 pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
+pub use stackhound_frames as frames;
+pub use stackhound_frames::Mode;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;

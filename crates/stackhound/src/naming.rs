@@ -1,11 +1,10 @@
 //! Names for frames: which of the symbolizer's modules each module of the system is.
 
+use stackhound_frames::identity;
 use stackhound_symbols::{
-    AddressKind, FrameNumber, ImageIdentity, ModuleIdentity, ModuleNumber, PdbIdentity, ResolvedFrame, Rva,
-    SymbolStats, Symbolizer,
+    AddressKind, FrameNumber, ModuleNumber, ResolvedFrame, Rva, SymbolStats, Symbolizer,
 };
 use stackhound_system::{ModuleId, ModuleRef};
-use uuid::Uuid;
 
 use crate::slots;
 
@@ -16,21 +15,6 @@ pub struct Naming {
     /// By module of the system. Identities are compared once for each, not once for each frame. A module that was
     /// forgotten has left its index to another one.
     modules: Vec<Option<(ModuleId, ModuleNumber)>>,
-}
-
-/// What the recording knows of a module, as a symbolizer wants it.
-pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
-    let size = u32::try_from(module.size()).ok();
-    let image = module.time_date_stamp().zip(size);
-    ModuleIdentity {
-        name: module.file_name().to_owned(),
-        image: image.map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
-        pdb: module.pdb().map(|pdb| PdbIdentity {
-            name: pdb.name.to_owned(),
-            guid: Uuid::from_bytes_le(pdb.guid.0),
-            age: pdb.age,
-        }),
-    }
 }
 
 impl Naming {

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use stackhound_enrich::{CreateJoin, CreateOutcome, CreateStats};
 use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
+use stackhound_frames::{CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
 use stackhound_symbols::SymbolStats;
@@ -203,7 +203,9 @@ impl<'t> Pipeline<'t> {
 
     /// Says how much of stacks is told, and who names functions.
     pub fn with(mut self, enrichment: Enrichment) -> Pipeline<'t> {
+        let frames = self.enricher.frames.take();
         self.enricher = Enricher::new(enrichment);
+        self.enricher.frames.replace(frames);
         self
     }
 
@@ -212,9 +214,21 @@ impl<'t> Pipeline<'t> {
         &self.known
     }
 
-    /// What is known, and the names of frames if a symbolizer was given: for naming frames after a run.
-    pub fn parts(&mut self) -> (&Knowledge, Option<&mut Naming>) {
-        (&self.known, self.enricher.naming.as_mut().map(RefCell::get_mut))
+    /// With modules that were met in other traces, and lists that give modules their roles.
+    pub fn with_modules(mut self, modules: Modules) -> Pipeline<'t> {
+        self.enricher.frames = RefCell::new(FrameResolver::new(modules));
+        self
+    }
+
+    /// The modules that were met, for another trace.
+    pub fn into_modules(self) -> Modules {
+        self.enricher.frames.into_inner().into_modules()
+    }
+
+    /// What is known, what resolves frames, and the names of frames if a symbolizer was given: for naming frames after a run.
+    pub fn parts(&mut self) -> (&Knowledge, &mut FrameResolver, Option<&mut Naming>) {
+        let Enricher { frames, naming, .. } = &mut self.enricher;
+        (&self.known, frames.get_mut(), naming.as_mut().map(RefCell::get_mut))
     }
 
     /// The work on symbols up to now, if a symbolizer was given.
@@ -270,7 +284,7 @@ impl<'t> Pipeline<'t> {
                 Input::Live(_) => (Correlator::live(window, bases, Correlator::FRAMES_MAX), true),
             },
         };
-        self.enricher.frames = (!learning).then(RefCell::default);
+        self.enricher.frames.get_mut().keep_frames(!learning);
         let mut creates = CreateJoin::new(window);
         let mut events = match &mut self.input {
             Input::Recorded(trace) => Events::Recorded(Box::new(trace.ordered())),

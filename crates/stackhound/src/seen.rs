@@ -1,23 +1,22 @@
 //! An event as people want to see it: named, with its process, its fields and the modules of its frames.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, Ref};
+use std::cell::{OnceCell, Ref, RefMut};
 use std::sync::Arc;
 
-use stackhound_enrich::{
-    self as enrich, CreateOutcome, EventNames, Frames, Level, Mode, StackOwner, Summary,
-};
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_frames::{
+    CreateOutcome, EventNames, Frame, FrameResolver, Level, Mode, Modules, StackOwner, Summary,
+};
 use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
 use stackhound_stacks::{Delivered, StackId, StackState, StackStates};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_trace::{Event, TraceTime};
 
 use crate::enrichment::{Depth, Enricher};
-use crate::frame::Frame;
+use crate::frame::FrameView;
 use crate::knowledge::{Knowledge, SchemaRef};
-use crate::label::final_user_module;
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
@@ -251,16 +250,24 @@ impl<'c> Seen<'c> {
 
     /// Fills in the summary of the stack.
     pub fn summarize(&self, summary: &mut Summary) {
-        let system = self.known.system();
-        summary.of(system, self.stack_states(), self.facts());
+        let frames = self.resolved();
+        summary.of(self.resolver().modules(), self.stack_states(), &frames);
     }
 
-    /// What to call the module that asked for what the event tells of: see [`final_user_module`]. Nothing without user
-    /// frames.
-    pub fn asking_module(&self) -> Option<Cow<'c, str>> {
+    /// The name of the final user module: see [`Summary::final_user_module`]. Nothing without user frames.
+    pub fn final_user_module(&self) -> Option<String> {
         let mut summary = Summary::default();
         self.summarize(&mut summary);
-        final_user_module(self.known.system(), summary.final_user())
+        summary.final_user_module(self.resolver().modules()).map(str::to_owned)
+    }
+
+    /// The modules that the frames of the trace's stacks name.
+    pub fn modules(&self) -> Ref<'c, Modules> {
+        Ref::map(self.enricher.frames.borrow(), FrameResolver::modules)
+    }
+
+    pub(crate) fn resolver(&self) -> RefMut<'c, FrameResolver> {
+        self.enricher.frames.borrow_mut()
     }
 
     /// Whose stack it is: who creates a process or a thread in another process, not what is created.
@@ -270,37 +277,40 @@ impl<'c> Seen<'c> {
 
     /// The stack's frames, innermost first, with the modules that were loaded at the time of the event in the process of
     /// the stack's owner.
-    pub fn frames(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
+    pub fn frames(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
         let system = self.known.system();
         // Most events have no stack; then nothing is asked of them.
         let (user, kernel) = match self.stack() {
             Some(_) => (self.depth(Mode::User), self.depth(Mode::Kernel)),
             None => (Depth::Address, Depth::Address),
         };
-        self.facts().map(move |facts| {
+        self.each_resolved().map(move |facts| {
             let depth = if facts.mode == Mode::User { user } else { kernel };
-            Frame::new(facts, system, depth)
+            FrameView::new(facts, system, depth)
         })
     }
 
     /// The same, with all that is known of each, whatever is shown.
-    pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = Frame<'c>> + use<'c> {
+    pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
         let system = self.known.system();
-        self.facts().map(move |facts| Frame::new(facts, system, Depth::Function))
+        self.each_resolved().map(move |facts| FrameView::new(facts, system, Depth::Function))
     }
 
-    pub(crate) fn facts(&self) -> impl Iterator<Item = enrich::Frame> + use<> {
-        let frames = || Frames::of(self.known.system(), &self.delivered);
-        let all: Arc<[enrich::Frame]> = match (self.stack(), &self.enricher.frames) {
-            (None, _) => Arc::default(),
-            (Some(_), Some(cache)) => frames().all_in(&self.delivered, &mut cache.borrow_mut()),
-            (Some(_), None) => frames().all(&self.delivered).collect(),
-        };
+    /// The stack's frames, innermost first, with all that is known of each.
+    pub fn resolved(&self) -> Arc<[Frame]> {
+        match self.stack() {
+            None => Arc::default(),
+            Some(_) => self.resolver().of(self.known.system(), &self.delivered).all(&self.delivered),
+        }
+    }
+
+    fn each_resolved(&self) -> impl Iterator<Item = Frame> + use<> {
+        let all = self.resolved();
         (0..all.len()).map(move |index| all[index])
     }
 
     /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.
-    pub fn number(&self, frame: &Frame<'_>) -> Option<FrameNumber> {
+    pub fn number(&self, frame: &FrameView<'_>) -> Option<FrameNumber> {
         let naming = self.enricher.naming.as_ref()?;
         if frame.depth() != Depth::Function {
             return None;
@@ -309,7 +319,7 @@ impl<'c> Seen<'c> {
     }
 
     /// The names of a frame. Waits for them if need be.
-    pub fn names(&self, frame: &Frame<'_>) -> Option<Ref<'c, ResolvedFrame>> {
+    pub fn names(&self, frame: &FrameView<'_>) -> Option<Ref<'c, ResolvedFrame>> {
         let (naming, number) = (self.enricher.naming.as_ref()?, self.number(frame)?);
         naming.borrow_mut().wait(number);
         Ref::filter_map(naming.borrow(), |naming| naming.frame(number)).ok()

@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stackhound::detect::report::{FrameReport, Place};
-use stackhound::detect::{
-    Binaries, DetectionId, Judge, Lists, Memory, MemoryKind, Reason, SiteBytes, Verdict,
-};
+use stackhound::detect::{Binaries, DetectionId, Memory, MemoryKind, Reason, SiteBytes, Verdict};
 use stackhound::hunt::Hunter;
 use stackhound::hunt::memory::{Answer, LiveMemory, MemoryStats, Reach};
 use stackhound::trace::Recordings;
@@ -36,7 +34,7 @@ struct Hunted {
 fn hunt(recording: &Path, memory: Option<LiveMemory>) -> Hunted {
     let trace = Recordings::file(recording).open().expect("a recording");
     let mut pipeline = Pipeline::new(&trace, Passes::One);
-    let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
     if let Some(memory) = memory {
         hunter = hunter.with_memory(memory);
     }

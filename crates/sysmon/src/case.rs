@@ -4,10 +4,9 @@
 //! stack inside the system call, so the innermost user frame is where that returns to, and its module is asked of the process's
 //! list of loaded modules at that time: code in none is unbacked.
 
-use stackhound_detect::{
-    Case, Code, Entry, Event, Frame, Gap, Judge, Lists, Mode, ModuleIndex, Operation, Part, Process, Role,
-    Services, Stack, Start, Target,
-};
+use stackhound_detect::{Case, Entry, Event, Gap, Judge, Part, Process, Services, Stack, Start, Target};
+use stackhound_etl::Address;
+use stackhound_frames::{Code, Frame, Lists, Mode, ModuleIndex, Operation, Role};
 use stackhound_symbols::folder::below_windows;
 
 use crate::call_trace::{self, FrameError, Hex, Place};
@@ -157,7 +156,7 @@ impl Cases {
                     traits.has_narrow_address |= address.width() <= 8 && !is_wow64;
                     let (is_kernel, is_nowhere) = (frame.is_kernel(), address.value() == 0);
                     Frame {
-                        address: Some(address.value()).filter(|_| !is_nowhere),
+                        address: Some(Address(address.value())).filter(|_| !is_nowhere),
                         mode: if is_kernel { Mode::Kernel } else { Mode::User },
                         is_wow64,
                         code: if is_kernel || is_nowhere { Code::Unknown } else { Code::Unbacked },
@@ -184,6 +183,7 @@ const OLD_LIMIT: u16 = 16;
 /// The kernel's part is never told.
 const NO_STACK: Stack<'static> = Stack {
     frames: &[],
+    live: &[],
     kernel: Part::Missing(Gap::NotRecorded),
     user: Part::Missing(Gap::NotRecorded),
     limit: None,
@@ -214,7 +214,7 @@ struct Traits {
 
 impl Traits {
     fn add_module(&mut self, judge: &Judge, module: ModuleIndex, is_wow64: bool) {
-        let module = judge.modules().get(module);
+        let module = judge.modules.get(module);
         let roles = module.roles;
         let is_base = roles.has(Role::NativeLayer) && !roles.has_any(Role::SystemCall | Role::Wow64);
         self.has_layer |= roles.has(Role::Wow64);

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use evtx::{EvtxParser, ParserSettings};
 use stackhound_detect::report::{Place, Sighting};
-use stackhound_detect::{Case, Judge, Judgement, Lists};
+use stackhound_detect::{Case, Judge, Judgement};
+use stackhound_frames::Lists;
 
 use crate::case::Cases;
 use crate::json::Fields;
@@ -90,7 +91,7 @@ impl Judged<'_> {
     /// What outputs show of it. Allocates, so it is made for those rows that are shown.
     pub fn sighting(&self) -> Sighting {
         let place = Place { file: self.file.to_owned(), record: self.record };
-        sighting(place, self.row, self.case, self.judge.modules(), self.processes)
+        sighting(place, self.row, self.case, &self.judge.modules, self.processes)
     }
 }
 

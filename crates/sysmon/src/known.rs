@@ -5,7 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
-use stackhound_detect::{Judge, ModuleFacts, ModuleIndex};
+use stackhound_detect::Judge;
+use stackhound_frames::{ModuleFacts, ModuleIndex};
 use stackhound_symbols::ModuleIdentity;
 
 /// Different paths that are told apart; frames in further ones are in modules that are not known.
@@ -106,7 +107,7 @@ impl KnownModules {
         };
         let key = KeyRef { host, path };
         if let Some(number) = self.numbers.get_mut(&key) {
-            let known = judge.modules().get(*number);
+            let known = judge.modules.get(*number);
             if known.sha256 != sha256 || known.signer.as_deref().unwrap_or_default() != signer {
                 *number = judge.module(&facts(path, sha256, signer), None);
             }
@@ -182,7 +183,8 @@ fn size(guid: &str, started: &Started) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use stackhound_detect::{Binaries, Lists};
+    use stackhound_detect::Binaries;
+    use stackhound_frames::Lists;
 
     use super::*;
 
@@ -197,14 +199,14 @@ mod tests {
         assert_eq!(two, Host::default());
         let known = modules.find(judge, one, r"C:\A.DLL").unwrap();
         assert_ne!(known, plain);
-        assert_eq!(judge.modules().get(known).sha256, Some([1; 32]));
-        assert_eq!(judge.modules().get(known).signer.as_deref(), Some("S"));
+        assert_eq!(judge.modules.get(known).sha256, Some([1; 32]));
+        assert_eq!(judge.modules.get(known).signer.as_deref(), Some("S"));
         assert_eq!(modules.find(judge, two, r"c:\a.dll"), Some(plain));
         // A file that was replaced is another module from then on.
         modules.learn(judge, "one", r"c:\a.dll", Some([2; 32]), "S");
         let replaced = modules.find(judge, one, r"c:\a.dll").unwrap();
-        assert_eq!(judge.modules().get(replaced).sha256, Some([2; 32]));
-        assert_eq!(judge.modules().len(), 3);
+        assert_eq!(judge.modules.get(replaced).sha256, Some([2; 32]));
+        assert_eq!(judge.modules.len(), 3);
     }
 
     #[test]

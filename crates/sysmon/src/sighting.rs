@@ -1,9 +1,8 @@
 //! What outputs show of a judged row.
 
-use stackhound_detect::report::{
-    EventReport, FrameReport, Place, ProcessReport, Sighting, final_user_module, summary,
-};
-use stackhound_detect::{Case, Code, Frame, Mode, Modules, View};
+use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{Case, Part};
+use stackhound_frames::{Code, Frame, Mode, Modules, Summary};
 
 use crate::call_trace;
 use crate::known::KnownProcesses;
@@ -50,6 +49,9 @@ pub(crate) fn sighting(
         }
         Action::ImageLoad { .. } | Action::ProcessCreate { .. } => {}
     }
+    let (mut summary, given) = (Summary::default(), &case.stack);
+    let is_whole = given.user == Part::Whole && !given.has_losses && !given.is_at_limit();
+    summary.summarize(modules, (is_whole, given.is_certain), given.frames);
     Sighting {
         place,
         count: *count,
@@ -57,8 +59,10 @@ pub(crate) fn sighting(
         host: (*host).to_owned(),
         process,
         event,
-        summary: summary(&stack),
-        final_user_module: final_user_module(&View::new(case, modules)),
+        summary: summary.user().to_owned(),
+        final_user_module: summary.final_user_module(modules).map(str::to_owned),
+        contains_unbacked: summary.contains_unbacked(),
+        has_user_part: given.user == Part::Whole,
         stack,
     }
 }
@@ -70,7 +74,7 @@ fn file_name(path: &str) -> &str {
 /// A frame, with its module as the row spells it.
 fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
     let mut report = FrameReport {
-        address: frame.address,
+        address: frame.address.map(|address| address.0),
         is_kernel: frame.mode == Mode::Kernel,
         is_wow64: frame.is_wow64,
         ..FrameReport::default()
@@ -81,7 +85,7 @@ fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
     }
     report.backing = match frame.code {
         Code::Image(..) => "",
-        Code::Compiled(_) | Code::Unknown => "unknown",
+        Code::Jit(_) | Code::Unknown => "unknown",
         Code::Unbacked => "unbacked",
     };
     report

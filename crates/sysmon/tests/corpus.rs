@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use serde::Deserialize;
 use stackhound_detect::report::Sighting;
-use stackhound_detect::{Binaries, DetectionId, Judge, Judgement, Lists, Outcome, Severity, Verdict};
+use stackhound_detect::{Binaries, DetectionId, Judge, Judgement, Outcome, Severity, Verdict};
+use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Place};
 use stackhound_sysmon::{Found, Sysmon};
 

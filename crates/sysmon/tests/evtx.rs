@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use stackhound_detect::report::Sighting;
-use stackhound_detect::{Binaries, Judge, Lists};
+use stackhound_detect::{Binaries, Judge};
+use stackhound_frames::Lists;
 use stackhound_sysmon::{Found, Sysmon, Totals};
 
 use self::support::{Event, Value, log};
@@ -91,7 +92,7 @@ fn logs_tell_what_json_tells() {
         assert_eq!((first.event.access, first.event.target_pid), (Some(0x1f_ffff), Some(700)));
         let labels: Vec<String> = first.stack.iter().map(|frame| frame.label()).collect();
         assert_eq!(labels, ["ntdll.dll+0x9d934", "unbacked 0x24f64b7b7a1", "[1]a&b.exe+0x18be"]);
-        assert_eq!(first.summary, "ntdll.dll|Unbacked|[1]a&b.exe");
+        assert_eq!(first.summary, "ntdll.dll|unbacked|[1]a&b.exe");
         let thread = &sightings[2].event;
         assert_eq!(
             (thread.start_name.as_str(), thread.start_address),

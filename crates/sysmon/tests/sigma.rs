@@ -14,7 +14,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rules::{Access, RULES};
-use stackhound_detect::{Binaries, DetectionId, Judge, Lists, Severity, Verdict};
+use stackhound_detect::{Binaries, DetectionId, Judge, Severity, Verdict};
+use stackhound_frames::Lists;
 use stackhound_sysmon::row::Action;
 use stackhound_sysmon::{Found, Sysmon};
 

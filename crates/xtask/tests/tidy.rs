@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["stackhound-calltree", "stackhound-etl", "stackhound-schema", "stackhound-sysmon"],
     ),
     (
-        "stackhound-enrich",
+        "stackhound-frames",
         &[
             "stackhound-etl",
             "stackhound-schema",
@@ -36,16 +36,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-trace",
         ],
     ),
-    ("stackhound-detect", &["stackhound-symbols"]),
-    ("stackhound-sysmon", &["stackhound-detect", "stackhound-symbols"]),
-    ("stackhound-export", &["stackhound-calltree", "stackhound-detect"]),
+    ("stackhound-detect", &["stackhound-etl", "stackhound-frames", "stackhound-symbols"]),
+    (
+        "stackhound-sysmon",
+        &["stackhound-detect", "stackhound-etl", "stackhound-frames", "stackhound-symbols"],
+    ),
+    ("stackhound-export", &["stackhound-calltree", "stackhound-detect", "stackhound-frames"]),
     ("stackhound-timeline", &["stackhound-calltree"]),
     (
         "stackhound",
         &[
             "stackhound-calltree",
             "stackhound-detect",
-            "stackhound-enrich",
+            "stackhound-frames",
             "stackhound-etl",
             "stackhound-expr",
             "stackhound-kstack-client",

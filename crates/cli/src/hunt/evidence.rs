@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 
 use anyhow::{Result, anyhow, bail};
-use stackhound::detect::{Binaries, Judge, Lists};
+use stackhound::detect::{Binaries, Judge};
+use stackhound::frames::Lists;
 use stackhound::symbols::file_loader;
 
 use crate::args::{Common, Hunt};
@@ -22,7 +23,7 @@ fn lists(arguments: &Hunt) -> Result<Lists> {
     let lists = match &arguments.lists {
         None => Lists::default(),
         Some(file) => {
-            let at = |error: stackhound::detect::lists::ListsError| {
+            let at = |error: stackhound::frames::lists::ListsError| {
                 anyhow!("{}:{}: {}", file.display(), error.line, error.message)
             };
             Lists::with(&inputs::text(file)?).map_err(at)?

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 use stackhound::Pipeline;
+use stackhound::detect::Judge;
 use stackhound::detect::report::Place;
 use stackhound::hunt::Hunter;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
@@ -37,12 +38,13 @@ pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
     let filter = filter.between(&filters, &clock, start);
     let report = RefCell::new(Report::open(arguments, judge.lists(), is_colored(arguments, common))?);
     let pipeline = Pipeline::live(arrivals, schemas);
-    let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?;
+    let Judge { modules, binaries } = judge;
+    let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?.with_modules(modules);
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }
     let name = session_name(arguments);
-    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let mut hunter = Hunter::new(binaries, pipeline.clock());
     if let Some(memory) = memory {
         hunter = hunter.with_memory(memory);
     }

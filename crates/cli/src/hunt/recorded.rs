@@ -34,8 +34,10 @@ pub fn hunt(
     (report, progress): (&mut Report<'_>, &mut Progress),
 ) -> Result<(Judge, Hunted)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
-    let mut pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
-    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
+    let Judge { modules, binaries } = judge;
+    let mut pipeline = pipeline.with_modules(modules);
+    let mut hunter = Hunter::new(binaries, pipeline.clock());
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     // Of each source, so that a number means the same event whatever else is read.
     let mut records = vec![0; names.len()];
@@ -54,7 +56,8 @@ pub fn hunt(
     if !common.quiet {
         naming::report_no_match(Some(&filter), &pipeline);
     }
-    Ok((hunter.into_judge(), Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
+    let judge = Judge { modules: pipeline.into_modules(), binaries: hunter.into_binaries() };
+    Ok((judge, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
 /// Judges an event, and reports what was found. Breaks if nothing more can be written.

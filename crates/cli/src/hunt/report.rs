@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use stackhound::detect::alert::{Alert, Alerts, sort};
 use stackhound::detect::report::{Finding, Sighting};
-use stackhound::detect::{DetectionId, Judgement, Lists, Outcome, Severity, Totals, Verdict};
+use stackhound::detect::{DetectionId, Judgement, Outcome, Severity, Totals, Verdict};
+use stackhound::frames::Lists;
 use stackhound_export::findings::{FindingsFormat, Writer};
 
 use crate::args::{Hunt, HuntFormat};

@@ -182,7 +182,7 @@ fn look_up(
             }
             return match field {
                 Field::StackSummary => text(&sighting.summary),
-                Field::FinalUserModule => text(&sighting.final_user_module),
+                Field::FinalUserModule => text(sighting.final_user_module.as_deref().unwrap_or_default()),
                 _ => sighting.stack.iter().try_for_each(|frame| {
                     text(frame.module_name())?;
                     text(&frame.module)

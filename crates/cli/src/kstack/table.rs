@@ -113,7 +113,7 @@ fn of_switch(switch: &SwitchEvidence) -> String {
 mod tests {
     use super::*;
     use stackhound::Address;
-    use stackhound::enrich::Backing;
+    use stackhound::frames::Backing;
     use stackhound::kstack::StackFrame;
 
     fn frame(address: u64, mode: Mode) -> StackFrame {

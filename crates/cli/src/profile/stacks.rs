@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use stackhound::stacks::StackState;
 use stackhound::symbols::{self, FrameNumber};
 use stackhound::system::{self, ModuleRef};
-use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, enrich};
+use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, frames};
 use stackhound_export::{
     AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
     ProcessId, ProfileBuilder, SourceLine, StackId,
@@ -49,7 +49,7 @@ pub struct Stacks {
 #[derive(Debug)]
 struct Unnamed {
     id: FrameId,
-    facts: enrich::Frame,
+    facts: frames::Frame,
     depth: Depth,
     number: Option<FrameNumber>,
 }
@@ -117,7 +117,7 @@ impl Stacks {
     fn frame(
         &mut self,
         seen: &Seen<'_>,
-        frame: &stackhound::Frame<'_>,
+        frame: &stackhound::FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
         let kind = match frame.kind {
@@ -131,8 +131,8 @@ impl Stacks {
         };
         let key = match (place, frame.method()) {
             (Some((module, rva)), _) => FrameKey::InModule(module, rva, kind),
-            (None, Some(method)) => FrameKey::InMethod(method.id(), frame.address.0, kind),
-            (None, None) => FrameKey::At(frame.address.0, kind),
+            (None, Some(method)) => FrameKey::InMethod(method.id(), frame.address().0, kind),
+            (None, None) => FrameKey::At(frame.address().0, kind),
         };
         if let Some(&id) = self.frames.get(&key) {
             return Ok(id);
@@ -162,7 +162,7 @@ impl Stacks {
                 naming.wait(number);
             }
             let names = naming.as_ref().and_then(|naming| naming.frame(number?));
-            let frame = stackhound::Frame::new(facts, known.system(), depth);
+            let frame = stackhound::FrameView::new(facts, known.system(), depth);
             let label = Label { frame: &frame, names };
             let Some(name) = label.name() else { continue };
             let origin = match name.origin {
@@ -182,7 +182,7 @@ impl Stacks {
         if let Some(&id) = self.modules.get(&module.id()) {
             return Ok(id);
         }
-        let identity = stackhound::identity(module);
+        let identity = stackhound::frames::identity(module);
         let id = builder.module(Module {
             name: identity.name,
             path: module.path().to_owned(),

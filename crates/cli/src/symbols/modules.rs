@@ -49,7 +49,7 @@ pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u6
         let outcome = pipeline.run(|_| ControlFlow::Break(()));
         damaged |= !outcome.trace.damage.is_empty();
         for module in pipeline.knowledge().system().modules() {
-            let identity = stackhound::identity(module);
+            let identity = stackhound::frames::identity(module);
             // The same file can be written in several ways.
             let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };
             let (first, mapped) = modules.entry(same).or_insert_with(|| (identity.clone(), 0));

@@ -2,13 +2,11 @@
 //! of exceptions (CS22).
 
 use super::without_frames;
-use crate::case::Operation;
 use crate::judge::Evidence;
-use crate::lists::Functions;
-use crate::module::Role;
-use crate::stack::Frame;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Frame, Operation, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const SYMBOLS: Inputs = Inputs::of(&[Input::Symbols]);

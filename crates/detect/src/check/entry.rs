@@ -1,12 +1,11 @@
 //! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
 
 use super::without_frames;
-use crate::case::{Entry, Operation};
+use crate::case::Entry;
 use crate::images::site;
 use crate::judge::Evidence;
-use crate::module::{Role, Roles};
-use crate::stack::{Code, Frame};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use stackhound_frames::{Code, Operation, Role, Roles};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::KernelEntry]);
 
@@ -57,12 +56,12 @@ fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
         Top::Other(Outcome::undetermined(Severity::High, reason, USED, missing).at(index))
     };
     match frame.code {
-        Code::Unbacked if frame.address.is_some_and(|address| SHARED_PAGE.contains(&address)) => {
+        Code::Unbacked if frame.address.is_some_and(|address| SHARED_PAGE.contains(&address.0)) => {
             Top::SystemCall
         }
         Code::Unbacked => Top::Unbacked(index),
         Code::Unknown => undetermined(Reason::TopUnknown),
-        Code::Compiled(_) => Top::Compiled(index),
+        Code::Jit(_) => Top::Compiled(index),
         Code::Image(module, offset) => {
             let module = view.modules.get(module);
             let size = module.identity.image.map_or(u32::MAX, |image| image.size);
@@ -82,12 +81,13 @@ fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
 }
 
 /// Whether the bytes before a frame are those of an instruction that enters the kernel; `None` if they are not at hand.
-fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, frame: &Frame) -> Option<bool> {
+fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, index: usize) -> Option<bool> {
+    let frame = evidence.view.frame(index);
     // 32-bit code enters through a call.
     if frame.is_wow64 {
         return None;
     }
-    match (frame.bytes, frame.code) {
+    match (evidence.view.bytes(index), frame.code) {
         (Some(bytes), _) => Some(site::ends_system_call(&bytes.before)),
         (None, Code::Image(module, offset)) => {
             evidence.binaries.is_behind_system_call(evidence.view.modules, (module, offset))
@@ -98,9 +98,8 @@ fn is_behind_system_call(evidence: &mut Evidence<'_, '_>, frame: &Frame) -> Opti
 
 /// Adds what the bytes before the frame tell. A frame that is behind no system call is an artefact of the walk.
 fn confirmed(evidence: &mut Evidence<'_, '_>, index: usize, found: Outcome) -> Outcome {
-    let frame = evidence.view.frame(index);
-    let input = if frame.bytes.is_some() { Input::MemoryBytes } else { Input::ImageBytes };
-    match is_behind_system_call(evidence, frame) {
+    let input = if evidence.view.bytes(index).is_some() { Input::MemoryBytes } else { Input::ImageBytes };
+    match is_behind_system_call(evidence, index) {
         Some(true) => Outcome { used: found.used.with(input), ..found.because(Reason::SystemCallBefore) },
         Some(false) => Outcome::no(Reason::NoSystemCallBefore, found.used.with(input)).at(index),
         None => Outcome { missing: found.missing.with(input), ..found },
@@ -200,7 +199,7 @@ pub(crate) fn native_api(evidence: &mut Evidence<'_, '_>) -> Outcome {
         |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input])).at(caller);
     match frame.code {
         Code::Unbacked => Outcome::no(Reason::CallerUnbacked, USED).at(caller),
-        Code::Compiled(_) => Outcome::no(Reason::TopCompiled, USED).at(caller),
+        Code::Jit(_) => Outcome::no(Reason::TopCompiled, USED).at(caller),
         Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules),
         Code::Image(..) if roles.has(Role::NativeLayer) || !is_direct => {
             Outcome::no(Reason::CallerNative, USED)

@@ -1,8 +1,9 @@
 //! Kernel code that belongs to no driver (CS23).
 
 use crate::judge::Evidence;
-use crate::stack::{Code, Frame, Mode, Part};
+use crate::stack::Part;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use stackhound_frames::{Code, Frame, Mode};
 
 const USED: Inputs = Inputs::of(&[Input::KernelStack, Input::Modules]);
 

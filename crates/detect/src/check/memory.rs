@@ -2,9 +2,9 @@
 
 use crate::binaries::Lookup;
 use crate::judge::Evidence;
-use crate::module::Role;
-use crate::stack::{Code, SiteBytes};
+use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
+use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
@@ -17,13 +17,13 @@ pub(crate) fn stomped(evidence: &mut Evidence<'_, '_>) -> Outcome {
         let roles = view.roles(frame);
         is_hooked |= roles.has(Role::Hook);
         let Code::Image(module, offset) = frame.code else { continue };
-        let is_original = frame.memory.is_original;
+        let is_original = view.memory(index).is_original;
         if is_original.is_some() {
             used = used.with(Input::Regions);
         }
         // An original page cannot differ from its file.
-        let compared = frame
-            .bytes
+        let compared = view
+            .bytes(index)
             .filter(|_| is_original != Some(true))
             .map(|bytes| evidence.binaries.is_like(view.modules, (module, offset), &joined(&bytes)));
         let is_like = compared.and_then(|compared| compared.found()).flatten();

@@ -3,11 +3,10 @@
 use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
-use crate::lists::Functions;
-use crate::module::Role;
-use crate::stack::{Code, Frame};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Frame, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const STACK: Inputs = Inputs::of(&[Input::Stack]);
@@ -32,7 +31,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
     };
     let unsure = |reason, missing| Outcome::undetermined(Severity::Medium, reason, USED, missing).at(last);
     match frame.code {
-        Code::Unbacked | Code::Compiled(_) => return unsure(Reason::EndsUnbacked, STACK),
+        Code::Unbacked | Code::Jit(_) => return unsure(Reason::EndsUnbacked, STACK),
         Code::Unknown => return unsure(Reason::FrameUnknown, Inputs::of(&[Input::Modules])),
         Code::Image(..) => {}
     }
@@ -112,7 +111,7 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         (Code::Image(one, _), Code::Image(other, _)) if one == other => {
             Outcome::no(Reason::StartMatches, USED)
         }
-        (Code::Unbacked, Code::Unbacked) | (Code::Compiled(_), Code::Compiled(_)) => {
+        (Code::Unbacked, Code::Unbacked) | (Code::Jit(_), Code::Jit(_)) => {
             Outcome::no(Reason::StartMatches, USED)
         }
         // Runtimes start programs in place of the programs' own entries.
@@ -120,7 +119,7 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
             Outcome::no(Reason::RuntimeInStack, USED).at(index)
         }
         // Stacks cannot be walked further than such code, so this is not where the thread began.
-        (Code::Unbacked | Code::Compiled(_), _) if view.last == Some(index) => {
+        (Code::Unbacked | Code::Jit(_), _) if view.last == Some(index) => {
             unsure(Reason::EndsUnbacked, Input::Stack).at(index)
         }
         _ => {

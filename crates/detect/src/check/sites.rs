@@ -4,15 +4,17 @@
 //! Kernel frames are never looked at: the code of drivers is rewritten when it is loaded. Neither are addresses that are
 //! none of returns: where the kernel was entered, and what was interrupted.
 
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Frame, Mode, Role};
+use stackhound_symbols::AddressKind;
+
 use crate::binaries::{CodePlace, Lookup};
 use crate::case::Entry;
 use crate::images::reach::Reach;
 use crate::images::site::{self, Call, Gadget, Region, Site};
 use crate::images::stubs::StubPlace;
 use crate::judge::Evidence;
-use crate::lists::Functions;
-use crate::module::Role;
-use crate::stack::{Code, Frame, Mode};
+use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
 
 const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
@@ -21,6 +23,7 @@ const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 struct Return<'a> {
     index: usize,
     frame: &'a Frame,
+    bytes: Option<SiteBytes>,
     place: CodePlace,
     site: Lookup<Site>,
 }
@@ -92,7 +95,7 @@ fn each_return<'a>(
     for (index, frame) in view.user_frames() {
         let Code::Image(module, offset) = frame.code else { continue };
         // What the next frame lacks is known from the one before.
-        if !has_files && frame.bytes.is_none() && tally.doubts.is_some() {
+        if !has_files && view.bytes(index).is_none() && tally.doubts.is_some() {
             continue;
         }
         let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { continue };
@@ -101,7 +104,7 @@ fn each_return<'a>(
         // a return address; in the layer of 32-bit programs, where it changed the width.
         let is_walked = above.mode == Mode::User && above.code.module().is_some();
         let is_layer = !frame.is_wow64 && view.roles(frame).has(Role::Wow64);
-        if is_entry || frame.is_instruction || !is_walked || is_layer {
+        if is_entry || frame.kind == AddressKind::Instruction || !is_walked || is_layer {
             continue;
         }
         match is_interrupted(evidence, index - 1) {
@@ -125,7 +128,8 @@ fn each_return<'a>(
                 continue;
             }
         }
-        ask(evidence, tally, &Return { index, frame, place, site });
+        let bytes = view.bytes(index);
+        ask(evidence, tally, &Return { index, frame, bytes, place, site });
     }
 }
 
@@ -155,7 +159,7 @@ fn is_behind_call(at: &Return<'_>) -> Option<bool> {
     let site = at.site.found();
     let in_file = site.and_then(|site| Some(site.call? != Call::None));
     let is_narrow = site.map_or(at.frame.is_wow64, |site| site.is_narrow);
-    let in_memory = at.frame.bytes.map(|bytes| site::ends_call(is_narrow, &bytes.before));
+    let in_memory = at.bytes.map(|bytes| site::ends_call(is_narrow, &bytes.before));
     match (in_file, in_memory) {
         (None, None) => None,
         (file, memory) => Some(file == Some(true) || memory == Some(true)),
@@ -183,7 +187,7 @@ pub(crate) fn no_call(evidence: &mut Evidence<'_, '_>) -> Outcome {
         if Some(at.index) == last {
             return;
         }
-        if at.frame.bytes.is_some() {
+        if at.bytes.is_some() {
             tally.used = tally.used.with(Input::MemoryBytes);
         }
         match is_behind_call(at) {
@@ -206,11 +210,11 @@ pub(crate) fn gadget(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let mut tally = Tally::new(Severity::High);
     each_return(evidence, &mut tally, |_, tally, at| {
         let in_file = at.site.found().and_then(|site| site.gadget);
-        let in_memory = at.frame.bytes.and_then(|bytes| site::gadget(is_narrow(at), &bytes.after));
-        if at.frame.bytes.is_some() {
+        let in_memory = at.bytes.and_then(|bytes| site::gadget(is_narrow(at), &bytes.after));
+        if at.bytes.is_some() {
             tally.used = tally.used.with(Input::MemoryBytes);
         }
-        let is_seen = at.frame.bytes.is_some() || at.site.found().is_some_and(|site| site.call.is_some());
+        let is_seen = at.bytes.is_some() || at.site.found().is_some_and(|site| site.call.is_some());
         let behind_call = is_behind_call(at);
         let is_jump = in_file == Some(Gadget::Jump) || in_memory == Some(Gadget::Jump);
         let is_any = in_file.is_some() || in_memory.is_some();

@@ -2,10 +2,9 @@
 
 use crate::case::Start;
 use crate::judge::Evidence;
-use crate::lists::Functions;
-use crate::module::Role;
-use crate::stack::Code;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::ThreadStart, Input::Modules]);
 
@@ -38,7 +37,7 @@ fn judge(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
             };
         }
         Code::Unknown => return unsure(Reason::FrameUnknown, Input::Modules),
-        Code::Compiled(_) => return Outcome::no(Reason::StartCompiled, USED),
+        Code::Jit(_) => return Outcome::no(Reason::StartCompiled, USED),
         Code::Image(module, offset) => (module, offset),
     };
     let modules = evidence.view.modules;

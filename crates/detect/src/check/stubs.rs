@@ -4,6 +4,7 @@
 //! An indirect system call borrows the `syscall` instruction of a stub, so that the stack begins in `ntdll.dll` as it should.
 //! It shows in the stub being another service's, in the place being in no stub, or in a caller that called code of its own.
 
+use stackhound_frames::{Code, Frame, Mode, Role};
 use stackhound_symbols::Rva;
 
 use super::without_frames;
@@ -12,8 +13,6 @@ use crate::case::{Entry, Services};
 use crate::images::site::{Call, Region, Site, ends_system_call};
 use crate::images::stubs::StubPlace;
 use crate::judge::Evidence;
-use crate::module::Role;
-use crate::stack::{Code, Frame, Mode};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
 const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
@@ -184,9 +183,10 @@ fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: 
 }
 
 /// Whether memory before the return address has another number than the stub in the file.
-fn is_tampered(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, start: Rva) -> bool {
-    let frame = evidence.view.frame(frame);
-    let (Some(bytes), Some((module, offset))) = (frame.bytes, code_place(frame)) else { return false };
+fn is_tampered(evidence: &mut Evidence<'_, '_>, index: usize, stub: u32, start: Rva) -> bool {
+    let frame = evidence.view.frame(index);
+    let place = code_place(frame);
+    let (Some(bytes), Some((module, offset))) = (evidence.view.bytes(index), place) else { return false };
     let Lookup::Found(names) = evidence.binaries.services(evidence.view.modules, module) else {
         return false;
     };
@@ -235,7 +235,7 @@ fn site_is_stub(evidence: &mut Evidence<'_, '_>, frame: usize) -> Outcome {
     if site.enters_kernel == Some(true) {
         return found(Reason::SiteUnknown);
     }
-    match view.frame(frame).bytes {
+    match view.bytes(frame) {
         // Neither file nor memory: the walk began elsewhere.
         Some(bytes) if !ends_system_call(&bytes.before) => unsure(Reason::NoSystemCallBefore, &[]),
         Some(_) => Outcome { used: USED.with(Input::MemoryBytes), ..found(Reason::SiteUnknown) },
@@ -268,7 +268,7 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
     let place = match frame.code {
         Code::Image(module, offset) => (module, offset),
         Code::Unknown => return unsure(Reason::FrameUnknown, &[Input::Modules]),
-        Code::Unbacked | Code::Compiled(_) => return unsure(Reason::FrameUnbacked, &[Input::MemoryBytes]),
+        Code::Unbacked | Code::Jit(_) => return unsure(Reason::FrameUnbacked, &[Input::MemoryBytes]),
     };
     if view.roles(frame).has_any(Role::SystemCall | Role::Wow64) {
         return Outcome::no(Reason::CallerNative, WITHOUT_IMAGE);

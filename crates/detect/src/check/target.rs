@@ -1,10 +1,8 @@
 //! Handles to processes that hold credentials (CS24).
 
-use crate::case::Operation;
 use crate::judge::Evidence;
-use crate::module::Role;
-use crate::stack::Code;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
+use stackhound_frames::{Code, Operation, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Target, Input::AccessMask]);
 
@@ -67,7 +65,7 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
             Outcome::yes(Severity::High, Some(asker), Reason::CallerUnusual, USED)
                 .because(Reason::SensitiveTarget)
         }
-        Code::Compiled(_) | Code::Unbacked => Outcome::no(Reason::CallerUsual, USED),
+        Code::Jit(_) | Code::Unbacked => Outcome::no(Reason::CallerUsual, USED),
         Code::Image(..) | Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules).at(asker),
     }
 }

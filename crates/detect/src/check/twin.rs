@@ -1,10 +1,9 @@
 //! A second `ntdll.dll`: a copy that nobody hooks (CS10).
 
 use crate::judge::Evidence;
-use crate::module::Role;
-use crate::stack::{Code, Frame};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
+use stackhound_frames::{Code, Frame, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
@@ -46,7 +45,7 @@ pub(crate) fn second_ntdll(evidence: &mut Evidence<'_, '_>) -> Outcome {
 /// Whether two frames of `ntdll.dll` are in different mappings of it.
 fn is_other(view: &View<'_>, one: &Frame, other: &Frame) -> bool {
     let base = |frame: &Frame| match frame.code {
-        Code::Image(_, offset) => frame.address.map(|address| address.wrapping_sub(offset)),
+        Code::Image(_, offset) => frame.address.map(|address| address.0.wrapping_sub(offset)),
         _ => None,
     };
     if let (Some(one), Some(other)) = (base(one), base(other)) {

@@ -7,10 +7,10 @@
 use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
-use crate::module::{Role, Roles};
-use crate::stack::{Code, MemoryKind, Mode};
+use crate::stack::MemoryKind;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
+use stackhound_frames::{Code, Mode, Role, Roles};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
@@ -58,7 +58,8 @@ fn weighed(view: &View<'_>, index: usize, found: Outcome) -> Outcome {
             Reason::RuntimeLoaded,
         );
     }
-    let is_near = frame.address.is_some_and(|address| NEAR_IMAGES.iter().any(|near| near.contains(&address)));
+    let is_near =
+        frame.address.is_some_and(|address| NEAR_IMAGES.iter().any(|near| near.contains(&address.0)));
     if may_compile && is_near {
         lower(Severity::Low, Reason::AddressNearImages);
     }
@@ -110,7 +111,7 @@ pub(crate) fn caller(evidence: &mut Evidence<'_, '_>) -> Outcome {
         Some(caller) if view.has_user_part() => match view.frame(caller).code {
             Code::Unknown => none_found(view, severity),
             Code::Unbacked => Outcome::no(Reason::NativeUnbacked, USED).at(caller),
-            Code::Image(..) | Code::Compiled(_) => Outcome::no(Reason::AllBacked, USED).at(caller),
+            Code::Image(..) | Code::Jit(_) => Outcome::no(Reason::AllBacked, USED).at(caller),
         },
         _ => none_found(view, severity),
     }
@@ -174,12 +175,13 @@ pub(crate) fn region(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return none_found(view, Severity::High);
     }
     let mut unknown = None;
-    for (index, frame) in view.user_frames().filter(|(_, frame)| frame.code == Code::Unbacked) {
+    for (index, _) in view.user_frames().filter(|(_, frame)| frame.code == Code::Unbacked) {
         let found = |severity, reason| {
             let found = Outcome::yes(severity, Some(index), reason, USED);
             weighed(view, index, found)
         };
-        match (frame.memory.kind, frame.memory.protection) {
+        let memory = view.memory(index);
+        match (memory.kind, memory.protection) {
             (_, Some(protection)) if is_writable(protection) => {
                 return found(Severity::High, Reason::WritableCode);
             }

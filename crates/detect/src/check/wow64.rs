@@ -3,9 +3,8 @@
 use super::without_frames;
 use crate::case::Entry;
 use crate::judge::Evidence;
-use crate::module::Role;
-use crate::stack::Code;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
+use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use serde_json::Value;
-use stackhound_detect::{Code, DetectionId, Entry, Frame, Judgement, Services, Verdict};
+use stackhound_detect::{DetectionId, Entry, Judgement, Services, Verdict};
+use stackhound_frames::{Code, Frame};
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::{Rva, stubs};
 

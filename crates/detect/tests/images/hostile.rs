@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stackhound_detect::{Binaries, Code, Entry, Frame, Judgement, Lookup, Module, Services};
+use stackhound_detect::{Binaries, Entry, Judge, Judgement, Lookup, Services};
+use stackhound_frames::{Code, Frame, Module};
 use stackhound_symbols::{AddressKind, Loaded};
 
 use crate::world::{World, binaries, files, path};
@@ -91,7 +92,7 @@ fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
     let binaries: Binaries = binaries(files()).with_memory_max(4 * size);
     let mut world = World::of(binaries);
     let modules = names.map(|name| world.module(name));
-    let (binaries, known) = world.judge.binaries();
+    let Judge { binaries, modules: known } = &mut world.judge;
     assert_eq!(binaries.memory(), 0);
     for _ in 0..3 {
         for module in modules {
@@ -111,7 +112,7 @@ fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
 fn bytes_around_an_address_are_lent_for_outputs() {
     let mut world = World::without(&[]);
     let [app, gone, bad] = ["app", "gone", "bad"].map(|name| world.module(name));
-    let (binaries, modules) = world.judge.binaries();
+    let Judge { binaries, modules } = &mut world.judge;
     let Lookup::Found(around) = binaries.bytes_around(modules, (app, 0x1006)) else { panic!("bytes") };
     assert_eq!(around.before[..4], [0x48, 0x83, 0xec, 0x28]);
     assert_eq!(around.before.len(), 6);

@@ -1,6 +1,6 @@
 //! Memory of images: CS18, and a stub's number in memory (CS03).
 
-use stackhound_detect::{DetectionId, Entry, Memory, Services, SiteBytes};
+use stackhound_detect::{DetectionId, Entry, LiveFrame, Memory, Services, SiteBytes};
 
 use crate::program;
 use crate::world::{World, files, line, path};
@@ -13,6 +13,10 @@ fn of_file(name: &str, rva: usize) -> SiteBytes {
         before: bytes[at - 16..at].try_into().unwrap(),
         after: bytes[at..at + 16].try_into().unwrap(),
     }
+}
+
+fn read(bytes: SiteBytes) -> LiveFrame {
+    LiveFrame { bytes: Some(bytes), ..LiveFrame::default() }
 }
 
 fn changed(mut bytes: SiteBytes, at: usize) -> SiteBytes {
@@ -56,9 +60,8 @@ fn changed_code_is_told() {
         ("app+104a", None, None, "undetermined memory-unknown -regions -memory_bytes"),
     ] {
         let mut world = World::without(&[]);
-        let mut frames = world.frames(stack);
-        frames[0].memory = Memory { is_original, ..Memory::UNKNOWN };
-        frames[0].bytes = bytes;
+        let frames = world.frames(stack);
+        world.live = vec![LiveFrame { memory: Memory { is_original, ..Memory::UNKNOWN }, bytes }];
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
         let outcome = judgement.outcome(DetectionId::parse("CS18").unwrap());
         assert_eq!(line(outcome), expected, "{stack} {is_original:?} {bytes:?}");
@@ -77,10 +80,10 @@ fn hooks_and_writable_code_are_taken_into_account() {
         ("ntdll+1014", None, "yes low page-changed+hook-in-stack @1"),
         ("ntdll+1014", same("ntdll", 0x1014), "yes low page-changed @1"),
     ] {
-        let mut frames = world.frames(&format!("hook+100a {place}"));
-        frames[0].memory.is_original = Some(true);
-        frames[1].memory.is_original = Some(false);
-        frames[1].bytes = bytes;
+        let frames = world.frames(&format!("hook+100a {place}"));
+        let page = |is_original| Memory { is_original: Some(is_original), ..Memory::UNKNOWN };
+        world.live =
+            vec![LiveFrame { memory: page(true), bytes: None }, LiveFrame { memory: page(false), bytes }];
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
         assert_eq!(line(judgement.outcome(id)), expected, "{place}");
     }
@@ -89,8 +92,8 @@ fn hooks_and_writable_code_are_taken_into_account() {
     let writable = program::writable(all[path("app")].clone());
     all.insert(path("app"), writable);
     let mut world = World::of(crate::world::binaries(all));
-    let mut frames = world.frames("app+104a");
-    frames[0].bytes = Some(changed(of_file("app", 0x104a), 4));
+    let frames = world.frames("app+104a");
+    world.live = vec![read(changed(of_file("app", 0x104a), 4))];
     let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
     assert_eq!(line(judgement.outcome(id)), "undetermined no-bytes-in-file -regions");
 }
@@ -106,8 +109,9 @@ fn of_several_changes_the_severest_is_told() {
         ("app+104a ntdll+1014", "yes high page-changed @0"),
         ("ntdll+1014 ntdll+1034", "yes medium page-changed @0"),
     ] {
-        let mut frames = world.frames(stack);
-        frames.iter_mut().for_each(|frame| frame.memory.is_original = Some(false));
+        let frames = world.frames(stack);
+        let memory = Memory { is_original: Some(false), ..Memory::UNKNOWN };
+        world.live = vec![LiveFrame { memory, bytes: None }; frames.len()];
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
         assert_eq!(line(judgement.outcome(id)), expected, "{stack}");
     }
@@ -121,8 +125,8 @@ fn a_changed_number_of_a_stub_is_told() {
         [(0, "yes high stub-tampered @0"), (3, "yes high stub-tampered @0"), (4, "no stub-matches")]
     {
         let mut world = World::without(&[]);
-        let mut frames = world.frames("ntdll+1014 app+104a root");
-        frames[0].bytes = Some(changed(of_file("ntdll", 0x1014), at));
+        let frames = world.frames("ntdll+1014 app+104a root");
+        world.live = vec![read(changed(of_file("ntdll", 0x1014), at))];
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"));
         assert_eq!(line(judgement.outcome(id)), expected, "{at}");
     }

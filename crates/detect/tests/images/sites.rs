@@ -1,6 +1,6 @@
 //! Return addresses: CS11, CS12, CS13, CS16.
 
-use stackhound_detect::{DetectionId, Entry, Services, SiteBytes};
+use stackhound_detect::{DetectionId, Entry, LiveFrame, Services, SiteBytes};
 
 use crate::made::hex;
 use crate::world::{World, line};
@@ -82,9 +82,10 @@ fn memory_tells_of_calls_too() {
         ("app+1742", &none, &none, "yes medium no-call-before @1", "no no-gadget"),
         ("app+1742", &call, &"41ff27c3".repeat(4), "no calls-precede", "yes high returns-to-gadget @1"),
     ] {
-        let mut frames = world.frames(&format!("ntdll+1014 {stack} root"));
+        let frames = world.frames(&format!("ntdll+1014 {stack} root"));
         let bytes = |text: &str| -> [u8; 16] { hex(text).try_into().expect("16 bytes") };
-        frames[1].bytes = Some(SiteBytes { before: bytes(before), after: bytes(after) });
+        let read = SiteBytes { before: bytes(before), after: bytes(after) };
+        world.live = vec![LiveFrame::default(), LiveFrame { bytes: Some(read), ..LiveFrame::default() }];
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
         for (id, expected) in [("CS11", calls), ("CS12", gadgets)] {
             let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));

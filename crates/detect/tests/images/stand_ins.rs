@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use stackhound_detect::{
-    Binaries, Code, DetectionId, Entry, Frame, Judgement, Module, ModuleFacts, Services, SiteBytes, Verdict,
-};
+use stackhound_detect::{Binaries, DetectionId, Entry, Judgement, LiveFrame, Services, SiteBytes, Verdict};
+use stackhound_frames::{Code, Frame, Module, ModuleFacts};
 use stackhound_symbols::image::Image;
 use stackhound_symbols::table::SymbolTableBuilder;
 use stackhound_symbols::{Loaded, ModuleIdentity};
@@ -22,7 +21,7 @@ fn load(folder: &Path, module: &Module) -> Loaded {
 }
 
 /// `offset bytes path`, where the path of no module is `-`.
-fn frame(world: &mut World, text: &str) -> Frame {
+fn frame(world: &mut World, text: &str) -> (Frame, LiveFrame) {
     let mut parts = text.splitn(3, ' ');
     let mut part = || parts.next().expect("three parts");
     let (offset, bytes, path) = (part(), hex(part()), part());
@@ -39,7 +38,7 @@ fn frame(world: &mut World, text: &str) -> Frame {
     let bytes: [u8; 32] = bytes.try_into().expect("32 bytes");
     let (before, after) = bytes.split_at(16);
     let bytes = SiteBytes { before: before.try_into().unwrap(), after: after.try_into().unwrap() };
-    Frame { bytes: Some(bytes), ..Frame::user(code) }
+    (Frame::user(code), LiveFrame { bytes: Some(bytes), ..LiveFrame::default() })
 }
 
 fn found(judgement: &Judgement) -> Vec<&'static str> {
@@ -59,7 +58,8 @@ fn stand_ins_of_direct_and_indirect_calls_are_told() {
         let (way, service) = head.split_once(' ').expect("a service");
         let files = folder.clone();
         let mut world = World::of(Binaries::new(Box::new(move |module: &Module| load(&files, module))));
-        let frames: Vec<Frame> = stack.lines().map(|text| frame(&mut world, text)).collect();
+        let (frames, live): (Vec<Frame>, _) = stack.lines().map(|text| frame(&mut world, text)).unzip();
+        world.live = live;
         let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered(service));
         let answer = |id: &str| line(judgement.outcome(DetectionId::parse(id).expect("a detection")));
         println!("{way}: {}", found(&judgement).join(" "));

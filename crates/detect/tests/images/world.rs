@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use stackhound_detect::{
-    Binaries, Case, Code, Entry, Event, Frame, Judge, Judgement, Lists, Mode, Module, ModuleFacts,
-    ModuleIndex, Outcome, Part, Process, Services, Stack, Verdict,
+    Binaries, Case, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Services, Stack,
+    Verdict,
 };
+use stackhound_frames::{Code, Frame, Lists, Mode, Module, ModuleFacts, ModuleIndex};
 use stackhound_symbols::image::Image;
 use stackhound_symbols::table::SymbolTableBuilder;
-use stackhound_symbols::{Loaded, ModuleIdentity};
+use stackhound_symbols::{AddressKind, Loaded, ModuleIdentity};
+use stackhound_system::Runtime;
 
 use crate::made::{ARM64, Pe, X64, X86};
 use crate::program::{self, Program, slot};
@@ -190,6 +192,8 @@ pub fn binaries(files: BTreeMap<&'static str, Vec<u8>>) -> Binaries {
 
 pub struct World {
     pub judge: Judge,
+    /// What was read from memory at each frame.
+    pub live: Vec<LiveFrame>,
 }
 
 impl World {
@@ -201,7 +205,7 @@ impl World {
     }
 
     pub fn of(binaries: Binaries) -> World {
-        World { judge: Judge::new(Lists::default(), binaries) }
+        World { judge: Judge::new(Lists::default(), binaries), live: Vec::new() }
     }
 
     pub fn module(&mut self, name: &str) -> ModuleIndex {
@@ -218,7 +222,7 @@ impl World {
         let code = match text {
             "!" | "K" => Code::Unbacked,
             "?" => Code::Unknown,
-            "jit" => Code::Compiled("clr"),
+            "jit" => Code::Jit(Runtime::Clr),
             "root" => Code::Image(self.module("ntdll"), 0x1306),
             _ => {
                 let (name, offset) = text.split_once('+').expect("a module and an offset");
@@ -226,7 +230,8 @@ impl World {
             }
         };
         let mode = if text == "K" { Mode::Kernel } else { Mode::User };
-        Frame { mode, is_wow64, is_instruction, ..Frame::user(code) }
+        let kind = if is_instruction { AddressKind::Instruction } else { AddressKind::Return };
+        Frame { mode, is_wow64, kind, ..Frame::user(code) }
     }
 
     pub fn frames(&mut self, text: &str) -> Vec<Frame> {
@@ -236,6 +241,7 @@ impl World {
     pub fn judge(&mut self, frames: &[Frame], entry: Entry, services: Services<'_>) -> Judgement {
         let stack = Stack {
             frames,
+            live: &self.live,
             kernel: Part::Whole,
             user: Part::Whole,
             limit: None,

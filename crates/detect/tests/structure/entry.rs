@@ -1,13 +1,13 @@
 //! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
 
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Input, Judge, Lists, ModuleFacts, Process, Reason, Severity, SiteBytes,
-    Verdict,
+    DetectionId, Entry, Event, Input, Judge, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
 };
+use stackhound_frames::{Code, Lists, ModuleFacts};
 use stackhound_symbols::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged, judged_frames, opening};
+use crate::notation::{Given, check, frames, judge, judged, judged_frames, judged_live, opening};
 
 fn entered(entry: Entry) -> Given<'static> {
     Given { event: Event { entry, ..Event::OTHER }, ..Given::default() }
@@ -153,9 +153,10 @@ fn the_instruction_before_confirms_or_refutes() {
         let mut before = [0x90; 16];
         before[14..].copy_from_slice(&ending);
         for (id, stack) in [("CS01", "! kernel32 ntdll"), ("CS02", "app kernel32 ntdll")] {
-            let mut frames = frames(&mut judge, stack);
-            frames[0].bytes = Some(SiteBytes { before, after: [0; 16] });
-            let judgement = judged_frames(&mut judge, Given::default(), &frames);
+            let frames = frames(&mut judge, stack);
+            let bytes = Some(SiteBytes { before, after: [0; 16] });
+            let live = [LiveFrame { bytes, ..LiveFrame::default() }];
+            let judgement = judged_live(&mut judge, Given::default(), &frames, &live);
             let outcome = judgement.outcome(DetectionId::parse(id).unwrap());
             assert_eq!(outcome.verdict, expected, "{id} {ending:x?}");
             assert!(outcome.used.has(Input::MemoryBytes));

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Frame, Gap, Input, Inputs, Lists, Operation, Part, Process, Reason,
-    Start, Verdict,
+    DetectionId, Entry, Event, Gap, Input, Inputs, Part, Process, Reason, Start, Verdict,
 };
+use stackhound_etl::Address;
+use stackhound_frames::{Code, Frame, Lists, Operation};
+use stackhound_symbols::AddressKind;
 
 use crate::notation::{Given, frames, judge, judged, judged_frames, module, opening};
 
@@ -92,9 +94,9 @@ proptest! {
         }
     }
 
-    /// Stacks that differ only in what is not of the essence are judged alike.
+    /// Stacks that differ only in what is not in the keys of their frames are judged alike.
     #[test]
-    fn frames_are_judged_by_their_essence(
+    fn frames_are_judged_by_their_cache_keys(
         given in given(),
         stack in words(),
         places in prop::collection::vec(place(), 8),
@@ -102,14 +104,14 @@ proptest! {
         let mut judge = judge(Lists::default());
         let mut placed = frames(&mut judge, &stack);
         for (frame, (base, offset, is_instruction)) in placed.iter_mut().zip(places) {
-            frame.is_instruction = is_instruction;
+            frame.kind = if is_instruction { AddressKind::Instruction } else { AddressKind::Return };
             if let Code::Image(module, _) = frame.code {
-                (frame.address, frame.code) = (base.map(|base| base + offset), Code::Image(module, offset));
+                (frame.address, frame.code) = (base.map(|base| Address(base + offset)), Code::Image(module, offset));
             }
         }
-        let essences: Vec<Frame> = placed.iter().map(|frame| judge.essence(frame)).collect();
+        let keys: Vec<Frame> = placed.iter().map(|frame| frame.cache_key(&judge.modules, false)).collect();
         let judgement = judged_frames(&mut judge, given, &placed);
-        prop_assert_eq!(judged_frames(&mut judge, given, &essences), judgement);
+        prop_assert_eq!(judged_frames(&mut judge, given, &keys), judgement);
     }
 
     /// Judging is a matter of the case alone.

@@ -1,8 +1,7 @@
 //! What the names of functions decide: roots (CS14), dispatchers (CS17, CS21, CS22), starts of threads (CS19).
 
-use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Input, Operation, Reason, Severity, Start, Verdict,
-};
+use stackhound_detect::{DetectionId, Entry, Event, Input, Reason, Severity, Start, Verdict};
+use stackhound_frames::{Code, Operation};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check_by, judge_with_names, judged, module, opening, start};

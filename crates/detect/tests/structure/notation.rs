@@ -1,12 +1,14 @@
 //! Cases as text.
 
 use stackhound_detect::{
-    Binaries, Case, Code, DetectionId, Entry, Event, Frame, Judge, Judgement, Lists, Memory, Mode, Module,
-    ModuleFacts, ModuleIndex, Operation, Outcome, Part, Process, Reason, Services, Severity, Stack, Target,
-    Verdict,
+    Binaries, Case, DetectionId, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Reason,
+    Services, Severity, Stack, Target, Verdict,
 };
+use stackhound_etl::Address;
+use stackhound_frames::{Code, Frame, Lists, Mode, Module, ModuleFacts, ModuleIndex, Operation};
 use stackhound_symbols::table::SymbolTableBuilder;
 use stackhound_symbols::{Loaded, ModuleIdentity, Rva};
+use stackhound_system::Runtime;
 
 /// Short names, and the paths that they stand for.
 const PATHS: &[(&str, &str)] = &[
@@ -133,9 +135,9 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
             None => (word, Mode::User),
         };
         let (code, address) = match word.strip_prefix('!') {
-            Some(address) => (Code::Unbacked, hex(address).or(Some(0x24f_64b7_b7a1))),
+            Some(address) => (Code::Unbacked, hex(address).or(Some(0x24f_64b7_b7a1)).map(Address)),
             None if word == "?" => (Code::Unknown, None),
-            None if word == "jit" => (Code::Compiled("clr"), None),
+            None if word == "jit" => (Code::Jit(Runtime::Clr), None),
             None => {
                 let (name, offset) = match word.split_once('!') {
                     Some((name, function)) => (name, start(function) + 0x20),
@@ -144,7 +146,7 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
                 (Code::Image(module(judge, name), offset), None)
             }
         };
-        Frame { address, mode, is_wow64, memory: Memory::UNKNOWN, ..Frame::user(code) }
+        Frame { address, mode, is_wow64, ..Frame::user(code) }
     };
     text.split_whitespace().enumerate().map(frame).collect()
 }
@@ -157,9 +159,15 @@ pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
 
 /// The same of frames that say more than the notation can.
 pub fn judged_frames(judge: &mut Judge, given: Given<'_>, frames: &[Frame]) -> Judgement {
+    judged_live(judge, given, frames, &[])
+}
+
+/// The same with what was read from memory at each frame.
+pub fn judged_live(judge: &mut Judge, given: Given<'_>, frames: &[Frame], live: &[LiveFrame]) -> Judgement {
     let Given { event, process, limit, kernel, user, map_is_complete, has_losses, is_certain, is_truncated } =
         given;
-    let stack = Stack { frames, kernel, user, limit, map_is_complete, has_losses, is_certain, is_truncated };
+    let stack =
+        Stack { frames, live, kernel, user, limit, map_is_complete, has_losses, is_certain, is_truncated };
     judge.judge(&Case { event, process, stack })
 }
 

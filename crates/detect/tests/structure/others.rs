@@ -2,10 +2,12 @@
 //! threads (CS19), the kernel's part (CS23), handles to lsass (CS24).
 
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Gap, Input, Lists, Load, ModuleFacts, Operation, Part, Process, Reason,
-    Severity, Start, Target, Verdict,
+    DetectionId, Entry, Event, Gap, Input, Load, Part, Process, Reason, Severity, Start, Target, Verdict,
 };
+use stackhound_etl::Address;
+use stackhound_frames::{Code, Lists, ModuleFacts, Operation};
 use stackhound_symbols::{ImageIdentity, ModuleIdentity};
+use stackhound_system::Runtime;
 
 use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check, frames, judge, judged, judged_frames, module, opening, outcome};
@@ -76,7 +78,7 @@ fn two_mappings_of_ntdll_are_two() {
         let mut frames = frames(&mut judge, "ntdll app ntdll");
         for (frame, (module, base, is_wow64)) in frames.iter_mut().step_by(2).zip([one, another]) {
             frame.code = Code::Image(module, 0x1000);
-            frame.address = base.map(|base| base + 0x1000);
+            frame.address = base.map(|base| Address(base + 0x1000));
             frame.is_wow64 = is_wow64;
         }
         let judgement = judged_frames(&mut judge, Given::default(), &frames);
@@ -252,8 +254,8 @@ fn the_outermost_module_is_where_the_thread_started() {
         (Some(Code::Unknown), "ntdll kernelbase app kernel32 ntdll", Verdict::Undetermined),
         (Some(app), "ntdll kernelbase ? kernel32 ntdll", Verdict::Undetermined),
         (Some(Code::Unbacked), "ntdll kernelbase jit kernel32 ntdll", Verdict::Yes),
-        (Some(Code::Compiled("clr")), "ntdll kernelbase jit kernel32 ntdll", Verdict::No),
-        (Some(Code::Compiled("clr")), "ntdll kernelbase app kernel32 ntdll", Verdict::Yes),
+        (Some(Code::Jit(Runtime::Clr)), "ntdll kernelbase jit kernel32 ntdll", Verdict::No),
+        (Some(Code::Jit(Runtime::Clr)), "ntdll kernelbase app kernel32 ntdll", Verdict::Yes),
         // A runtime starts the program in its place.
         (Some(app), "ntdll kernelbase app clr kernel32 ntdll", Verdict::No),
         (Some(Code::Unbacked), "ntdll kernelbase app clr kernel32 ntdll", Verdict::Yes),
@@ -318,7 +320,7 @@ fn threads_start_in_code_of_their_process() {
         // A function of one's own can be called so.
         (start(Code::Image(app, 0x10), Some("LoadLibraryW"), true), Verdict::No, Severity::Info),
         (start(Code::Image(app, 0x10), None, false), Verdict::No, Severity::Info),
-        (start(Code::Compiled("clr"), None, true), Verdict::No, Severity::Info),
+        (start(Code::Jit(Runtime::Clr), None, true), Verdict::No, Severity::Info),
         (start(Code::Unknown, None, true), Verdict::Undetermined, Severity::High),
         (kernel, Verdict::No, Severity::Info),
     ] {

@@ -1,12 +1,13 @@
 //! Code in no module: CS07, CS08, CS09.
 
 use stackhound_detect::{
-    Code, DetectionId, Entry, Event, Input, Judge, Lists, Memory, MemoryKind, Outcome, Process, Reason,
+    DetectionId, Entry, Event, Input, Judge, LiveFrame, Memory, MemoryKind, Outcome, Process, Reason,
     Severity, Verdict,
 };
+use stackhound_frames::{Code, Lists};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged_frames, opening, outcome};
+use crate::notation::{Given, check, frames, judge, judged_live, opening, outcome};
 
 #[test]
 fn the_caller_of_the_native_layer_counts_more() {
@@ -149,11 +150,12 @@ fn what_runtimes_compiled_is_missing_unless_it_is_told() {
 }
 
 fn in_memory(judge: &mut Judge, memory: Memory, has_runtime: Option<bool>) -> Outcome {
-    let mut frames = frames(judge, "ntdll kernelbase ! kernel32 ntdll");
-    frames[2].memory = memory;
+    let frames = frames(judge, "ntdll kernelbase ! kernel32 ntdll");
+    let mut live = vec![LiveFrame::default(); frames.len()];
+    live[2].memory = memory;
     assert_eq!(frames[2].code, Code::Unbacked);
     let process = Process { has_runtime, ..Process::UNKNOWN };
-    *judged_frames(judge, Given { process, ..Given::default() }, &frames)
+    *judged_live(judge, Given { process, ..Given::default() }, &frames, &live)
         .outcome(DetectionId::parse("CS09").unwrap())
 }
 

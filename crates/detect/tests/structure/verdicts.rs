@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stackhound_detect::{Input, Inputs, Lists, Reason, Reasons, Severity, Verdict};
+use stackhound_detect::{Input, Inputs, Reason, Reasons, Severity, Verdict};
+use stackhound_frames::Lists;
 
 use crate::notation::{judge, judged, opening};
 

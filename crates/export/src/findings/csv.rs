@@ -93,7 +93,7 @@ fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
         number(frame.map(|(index, _)| index)),
         frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
         text(&labels.join(" | ")),
-        text(&sighting.final_user_module),
+        sighting.final_user_module.as_deref().map(text).unwrap_or_default(),
         detection.attack.join(" "),
         sighting.count.to_string(),
         text(&sighting.host),

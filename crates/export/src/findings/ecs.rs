@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use stackhound_detect::Severity;
 use stackhound_detect::Verdict;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_frames::Answer;
 
 use super::attack::{self, Tactic, Technique};
 use super::shown::{self, Hex, known};
@@ -111,7 +112,7 @@ fn process(sighting: &Sighting, finding: &Finding) -> Value {
     };
     let found = finding.outcome.verdict == Verdict::Yes;
     let start_name = known(&sighting.event.start_name);
-    let start_name = start_name.map(|name| if name == "unbacked" { "Unbacked" } else { name });
+    let start_name = start_name.map(shown::elastic_name);
     process["Ext"] = json!({
         "api": {
             "name": known(&sighting.event.service),
@@ -154,31 +155,30 @@ fn target(sighting: &Sighting) -> Value {
 /// The stack, with what is derived of it.
 fn thread(sighting: &Sighting) -> Value {
     let user = || sighting.stack.iter().filter(|frame| !frame.is_kernel);
-    let module = user().find(|frame| {
-        !frame.module.is_empty() && frame.module_name().eq_ignore_ascii_case(&sighting.final_user_module)
-    });
+    let is_named = |frame: &&FrameReport| {
+        let name = sighting.final_user_module.as_deref();
+        !frame.module.is_empty() && name.is_some_and(|name| frame.module_name().eq_ignore_ascii_case(name))
+    };
+    let module = user().find(is_named);
+    let summary: Vec<&str> = sighting.summary.split('|').map(shown::elastic_name).collect();
     json!({
         "call_stack": user().map(frame).collect::<Vec<_>>(),
-        "call_stack_summary": known(&sighting.summary),
-        "call_stack_contains_unbacked": contains_unbacked(sighting),
+        "call_stack_summary": known(&summary.join("|")),
+        "call_stack_contains_unbacked": match sighting.contains_unbacked {
+            Answer::Yes => Some(true),
+            Answer::No => user().next().map(|_| false),
+            Answer::Undetermined => None,
+        },
         "call_stack_final_user_module": {
-            "name": known(&sighting.final_user_module),
+            "name": match &sighting.final_user_module {
+                Some(name) => shown::elastic_name(name),
+                None if sighting.has_user_part => "Kernel",
+                None => "Undetermined",
+            },
             "path": module.map(|frame| &frame.module),
             "protection": module.and_then(|frame| frame.protection).map(shown::protection),
         },
     })
-}
-
-/// Whether code of no module is in the stack; nothing where that is not known: a stack that is not there, or has frames of
-/// unknown modules, is not free of it.
-fn contains_unbacked(sighting: &Sighting) -> Option<bool> {
-    let user = || sighting.stack.iter().filter(|frame| !frame.is_kernel);
-    let is_unknown = |frame: &FrameReport| frame.module.is_empty() && matches!(frame.backing, "" | "unknown");
-    match (user().any(|frame| frame.backing == "unbacked"), user().any(is_unknown)) {
-        (true, _) => Some(true),
-        (false, true) => None,
-        (false, false) => user().next().map(|_| false),
-    }
 }
 
 fn frame(frame: &FrameReport) -> Value {

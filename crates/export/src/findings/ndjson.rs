@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
             frame: shown::frame(sighting, finding).map(|(index, _)| index),
             stack: sighting.stack.iter().map(Frame::new).collect(),
             summary: &sighting.summary,
-            final_user_module: known(&sighting.final_user_module),
+            final_user_module: sighting.final_user_module.as_deref(),
         }
     }
 }

@@ -148,7 +148,7 @@ fn evidence(sighting: &Sighting, finding: &Finding) -> Value {
             "stack": sighting.stack.iter().map(|frame| json!(Frame::new(frame))).collect::<Vec<_>>(),
             "frame": shown::frame(sighting, finding).map(|(index, _)| index),
             "summary": known(&sighting.summary),
-            "final_user_module": known(&sighting.final_user_module),
+            "final_user_module": sighting.final_user_module,
         },
     })
 }

@@ -82,8 +82,16 @@ pub(super) fn file_name(path: &str) -> &str {
 /// What a frame's code is, as Elastic spells it: the module's file name, `Unbacked`, `Unknown`, `jit:clr`.
 pub(super) fn module_name(frame: &FrameReport) -> &str {
     match frame.module_name() {
+        "" => "Unknown",
+        name => elastic_name(name),
+    }
+}
+
+/// The name of a module or what is written in its place, as Elastic spells it.
+pub(super) fn elastic_name(name: &str) -> &str {
+    match name {
         "unbacked" => "Unbacked",
-        "unknown" | "" => "Unknown",
+        "unknown" => "Unknown",
         name => name,
     }
 }

@@ -62,7 +62,7 @@ fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
     let index = finding.outcome.frame.map(u64::from).filter(|index| (*index as usize) < sighting.stack.len());
     assert_eq!(line["frame"].as_u64(), index);
     assert_eq!(text(&line["summary"]), sighting.summary);
-    assert_eq!(text(&line["final_user_module"]), sighting.final_user_module);
+    assert_eq!(line["final_user_module"].as_str(), sighting.final_user_module.as_deref());
     let stack = line["stack"].as_array().unwrap();
     assert_eq!(stack.len(), sighting.stack.len());
     for (line, frame) in stack.iter().zip(&sighting.stack) {

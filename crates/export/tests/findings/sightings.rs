@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::report::{EventReport, Finding, FrameReport, Place, ProcessReport, Sighting};
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
+use stackhound_frames::Answer;
 
 /// 2023-01-01T00:00:00Z in units of 100 ns since 1601: 153,767 days of 864,000,000,000.
 pub const NEW_YEAR: u64 = 133_170_048_000_000_000;
@@ -79,8 +80,10 @@ pub fn access() -> (Sighting, Vec<Finding>) {
             backed("KERNELBASE.dll", 0x2c13e, ""),
             caller,
         ],
-        summary: "ntdll.dll|KERNELBASE.dll|Unbacked".to_owned(),
-        final_user_module: "Unbacked".to_owned(),
+        summary: "ntdll.dll|KERNELBASE.dll|unbacked".to_owned(),
+        final_user_module: Some("unbacked".to_owned()),
+        contains_unbacked: Answer::Yes,
+        has_user_part: true,
     };
     let findings = vec![
         finding("CS07", yes(Severity::High, 2, Reason::CallerUnbacked).because(Reason::SensitiveOperation)),
@@ -105,7 +108,9 @@ pub fn start() -> (Sighting, Vec<Finding>) {
             ..EventReport::default()
         },
         stack: vec![kernel, backed("ntdll.dll", 0x10, "")],
-        final_user_module: "ntdll.dll".to_owned(),
+        final_user_module: Some("ntdll.dll".to_owned()),
+        contains_unbacked: Answer::No,
+        has_user_part: true,
         ..Sighting::default()
     };
     (sighting, vec![finding("CS02", yes(Severity::Low, 1, Reason::TopImage))])
@@ -190,12 +195,18 @@ prop_compose! {
     }
 }
 
+fn contains_unbacked() -> impl Strategy<Value = Answer> {
+    proptest::sample::select(vec![Answer::Yes, Answer::No, Answer::Undetermined])
+}
+
 prop_compose! {
     fn sighting()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
-        process in process(), event in event(), stack in vec(frame(), 0..60), texts in (text(), text())) -> Sighting {
+        process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
+        final_user_module in option::of(text().prop_filter("a name", |name| !name.is_empty())), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> Sighting {
         let place = Place { file: place.0, record: place.1 };
-        let (summary, final_user_module) = texts;
-        Sighting { place, count, time, host, process, event, stack, summary, final_user_module }
+        Sighting {
+            place, count, time, host, process, event, stack, summary, final_user_module, contains_unbacked, has_user_part,
+        }
     }
 }
 

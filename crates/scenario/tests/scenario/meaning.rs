@@ -65,7 +65,7 @@ fn frames_lie_in_the_modules_of_their_processes() {
             process
         );
         for frame in seen.frames() {
-            match (frame.module(), truth.image_at(process, frame.address)) {
+            match (frame.module(), truth.image_at(process, frame.address())) {
                 (Some(module), Some(image)) => {
                     inside += 1;
                     assert_eq!((module.path(), module.base()), (&*image.path, image.base));
@@ -76,7 +76,7 @@ fn frames_lie_in_the_modules_of_their_processes() {
                     early += 1;
                     assert!(process.started.is_some() && frame.mode == Mode::User, "{}", image.path);
                 }
-                (Some(module), None) => panic!("{} in {}", frame.address, module.path()),
+                (Some(module), None) => panic!("{} in {}", frame.address(), module.path()),
             }
         }
         ControlFlow::Continue(())

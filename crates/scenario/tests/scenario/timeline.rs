@@ -269,11 +269,11 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
                 let user: Vec<u64> = seen
                     .frames()
                     .filter(|frame| frame.mode == Mode::User)
-                    .map(|frame| frame.address.0)
+                    .map(|frame| frame.address().0)
                     .collect();
                 let context = trace.context(ContextId(n)).unwrap();
                 let modules = |address: u64| {
-                    let frame = seen.frames().find(|frame| frame.address.0 == address).unwrap();
+                    let frame = seen.frames().find(|frame| frame.address().0 == address).unwrap();
                     frame.module().map(|module| module.file_name().to_owned())
                 };
                 let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();

@@ -1,9 +1,8 @@
 //! What judgements rest on beside stacks and payloads: the process, its modules and those of the kernel, the thread, and what
 //! is known of all of them. It is looked up once for each thread, and again when something changes.
 
-use stackhound_detect::Code;
-use stackhound_enrich::{Frames, StackOwner};
 use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_frames::{Code, FrameResolver, StackOwner};
 use stackhound_symbols::AddressKind;
 use stackhound_system::{Completeness, Gap, ProcessId, Steady, Stretch, System, ThreadId};
 use stackhound_trace::TraceTime;
@@ -11,7 +10,6 @@ use stackhound_trace::TraceTime;
 use super::Hunter;
 use super::memory::LiveMemory;
 use super::numbers::{Numbered, Numbers};
-use super::stack::{self, Place};
 use crate::seen::Seen;
 use crate::slots;
 
@@ -33,21 +31,10 @@ pub(super) struct Around {
     pub thread_start: Option<Code>,
     /// Of the modules of the kernel.
     pub kernel: Stretch,
-    /// Of the process's facts.
-    pub is_wow64: bool,
     /// Whether all modules of the process are known.
     pub is_complete: bool,
     /// Whether events are missing that could have told of its modules.
     pub is_lossy: bool,
-    /// Whether all drivers are known.
-    pub all_drivers: bool,
-}
-
-impl Around {
-    /// Of frames.
-    pub fn place(&self) -> Place {
-        Place { is_wow64: self.is_wow64, all_modules: self.is_complete, all_drivers: self.all_drivers }
-    }
 }
 
 /// The ids that an event states, and of whose session. With live memory also the period of which its answers are.
@@ -183,7 +170,7 @@ fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> Stret
 impl Hunter {
     /// What is around an event.
     #[inline]
-    pub(super) fn around(&mut self, seen: &Seen<'_>) -> Around {
+    pub(super) fn around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver) -> Around {
         let delivered = seen.delivered();
         let stated = Stated {
             pid: delivered.stack_pid(),
@@ -204,23 +191,23 @@ impl Hunter {
         {
             return known.around;
         }
-        let known = self.look_around(seen, stated);
+        let known = self.look_around(seen, resolver, stated);
         self.surroundings.threads[place] = Some(known);
         known.around
     }
 
     #[cold]
-    fn look_around(&mut self, seen: &Seen<'_>, stated: Stated) -> Known {
+    fn look_around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, stated: Stated) -> Known {
         let (system, time) = (seen.knowledge().system(), seen.time());
         let Stated { session, moment, .. } = stated;
         let owner = seen.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
-        let facts = self.facts_number(system, session, owner.process, time);
-        let known = self.processes.facts(owner.process);
-        let (is_wow64, is_built) = (known.is_wow64(), known.is_built());
+        let facts = self.facts_number((system, resolver), session, owner.process, time);
+        let is_built = resolver.process(system, session, owner.process, time).0.is_built();
         let is_complete = completeness == Some(Completeness::Complete) && is_built;
         let modules = owner.process.map(|process| system.module_stretch(process, time)).unwrap_or_default();
-        let (thread_start, memory) = self.thread_start(system, owner, time, session, modules, is_complete);
+        let (thread_start, memory) =
+            self.thread_start((system, resolver), owner, time, session, modules, is_complete);
         let (kernel, all_drivers) =
             (system.stretch(None, time), system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete);
         let ground = Ground {
@@ -243,31 +230,29 @@ impl Hunter {
             start: surroundings.start_codes.of(thread_start, numbers),
             thread_start,
             kernel,
-            is_wow64,
             is_complete,
             is_lossy: ground.is_lossy,
-            all_drivers,
         };
         let steady = system.steady((owner.pid, owner.tid), owner.process, time);
         Known { stated, revision: system.revision(), steady, memory, around }
     }
 
-    /// The number of what is known of a process; what stands behind it can be asked for then.
+    /// The number of what is known of a process.
     pub(super) fn facts_number(
         &mut self,
-        system: &System,
+        (system, resolver): (&System, &mut FrameResolver),
         session: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> u32 {
-        let Hunter { judge, modules, processes, numbers, .. } = self;
-        processes.number(system, (judge, modules, numbers), session, process, time)
+        let context = resolver.process(system, session, process, time);
+        self.contexts.of(process, context, &mut self.numbers)
     }
 
     /// Where a thread of a process started; in no module, also the stretch in which all memory is as it is.
     fn thread_start(
         &mut self,
-        system: &System,
+        (system, resolver): (&System, &mut FrameResolver),
         owner: StackOwner,
         time: TraceTime,
         session: PointerSize,
@@ -293,38 +278,31 @@ impl Hunter {
         }
         let is_start = |address: &Address| address.0 != 0 && !address.is_kernel(session);
         let Some(address) = thread.win32_start_address().filter(is_start) else { return NOTHING };
-        let code = self.code_at(system, owner, time, session, address);
+        let code = code_at((system, resolver), owner, (time, session), address);
         let memory = code.module().is_none().then(|| memory(system, owner.process, time));
         let start = ThreadStart { id: thread.id(), modules, memory, is_complete, code };
         *slots::at(&mut self.surroundings.starts, thread.id().index()) = Some(start);
         (Some(code), memory)
     }
+}
 
-    /// What is at an address of a process.
-    fn code_at(
-        &mut self,
-        system: &System,
-        owner: StackOwner,
-        time: TraceTime,
-        session: PointerSize,
-        address: Address,
-    ) -> Code {
-        self.facts_number(system, session, owner.process, time);
-        let is_built = self.processes.facts(owner.process).is_built();
-        let facts = Frames::new(system, owner, time, session).frame(address, AddressKind::Instruction);
-        let place = Place { is_wow64: false, all_modules: is_built, all_drivers: false };
-        stack::frame(system, (&mut self.judge, &mut self.modules), &facts, place).code
-    }
+/// What is at an address of a process.
+fn code_at(
+    (system, resolver): (&System, &mut FrameResolver),
+    owner: StackOwner,
+    (time, session): (TraceTime, PointerSize),
+    address: Address,
+) -> Code {
+    resolver.at(system, owner, time, session).frame(address, AddressKind::Instruction).code
+}
 
-    /// What is at an address of a process that is known by its id.
-    pub(super) fn code_in(
-        &mut self,
-        system: &System,
-        pid: Pid,
-        (time, session): (TraceTime, PointerSize),
-        address: Address,
-    ) -> Code {
-        let process = system.process_of_event(pid, time).map(|process| process.id());
-        self.code_at(system, StackOwner { pid: Some(pid), tid: None, process }, time, session, address)
-    }
+/// What is at an address of a process that is known by its id.
+pub(super) fn code_in(
+    system: (&System, &mut FrameResolver),
+    pid: Pid,
+    at: (TraceTime, PointerSize),
+    address: Address,
+) -> Code {
+    let process = system.0.process_of_event(pid, at.0).map(|process| process.id());
+    code_at(system, StackOwner { pid: Some(pid), tid: None, process }, at, address)
 }

@@ -3,8 +3,9 @@
 //! A kind that is not listed tells nothing. Sources: the documentation of the kernel's event classes at learn.microsoft.com,
 //! the manifests of the providers, and in which functions of the kernel the events are written.
 
-use stackhound_detect::{Entry, Operation};
+use stackhound_detect::Entry;
 use stackhound_etl::Guid;
+use stackhound_frames::Operation;
 use stackhound_schema::kernel;
 use stackhound_trace::Event;
 

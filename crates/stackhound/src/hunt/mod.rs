@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound::detect::{Binaries, Judge, Lists};
+//! use stackhound::detect::Binaries;
 //! use stackhound::hunt::Hunter;
 //! use stackhound::{Passes, Pipeline, trace::Recordings};
 //!
@@ -10,7 +10,7 @@
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
 //! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
-//! let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+//! let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
 //! pipeline.run(|seen| {
 //!     for (id, outcome) in hunter.judge(seen).findings() {
 //!         println!("{} {} {}", id.name(), outcome.severity.name(), seen.name());
@@ -28,21 +28,21 @@ mod around;
 mod cache;
 mod kind;
 pub mod memory;
-mod modules;
 mod numbers;
-mod process;
 mod services;
 mod shape;
 mod sighting;
 mod stack;
 mod told;
 
+use std::sync::Arc;
+
 use stackhound_detect::{
-    Case, Entry, Event, Frame, Judge, Judgement, Mode, Operation, Process, Services as Ran, Stack, Start,
-    Target, Totals,
+    Binaries, Case, Entry, Event, Judgement, LiveFrame, Process, Services as Ran, Stack, Start, Target,
+    Totals, evaluate,
 };
-use stackhound_enrich::First;
 use stackhound_etl::Clock;
+use stackhound_frames::{First, Frame, FrameResolver, Mode, Modules, Operation};
 use stackhound_stacks::{StackState, StackStates, WALK_FRAMES_MAX};
 use stackhound_system::ProcessId;
 
@@ -51,12 +51,10 @@ use around::{Around, Surroundings};
 use cache::{Cache, Key};
 use kind::Kind;
 use memory::{LiveMemory, MemoryStats};
-use modules::ModuleNumbers;
-use numbers::{Numbered, Numbers};
-use process::Processes;
+use numbers::{ContextNumbers, Numbered, Numbers};
 use services::Services;
 use shape::FrameNumbers;
-use told::{Causes, Told};
+use told::Told;
 
 /// What was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,13 +71,11 @@ pub struct HuntStats {
 /// about 50 MB beside the files that the judge looks into.
 #[derive(Debug)]
 pub struct Hunter {
-    judge: Judge,
+    binaries: Binaries,
     /// Of trace time.
     clock: Clock,
-    modules: ModuleNumbers,
-    processes: Processes,
+    contexts: ContextNumbers,
     services: Services,
-    causes: Causes,
     surroundings: Surroundings,
     frame_numbers: FrameNumbers,
     /// Whom something was done to: by what is known of the process, whether it is another one, and the rights.
@@ -94,7 +90,8 @@ pub struct Hunter {
     single: Option<Judgement>,
     singles: Totals,
     /// Of the case that was judged last.
-    frames: Vec<Frame>,
+    frames: Arc<[Frame]>,
+    live: Vec<LiveFrame>,
     shape: Vec<u32>,
     stats: HuntStats,
 }
@@ -116,14 +113,13 @@ impl Circumscribed {
 }
 
 impl Hunter {
-    /// For a trace with this clock, with a judge that may have judged other traces.
-    pub fn new(judge: Judge, clock: Clock) -> Hunter {
+    /// For a trace with this clock. Files that were read for other traces belong to the modules of those: hand these to
+    /// [`Pipeline::with_modules`](crate::Pipeline::with_modules), which also takes lists.
+    pub fn new(binaries: Binaries, clock: Clock) -> Hunter {
         Hunter {
-            causes: Causes::new(judge.lists()),
-            judge,
+            binaries,
             clock,
-            modules: ModuleNumbers::default(),
-            processes: Processes::default(),
+            contexts: ContextNumbers::default(),
             services: Services::default(),
             surroundings: Surroundings::default(),
             frame_numbers: FrameNumbers::default(),
@@ -134,7 +130,8 @@ impl Hunter {
             cache: Cache::default(),
             single: None,
             singles: Totals::default(),
-            frames: Vec::new(),
+            frames: Arc::default(),
+            live: Vec::new(),
             shape: Vec::new(),
             stats: HuntStats::default(),
         }
@@ -151,9 +148,9 @@ impl Hunter {
         self.memory.as_ref().map(LiveMemory::stats)
     }
 
-    /// The judge, with the files that it has loaded.
-    pub fn into_judge(self) -> Judge {
-        self.judge
+    /// The files that were read.
+    pub fn into_binaries(self) -> Binaries {
+        self.binaries
     }
 
     /// What was counted.
@@ -179,10 +176,13 @@ impl Hunter {
         if self.numbers.are_spent() {
             self.forget();
         }
-        let all = self.circumscribe(seen);
+        let resolver = &mut *seen.resolver();
+        let all = self.circumscribe(seen, resolver);
         self.stats.with_stack += u64::from(seen.stack().is_some());
         if all.told.is_single() {
-            let judgement = self.with_case(seen, &all, |judge, case| judge.judge(case));
+            let judgement = self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+                evaluate(modules, binaries, case)
+            });
             self.singles.add(&judgement, 1);
             return self.single.insert(judgement);
         }
@@ -192,32 +192,41 @@ impl Hunter {
                 self.stats.remembered += 1;
                 known.number
             }
-            _ => self.judge_new(seen, &all, key),
+            _ => self.judge_new(seen, resolver, &all, key),
         };
         self.cache.count(number)
     }
 
     /// Judges a case that is not remembered by its stack. Gives the number of the judgement.
-    fn judge_new(&mut self, seen: &Seen<'_>, all: &Circumscribed, key: Key) -> u32 {
+    fn judge_new(
+        &mut self,
+        seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
+        all: &Circumscribed,
+        key: Key,
+    ) -> u32 {
         // What is read from memory is not the same twice.
         if self.memory.is_some() {
-            let (judgement, in_images) =
-                self.with_case(seen, all, |judge, case| (judge.judge(case), is_in_images(case)));
+            let (judgement, in_images) = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+                (evaluate(modules, binaries, case), is_in_images(case))
+            });
             let memory = if in_images { 0 } else { self.memory_number(seen, all) };
             let number = self.cache.number(judgement);
             self.cache.keep(key, memory, number);
             return number;
         }
-        let memory = self.find_shape(seen, all, &key);
+        let memory = self.find_shape(seen, resolver, all, &key);
         let number = match self.cache.of_shape(&self.shape) {
             Some(number) => {
                 self.stats.remembered += 1;
                 number
             }
             None => {
-                let judgement = self.with_case(seen, all, |judge, case| judge.judge(case));
+                let judgement = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+                    evaluate(modules, binaries, case)
+                });
                 let number = self.cache.number(judgement);
-                self.shape_of_judged(all, &key);
+                self.shape_of_judged(resolver, all, &key);
                 self.cache.keep_shape(&self.shape, number);
                 number
             }
@@ -229,17 +238,17 @@ impl Hunter {
     /// Forgets all that has a number.
     fn forget(&mut self) {
         self.cache.forget();
-        self.processes.forget();
+        self.contexts = ContextNumbers::default();
         self.surroundings.forget();
         (self.frame_numbers, self.targets) = (FrameNumbers::default(), Numbered::default());
         self.numbers = Numbers::default();
     }
 
     /// Everything that the judgement of an event rests on, but for its frames.
-    fn circumscribe(&mut self, seen: &Seen<'_>) -> Circumscribed {
-        let around = self.around(seen);
+    fn circumscribe(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver) -> Circumscribed {
+        let around = self.around(seen, resolver);
         let kind = Kind::of(seen.event());
-        let told = self.told(seen, kind, &around);
+        let told = self.told(seen, resolver, kind, &around);
         Circumscribed { around, states: seen.stack_states(), kind, told }
     }
 
@@ -273,29 +282,29 @@ impl Hunter {
     fn with_case<R>(
         &mut self,
         seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
         all: &Circumscribed,
-        use_case: impl FnOnce(&mut Judge, &Case<'_>) -> R,
+        use_case: impl FnOnce(services::Files<'_>, &Case<'_>) -> R,
     ) -> R {
         let (system, Circumscribed { around, states, kind, told }) = (seen.knowledge().system(), all);
         let (owner, has_losses) = (around.owner, all.has_losses());
-        let mut frames = std::mem::take(&mut self.frames);
-        frames.clear();
-        for facts in seen.facts() {
-            frames.push(stack::frame(system, (&mut self.judge, &mut self.modules), &facts, around.place()));
-        }
+        let frames = resolver.at(system, owner, seen.time(), around.session).all(seen.delivered());
+        self.live.clear();
         if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
-            memory.fill(system.process(process).entity(), seen.utc(), &mut frames);
+            memory.read(system.process(process).entity(), seen.utc(), &frames, &mut self.live);
         }
         // The stack may be that of another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
-        let (service, operation) = self.service_and_operation(*kind, told, &frames);
+        let (service, operation) = self.service_and_operation(resolver.modules(), *kind, told, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
         let (kernel, user) = stack::parts(*states, has(Mode::Kernel), has(Mode::User), has_losses);
-        let start_name = told.start.and_then(|start| services::place_name(&mut self.judge, start.code));
+        let start_name = told
+            .start
+            .and_then(|start| services::place_name((resolver.modules(), &mut self.binaries), start.code));
         let image = told.target.and_then(|target| Some(system.process(target.process?).image_name()));
-        // Those of a process are as its modules are at the time that was asked about last.
-        self.facts_number(system, around.session, owner.process, seen.time());
-        let Hunter { judge, processes, services, causes, .. } = self;
+        let (modules, context) =
+            resolver.modules_and_process(system, around.session, owner.process, seen.time());
+        let Hunter { binaries, services, live, .. } = self;
         let case = Case {
             event: Event {
                 entry: if is_own { kind.entry } else { Entry::Unknown },
@@ -303,7 +312,10 @@ impl Hunter {
                 services: match service {
                     _ if !is_own => Ran::Unknown,
                     Some(service) => Ran::Entered(services.get(service).0),
-                    None if kind.has_causes => causes.of(kind.operation),
+                    None if kind.has_causes => match modules.lists().causes(kind.operation) {
+                        [] => Ran::Unknown,
+                        causes => Ran::OneOf(causes),
+                    },
                     None => Ran::Unknown,
                 },
                 target: told.target.map(|target| Target {
@@ -321,11 +333,15 @@ impl Hunter {
                 load: told.load,
             },
             process: Process {
+                image: &context.image,
+                is_wow64: context.is_wow64,
+                has_runtime: context.has_runtime,
+                has_win32u: context.has_win32u,
                 thread_start: around.thread_start,
-                ..processes.facts(owner.process).process()
             },
             stack: Stack {
                 frames: &frames,
+                live,
                 kernel,
                 user,
                 limit: Some(WALK_FRAMES_MAX),
@@ -335,7 +351,7 @@ impl Hunter {
                 is_truncated: states.has(StackState::Truncated),
             },
         };
-        let used = use_case(judge, &case);
+        let used = use_case((modules, binaries), &case);
         self.frames = frames;
         used
     }
@@ -343,13 +359,14 @@ impl Hunter {
     /// The service that ran, and what was done: by what the event tells, else by names in the stack.
     fn service_and_operation(
         &mut self,
+        modules: &Modules,
         kind: Kind,
         told: &Told,
         frames: &[Frame],
     ) -> (Option<services::Service>, Operation) {
         // What the kernel calls on behalf of another service is not what user code asked for: that is what the dispatcher
         // of system calls has called.
-        let service = match (self.services.in_stack(&mut self.judge, frames), told.service) {
+        let service = match (self.services.in_stack((modules, &mut self.binaries), frames), told.service) {
             (Some(asked_for), _) => Some(asked_for),
             (None, Some(_)) if stack::is_called_by_kernel(frames) => None,
             (None, entered) => entered,
@@ -363,8 +380,8 @@ impl Hunter {
             // The stub that is returned to tells nothing of the service for sure, but whether the thread waits in it.
             None if by_kind == Operation::Wait => {
                 let top = frames.iter().find(|frame| frame.mode == Mode::User);
-                let stub = top.and_then(|top| services::named(&mut self.judge, top));
-                stub.map_or(by_kind, |(name, _)| self.judge.lists().operation(&name))
+                let stub = top.and_then(|top| services::named((modules, &mut self.binaries), top));
+                stub.map_or(by_kind, |(name, _)| modules.lists().operation(&name))
             }
             None => by_kind,
         };

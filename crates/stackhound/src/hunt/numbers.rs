@@ -3,6 +3,10 @@
 use std::hash::Hash;
 
 use hashbrown::HashMap;
+use stackhound_frames::ProcessContext;
+use stackhound_system::ProcessId;
+
+use crate::slots;
 
 /// Gives numbers, from 1; never the same one twice.
 #[derive(Debug, Default)]
@@ -47,5 +51,35 @@ impl<T: Hash + Eq> Numbered<T> {
             self.0.clear();
         }
         *self.0.entry(thing).or_insert_with(|| numbers.next())
+    }
+}
+
+/// Numbers of what is known of processes. Processes of which the same is known have the same number.
+#[derive(Debug, Default)]
+pub(super) struct ContextNumbers {
+    /// By the system's index of each process: the context's own number, and ours.
+    known: Vec<Option<(ProcessId, u32, u32)>>,
+    numbered: Numbered<ProcessContext>,
+}
+
+impl ContextNumbers {
+    /// A number that stands for all that is known of a process: two states of knowledge never have the same. 0 is that of unknown
+    /// processes.
+    pub fn of(
+        &mut self,
+        process: Option<ProcessId>,
+        (context, revision): (&ProcessContext, u32),
+        numbers: &mut Numbers,
+    ) -> u32 {
+        let Some(id) = process else { return 0 };
+        let place = slots::at(&mut self.known, id.index());
+        match place {
+            Some((known, then, number)) if (*known, *then) == (id, revision) => *number,
+            _ => {
+                let number = self.numbered.of(context.clone(), numbers);
+                *place = Some((id, revision, number));
+                number
+            }
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! Which service of the kernel ran: by the address of its routine, or by the kernel's part of the stack.
 
 use hashbrown::HashMap;
-use stackhound_detect::{Code, Frame, Judge, Mode, ModuleIndex, Operation};
+use stackhound_detect::Binaries;
 use stackhound_etl::Address;
+use stackhound_frames::{Code, Frame, FrameResolver, Mode, ModuleIndex, Modules, Operation};
 use stackhound_symbols::AddressKind;
 use stackhound_system::{Stretch, System};
 use stackhound_trace::TraceTime;
-
-use super::modules::ModuleNumbers;
 
 /// Number of a service's name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,12 +38,12 @@ impl Services {
         (name, *operation)
     }
 
-    fn number(&mut self, judge: &Judge, name: &str) -> Service {
+    fn number(&mut self, modules: &Modules, name: &str) -> Service {
         if let Some(&known) = self.numbers.get(name) {
             return known;
         }
         let number = Service(self.names.len() as u32);
-        self.names.push((name.into(), judge.lists().operation(name)));
+        self.names.push((name.into(), modules.lists().operation(name)));
         self.numbers.insert(name.into(), number);
         number
     }
@@ -53,7 +52,7 @@ impl Services {
     pub fn at(
         &mut self,
         system: &System,
-        (judge, modules): (&mut Judge, &mut ModuleNumbers),
+        (resolver, binaries): (&mut FrameResolver, &mut Binaries),
         address: Address,
         (stretch, time): (Stretch, TraceTime),
     ) -> Option<Service> {
@@ -63,9 +62,10 @@ impl Services {
             return *service;
         }
         let place = system.kernel_module_at(address, time);
-        let place = place.map(|(module, rva)| (modules.of(system, judge, module.id()).index, rva));
-        let name = place.and_then(|place| function(judge, place, AddressKind::Instruction));
-        let service = name.filter(|(_, offset)| *offset == 0).map(|(name, _)| self.number(judge, &name));
+        let place = place.map(|(module, rva)| (resolver.loaded(system, module.id()).index, rva));
+        let modules = resolver.modules();
+        let name = place.and_then(|place| function((modules, binaries), place, AddressKind::Instruction));
+        let service = name.filter(|(_, offset)| *offset == 0).map(|(name, _)| self.number(modules, &name));
         if self.addresses.len() >= ADDRESSES_MAX {
             self.addresses.clear();
         }
@@ -75,15 +75,15 @@ impl Services {
 
     /// The service that the kernel's part of a stack shows: what the dispatcher of system calls has called. `None` if no
     /// file names both.
-    pub fn in_stack(&mut self, judge: &mut Judge, frames: &[Frame]) -> Option<Service> {
+    pub fn in_stack(&mut self, (modules, binaries): Files<'_>, frames: &[Frame]) -> Option<Service> {
         let user = frames.iter().position(|frame| frame.mode == Mode::User)?;
         let [.., routine, dispatcher] = &frames[..user] else { return None };
-        let (name, _) = named(judge, dispatcher)?;
+        let (name, _) = named((modules, binaries), dispatcher)?;
         if !DISPATCHERS.iter().any(|dispatcher| name.starts_with(dispatcher)) {
             return None;
         }
-        let (name, _) = named(judge, routine).filter(|(name, _)| name.starts_with("Nt"))?;
-        Some(self.number(judge, &name))
+        let (name, _) = named((modules, binaries), routine).filter(|(name, _)| name.starts_with("Nt"))?;
+        Some(self.number(modules, &name))
     }
 }
 
@@ -91,21 +91,26 @@ impl Services {
 /// `KiFastCallEntry` of 32-bit systems.
 const DISPATCHERS: [&str; 2] = ["KiSystemService", "KiFastCallEntry"];
 
+/// Modules and their image files.
+pub(super) type Files<'a> = (&'a Modules, &'a mut Binaries);
+
 /// The function that a frame is in, and how far.
-pub(super) fn named(judge: &mut Judge, frame: &Frame) -> Option<(Box<str>, u32)> {
+pub(super) fn named(files: Files<'_>, frame: &Frame) -> Option<(Box<str>, u32)> {
     let Code::Image(module, rva) = frame.code else { return None };
-    let kind = if frame.is_instruction { AddressKind::Instruction } else { AddressKind::Return };
-    function(judge, (module, rva), kind)
+    function(files, (module, rva), frame.kind)
 }
 
-fn function(judge: &mut Judge, place: (ModuleIndex, u64), kind: AddressKind) -> Option<(Box<str>, u32)> {
-    let (binaries, modules) = judge.binaries();
+fn function(
+    (modules, binaries): Files<'_>,
+    place: (ModuleIndex, u64),
+    kind: AddressKind,
+) -> Option<(Box<str>, u32)> {
     let name = binaries.function(modules, place, kind)?;
     Some((name.text.clone(), name.offset))
 }
 
 /// The function that is at a place.
-pub(super) fn place_name(judge: &mut Judge, code: Code) -> Option<Box<str>> {
+pub(super) fn place_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
     let Code::Image(module, rva) = code else { return None };
-    Some(function(judge, (module, rva), AddressKind::Instruction)?.0)
+    Some(function(files, (module, rva), AddressKind::Instruction)?.0)
 }

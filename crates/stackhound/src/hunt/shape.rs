@@ -1,18 +1,17 @@
 //! The shape of a case: all that judgements rest on, as a row of numbers, so that cases of different processes that mean the
 //! same to the judge are judged once.
 //!
-//! Frames stand in it by their [essence](stackhound_detect::Judge::essence). What is at an address of a process is remembered,
+//! Frames stand in it by their [key](Frame::cache_key). What is at an address of a process is remembered,
 //! as long as its modules stay as they are; for frames outside of images, as long as all of its memory does.
 
-use stackhound_detect::{Frame, Mode};
-use stackhound_enrich::Frames;
 use stackhound_etl::Address;
+use stackhound_frames::{Frame, FrameResolver, addresses};
 use stackhound_symbols::AddressKind;
 
 use super::around::Around;
 use super::cache::Key;
 use super::numbers::{Numbered, Numbers};
-use super::{Circumscribed, Hunter, stack};
+use super::{Circumscribed, Hunter};
 use crate::seen::Seen;
 
 /// Addresses that are remembered; each has one place where it can be. 1 MB.
@@ -94,22 +93,27 @@ fn head(key: &Key, around: &Around) -> [u32; HEAD] {
 
 impl Hunter {
     /// Finds the shape of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
-    pub(super) fn find_shape(&mut self, seen: &Seen<'_>, all: &Circumscribed, key: &Key) -> u32 {
+    pub(super) fn find_shape(
+        &mut self,
+        seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
+        all: &Circumscribed,
+        key: &Key,
+    ) -> u32 {
         let around = &all.around;
-        let (owner, session) = (around.owner, around.session);
-        let frames = Frames::new(seen.knowledge().system(), owner, seen.time(), session);
+        let session = around.session;
         let mut shape = std::mem::take(&mut self.shape);
         shape.clear();
         shape.extend(head(key, around));
         let mut memory = 0;
-        for (address, kind) in frames.addresses(seen.delivered()) {
+        for (address, kind) in addresses(session, seen.delivered()) {
             let ground = match address.is_kernel(session) {
                 true => around.kernel_ground,
                 false => around.ground,
             };
             shape.push(match self.frame_numbers.find(address, kind, ground) {
                 Some(number) if number != OUTSIDE => number,
-                known => self.look_at_frame(seen, around, &frames, (address, kind), known, &mut memory),
+                known => self.look_at_frame((seen, resolver), around, (address, kind), known, &mut memory),
             });
         }
         self.shape = shape;
@@ -119,32 +123,26 @@ impl Hunter {
     #[cold]
     fn look_at_frame(
         &mut self,
-        seen: &Seen<'_>,
+        (seen, resolver): (&Seen<'_>, &mut FrameResolver),
         around: &Around,
-        frames: &Frames<'_>,
         (address, kind): (Address, AddressKind),
         known: Option<u32>,
         memory: &mut u32,
     ) -> u32 {
-        let (system, process) = (seen.knowledge().system(), around.owner.process);
+        let (system, owner) = (seen.knowledge().system(), around.owner);
+        let mut frames = resolver.at(system, owner, seen.time(), around.session);
         let is_kernel = address.is_kernel(around.session);
-        let mode = if is_kernel { Mode::Kernel } else { Mode::User };
-        let modules = (&mut self.judge, &mut self.modules);
         if known.is_none()
-            && let Some(module) = frames.module(address, kind)
+            && let Some(frame) = frames.in_module(address, kind)
         {
-            let frame =
-                stack::frame_in_module(system, modules, (address, kind), mode, module, around.is_wow64);
             let ground = if is_kernel { around.kernel_ground } else { around.ground };
-            let number = self.frame_numbers.number(self.judge.essence(&frame), &mut self.numbers);
-            self.frame_numbers.keep(address, kind, ground, number);
-            return number;
+            return self.keep_frame(resolver, &frame, (address, kind), ground);
         }
         let ground = match is_kernel {
             true => around.kernel_ground,
             false => {
                 if *memory == 0 {
-                    *memory = self.surroundings.memory(system, process, seen.time(), &mut self.numbers);
+                    *memory = self.surroundings.memory(system, owner.process, seen.time(), &mut self.numbers);
                 }
                 if known.is_none() {
                     self.frame_numbers.keep(address, kind, around.ground, OUTSIDE);
@@ -157,19 +155,29 @@ impl Hunter {
         {
             return number;
         }
-        let facts = frames.frame(address, kind);
-        let modules = (&mut self.judge, &mut self.modules);
-        let frame = stack::frame(system, modules, &facts, around.place());
-        let number = self.frame_numbers.number(self.judge.essence(&frame), &mut self.numbers);
+        let frame = frames.frame(address, kind);
+        self.keep_frame(resolver, &frame, (address, kind), ground)
+    }
+
+    fn keep_frame(
+        &mut self,
+        resolver: &FrameResolver,
+        frame: &Frame,
+        (address, kind): (Address, AddressKind),
+        ground: u32,
+    ) -> u32 {
+        let key = frame.cache_key(resolver.modules(), !self.binaries.is_none());
+        let number = self.frame_numbers.number(key, &mut self.numbers);
         self.frame_numbers.keep(address, kind, ground, number);
         number
     }
 
     /// The shape of a case with the frames that were just judged.
-    pub(super) fn shape_of_judged(&mut self, all: &Circumscribed, key: &Key) {
-        let Hunter { shape, frames, frame_numbers, numbers, judge, .. } = self;
+    pub(super) fn shape_of_judged(&mut self, resolver: &FrameResolver, all: &Circumscribed, key: &Key) {
+        let Hunter { shape, frames, frame_numbers, numbers, binaries, .. } = self;
         shape.clear();
         shape.extend(head(key, &all.around));
-        shape.extend(frames.iter().map(|frame| frame_numbers.number(judge.essence(frame), numbers)));
+        let key = |frame: &Frame| frame.cache_key(resolver.modules(), !binaries.is_none());
+        shape.extend(frames.iter().map(|frame| frame_numbers.number(key(frame), numbers)));
     }
 }

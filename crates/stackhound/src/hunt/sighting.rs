@@ -1,13 +1,12 @@
 //! Judged events with all that outputs tell of them.
 
-use stackhound_detect::report::{
-    EventReport, FrameReport, Place, ProcessReport, Sighting, final_user_module, summary,
-};
-use stackhound_detect::{Case, Code, Frame, Judge, MemoryKind, Mode, Services as Ran, View};
-use stackhound_enrich as enrich;
+use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{Case, Part, Services as Ran};
 use stackhound_etl::RawTime;
+use stackhound_frames::{Code, Mode, ProcessContext, RegionKind, Summary};
 use stackhound_system::{Span, System};
 
+use super::services::Files;
 use super::{Circumscribed, Hunter, services};
 use crate::seen::Seen;
 
@@ -15,19 +14,23 @@ impl Hunter {
     /// All that outputs tell of an event, named from the files that the judge looks into. For findings: it costs far more than
     /// judging does.
     pub fn sighting(&mut self, seen: &Seen<'_>, place: Place) -> Sighting {
-        let all = self.circumscribe(seen);
-        let facts: Vec<enrich::Frame> = seen.facts().collect();
-        let system = seen.knowledge().system();
-        self.facts_number(system, all.around.session, all.around.owner.process, seen.time());
-        let process = self.process_report(seen, &all);
+        let resolver = &mut *seen.resolver();
+        let all = self.circumscribe(seen, resolver);
+        let (system, around) = (seen.knowledge().system(), &all.around);
+        let (_, context) =
+            resolver.modules_and_process(system, around.session, around.owner.process, seen.time());
+        let process = self.process_report(seen, &all, context);
         let target_pid = all.told.target.map(|target| target.pid.0);
-        let (event, stack, asker) = self.with_case(seen, &all, |judge, case| {
-            let frames = case.stack.frames.iter().zip(&facts);
-            let stack: Vec<FrameReport> =
-                frames.map(|(frame, facts)| frame_report(system, judge, frame, facts)).collect();
-            let asker = final_user_module(&View::new(case, judge.modules()));
-            (event_report(seen, judge, case, target_pid), stack, asker)
-        });
+        let mut summary = Summary::default();
+        let (event, stack, has_user_part) =
+            self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+                summary.of(modules, all.states, case.stack.frames);
+                let indexes = 0..case.stack.frames.len();
+                let stack: Vec<FrameReport> =
+                    indexes.map(|index| frame_report(system, (modules, binaries), case, index)).collect();
+                let event = event_report(seen, (modules, binaries), case, target_pid);
+                (event, stack, case.stack.user == Part::Whole)
+            });
         Sighting {
             place,
             count: 1,
@@ -35,17 +38,23 @@ impl Hunter {
             host: String::new(),
             process,
             event,
-            summary: summary(&stack),
+            summary: summary.user().to_owned(),
+            final_user_module: summary.final_user_module(resolver.modules()).map(str::to_owned),
+            contains_unbacked: summary.contains_unbacked(),
+            has_user_part,
             stack,
-            final_user_module: asker,
         }
     }
 
-    fn process_report(&self, seen: &Seen<'_>, all: &Circumscribed) -> ProcessReport {
+    fn process_report(
+        &self,
+        seen: &Seen<'_>,
+        all: &Circumscribed,
+        context: &ProcessContext,
+    ) -> ProcessReport {
         let owner = all.around.owner;
         let system = seen.knowledge().system();
         let process = owner.process.map(|process| system.process(process));
-        let facts = self.processes.facts(owner.process).process();
         let name = process.map_or("", |process| process.image_name());
         let from = process.map(|process| process.span().from).filter(|from| *from != Span::BEGINNING);
         let started = from.map(|from| self.clock.to_file_time(RawTime(from.0)));
@@ -54,7 +63,7 @@ impl Hunter {
             tid: owner.tid.or_else(|| seen.tid()).map(|tid| tid.0),
             name: name.to_owned(),
             // Without a folder it is the name again.
-            path: if facts.image.contains('\\') { facts.image.to_owned() } else { String::new() },
+            path: if context.image.contains('\\') { context.image.to_string() } else { String::new() },
             command_line: process.map_or("", |process| process.command_line()).to_owned(),
             parent_pid: process.and_then(|process| process.parent_pid()).map(|pid| pid.0),
             started: started.and_then(|time| u64::try_from(time.0).ok()),
@@ -62,17 +71,19 @@ impl Hunter {
     }
 }
 
-fn event_report(seen: &Seen<'_>, judge: &mut Judge, case: &Case<'_>, target_pid: Option<u32>) -> EventReport {
+fn event_report(
+    seen: &Seen<'_>,
+    (modules, _): Files<'_>,
+    case: &Case<'_>,
+    target_pid: Option<u32>,
+) -> EventReport {
     let event = &case.event;
     let (start, target) = (event.start, event.target);
     let start_name = start.map(|start| match (start.function, start.code) {
-        (Some(function), Code::Image(module, _)) => {
-            format!("{}!{function}", judge.modules().get(module).name())
-        }
-        (None, Code::Image(module, rva)) => format!("{}+{rva:#x}", judge.modules().get(module).name()),
-        (_, Code::Compiled(runtime)) => format!("jit:{runtime}"),
-        (_, Code::Unbacked) => "unbacked".to_owned(),
         (_, Code::Unknown) => String::new(),
+        (Some(function), Code::Image(..)) => format!("{}!{function}", start.code.module_name(modules)),
+        (None, Code::Image(_, rva)) => format!("{}+{rva:#x}", start.code.module_name(modules)),
+        _ => start.code.module_name(modules).to_owned(),
     });
     EventReport {
         name: seen.name().into_owned(),
@@ -89,19 +100,26 @@ fn event_report(seen: &Seen<'_>, judge: &mut Judge, case: &Case<'_>, target_pid:
     }
 }
 
-fn frame_report(system: &System, judge: &mut Judge, frame: &Frame, facts: &enrich::Frame) -> FrameReport {
-    let named = services::named(judge, frame).map(|(name, offset)| format!("{name}+{offset:#x}"));
-    let method = facts.method.map(|method| system.method(method)).map(|method| {
-        let offset = facts.address.0.saturating_sub(method.start().0);
-        format!("{method}+{offset:#x}")
+fn frame_report(
+    system: &System,
+    (modules, binaries): Files<'_>,
+    case: &Case<'_>,
+    index: usize,
+) -> FrameReport {
+    let frame = &case.stack.frames[index];
+    let named = services::named((modules, binaries), frame);
+    let named = named.map(|(name, offset)| format!("{name}+{offset:#x}"));
+    let method = frame.method.zip(frame.address).map(|(method, address)| {
+        let method = system.method(method);
+        format!("{method}+{:#x}", address.0.saturating_sub(method.start().0))
     });
     let (module, rva) = match frame.code {
-        Code::Image(module, rva) => (judge.modules().get(module).path.to_string(), Some(rva)),
-        Code::Compiled(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
+        Code::Image(module, rva) => (modules.get(module).path.to_string(), Some(rva)),
+        Code::Jit(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
     };
-    let (leading_bytes, trailing_bytes) = bytes_around(judge, frame);
+    let (leading_bytes, trailing_bytes) = bytes_around((modules, binaries), case, index);
     FrameReport {
-        address: frame.address,
+        address: frame.address.map(|address| address.0),
         is_kernel: frame.mode == Mode::Kernel,
         is_wow64: frame.is_wow64,
         module,
@@ -109,31 +127,26 @@ fn frame_report(system: &System, judge: &mut Judge, frame: &Frame, facts: &enric
         symbol: named.or(method).unwrap_or_default(),
         backing: match frame.code {
             Code::Image(..) => "",
-            Code::Compiled("clr") => "jit:clr",
-            Code::Compiled("script") => "jit:script",
-            Code::Compiled(_) => "jit",
-            Code::Unbacked => "unbacked",
-            Code::Unknown => "unknown",
+            Code::Jit(runtime) => RegionKind::Jit(runtime).name(),
+            Code::Unbacked | Code::Unknown => frame.backing().name(),
         },
-        memory: match frame.memory.kind {
-            Some(MemoryKind::Image) => "image",
-            Some(MemoryKind::Mapped) => "mapped",
-            Some(MemoryKind::Private) => "private",
-            None => "",
+        memory: match frame.region.kind {
+            RegionKind::Unknown => case.stack.memory(index).kind.map_or("", |kind| kind.name()),
+            known => known.name(),
         },
-        protection: frame.memory.protection,
+        protection: case.stack.memory(index).protection,
         leading_bytes,
         trailing_bytes,
     }
 }
 
-/// Bytes before and behind a frame's address: of memory where it was read, else of the image file. Those of the kernel's files
+/// Bytes before and after a frame's address: of memory where it was read, else of the image file. Those of the kernel's files
 /// are changed when they are loaded.
-fn bytes_around(judge: &mut Judge, frame: &Frame) -> (Vec<u8>, Vec<u8>) {
-    match (frame.bytes, frame.code, frame.mode) {
+fn bytes_around((modules, binaries): Files<'_>, case: &Case<'_>, index: usize) -> (Vec<u8>, Vec<u8>) {
+    let frame = &case.stack.frames[index];
+    match (case.stack.bytes(index), frame.code, frame.mode) {
         (Some(bytes), ..) => (bytes.before.to_vec(), bytes.after.to_vec()),
         (None, Code::Image(module, rva), Mode::User) => {
-            let (binaries, modules) = judge.binaries();
             let around = binaries.bytes_around(modules, (module, rva)).found();
             around.map(|around| (around.before, around.after)).unwrap_or_default()
         }

@@ -1,15 +1,14 @@
 //! What the payloads of events tell that detections look at.
 
-use stackhound_detect::{Code, Lists, Load, Operation, Role, Services as Ran};
-use stackhound_enrich::StackOwner;
+use stackhound_detect::Load;
 use stackhound_etl::{Address, Pid, PointerSize};
+use stackhound_frames::{CHANGES_MAX, Code, FrameResolver, Role, StackOwner};
 use stackhound_schema::kernel::view;
 use stackhound_system::{Evidence, ProcessId, Stretch};
 
 use super::Hunter;
-use super::around::Around;
+use super::around::{Around, code_in};
 use super::kind::{Kind, Source, Tells};
-use super::process::CHANGES_MAX;
 use super::services::Service;
 use crate::seen::Seen;
 use crate::slots;
@@ -65,36 +64,25 @@ impl Kind {
     }
 }
 
-/// The services that cause operations.
-#[derive(Debug)]
-pub(super) struct Causes(Vec<(Operation, Box<[Box<str>]>)>);
-
-impl Causes {
-    pub fn new(lists: &Lists) -> Causes {
-        let operations = [Operation::ProcessCreate, Operation::ThreadCreate];
-        Causes(operations.map(|operation| (operation, lists.causes(operation).into())).into())
-    }
-
-    pub fn of(&self, operation: Operation) -> Ran<'_> {
-        match self.0.iter().find(|(known, _)| *known == operation) {
-            Some((_, services)) if !services.is_empty() => Ran::OneOf(services),
-            _ => Ran::Unknown,
-        }
-    }
-}
-
 impl Hunter {
     /// What an event tells. Payloads that cannot be read tell nothing.
-    pub(super) fn told(&mut self, seen: &Seen<'_>, kind: Kind, around: &Around) -> Told {
+    pub(super) fn told(
+        &mut self,
+        seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
+        kind: Kind,
+        around: &Around,
+    ) -> Told {
         let (owner, session) = (around.owner, around.session);
         let mut told = Told::default();
         match kind.tells {
             Tells::Nothing => {}
-            Tells::Service => told.service = self.service(seen, around.kernel),
+            Tells::Service => told.service = self.service(seen, resolver, around.kernel),
             Tells::Target => {
                 let access = number(seen, "DesiredAccess").and_then(|access| access.try_into().ok());
                 let pid = number(seen, "TargetProcessId").or_else(|| number(seen, "TargetProcessID"));
-                told.target = pid.and_then(|pid| self.target(seen, owner, Pid(pid.try_into().ok()?), access));
+                told.target =
+                    pid.and_then(|pid| self.target(seen, resolver, owner, Pid(pid.try_into().ok()?), access));
             }
             Tells::Allocation => {
                 let record = seen.event().record();
@@ -103,29 +91,32 @@ impl Hunter {
                 let target = parsed.ok().map(|allocation| allocation.process_id);
                 told.target = target
                     .filter(|pid| owner.pid.is_some_and(|owner| owner != *pid))
-                    .and_then(|pid| self.target(seen, owner, pid, None));
+                    .and_then(|pid| self.target(seen, resolver, owner, pid, None));
             }
-            Tells::ThreadStart(source) => self.thread_start_told(seen, source, owner, session, &mut told),
-            Tells::ImageLoad => told.load = self.load(seen, session),
+            Tells::ThreadStart(source) => {
+                self.thread_start_told((seen, resolver), source, owner, session, &mut told);
+            }
+            Tells::ImageLoad => told.load = self.load(seen, resolver, session),
         }
         told
     }
 
-    fn service(&mut self, seen: &Seen<'_>, kernel: Stretch) -> Option<Service> {
+    fn service(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, kernel: Stretch) -> Option<Service> {
         // Only files name routines, and reading the payload costs as much as all the rest.
-        if !self.judge.has_files() {
+        if self.binaries.is_none() {
             return None;
         }
         let record = seen.event().record();
         let parsed = view::SysCallEnter::parse(record.payload(), record.version(), record.pointer_size());
         let address = parsed.ok()?.sys_call_address;
-        let (system, numbers) = (seen.knowledge().system(), (&mut self.judge, &mut self.modules));
-        self.services.at(system, numbers, address, (kernel, seen.time()))
+        let (system, files) = (seen.knowledge().system(), (resolver, &mut self.binaries));
+        self.services.at(system, files, address, (kernel, seen.time()))
     }
 
     fn target(
         &mut self,
         seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
         owner: StackOwner,
         pid: Pid,
         access: Option<u32>,
@@ -133,13 +124,13 @@ impl Hunter {
         let (system, time) = (seen.knowledge().system(), seen.time());
         let session = seen.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
-        let number = self.facts_number(system, session, process, time);
+        let number = self.facts_number((system, resolver), session, process, time);
         Some(ToldTarget { process, pid, number, is_other: owner.pid != Some(pid), access })
     }
 
     fn thread_start_told(
         &mut self,
-        seen: &Seen<'_>,
+        (seen, resolver): (&Seen<'_>, &mut FrameResolver),
         source: Source,
         owner: StackOwner,
         session: PointerSize,
@@ -154,12 +145,12 @@ impl Hunter {
         let is_remote =
             owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(seen, pid, owner);
         if is_remote {
-            told.target = self.target(seen, owner, pid, None);
+            told.target = self.target(seen, resolver, owner, pid, None);
         }
         if address.0 == 0 {
             return;
         }
-        let code = self.code_in(system, pid, (time, session), address);
+        let code = code_in((system, resolver), pid, (time, session), address);
         told.start = Some(ToldStart { address, code, is_remote });
     }
 
@@ -173,21 +164,21 @@ impl Hunter {
         !was_met && process.span().start == Evidence::Observed && by_creator
     }
 
-    fn load(&mut self, seen: &Seen<'_>, session: PointerSize) -> Option<Load> {
+    fn load(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, session: PointerSize) -> Option<Load> {
         let record = seen.event().record();
         let image = view::Image::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
         let (system, time) = (seen.knowledge().system(), seen.time());
         if image.image_base.is_kernel(session) {
             let (module, _) = system.kernel_module_at(image.image_base, time)?;
-            let known = self.modules.of(system, &mut self.judge, module.id());
+            let known = resolver.loaded(system, module.id());
             return Some(Load { module: known.index, twin: None });
         }
         let process = system.process_of_event(image.process_id?, time)?;
         let (module, _) = system.module_in(process.id(), image.image_base, time)?;
-        let known = self.modules.of(system, &mut self.judge, module.id());
+        let known = resolver.loaded(system, module.id());
         let load = Load { module: known.index, twin: None };
         // Twins of other files mean nothing.
-        if !self.judge.modules().get(known.index).roles.has(Role::NamedNtdll) {
+        if !known.roles.has(Role::NamedNtdll) {
             return Some(load);
         }
         let is_older = |other: &stackhound_system::ModuleRef<'_>| {
@@ -199,8 +190,8 @@ impl Hunter {
         };
         let others = system.modules_in(process.id(), time, CHANGES_MAX)?;
         let mut twins = others.filter(is_older).map(|other| {
-            let other = self.modules.of(system, &mut self.judge, other.id());
-            (other.is_wide == known.is_wide).then_some(other.index)
+            let other = resolver.loaded(system, other.id());
+            (other.is_64_bit_part == known.is_64_bit_part).then_some(other.index)
         });
         Some(Load { twin: twins.find_map(|twin| twin), ..load })
     }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use stackhound_enrich::{self as enrich, Backing, Frames, Mode, StackOwner};
 use stackhound_etl::{Address, PointerSize};
+use stackhound_frames::{Backing, Frame, FrameResolver, Mode, StackOwner};
 use stackhound_symbols::{AddressKind, FrameNumber, ResolvedFrame};
 use stackhound_system::System;
 use stackhound_trace::TraceTime;
 
 use crate::enrichment::Depth;
-use crate::frame::Frame;
+use crate::frame::FrameView;
 use crate::label::{Label, ShownName};
 use crate::naming::Naming;
 
@@ -61,10 +61,10 @@ impl StackFrame {
         let frame = label.frame;
         let module = label.module().map(|module| module.into_owned());
         StackFrame {
-            address: Some(frame.address),
+            address: Some(frame.address()),
             mode: frame.mode,
             place: module.map(|module| FramePlace { module, rva: frame.rva() }),
-            backing: frame.backing,
+            backing: frame.backing(),
             name: label.name().map(ShownName::into_owned),
             names: label.names.cloned(),
             stated: None,
@@ -114,7 +114,7 @@ pub(crate) struct Walked<'a> {
 /// Frames that wait for their names.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
-    frames: Vec<(enrich::Frame, Option<FrameNumber>)>,
+    frames: Vec<(Frame, Option<FrameNumber>)>,
 }
 
 impl Unnamed {
@@ -122,15 +122,16 @@ impl Unnamed {
     pub fn new(
         walked: &Walked<'_>,
         system: &System,
+        resolver: &mut FrameResolver,
         depth: Depth,
         mut naming: Option<&mut Naming>,
     ) -> Unnamed {
         let Walked { addresses, owner, time, session } = *walked;
-        let frames = Frames::new(system, owner, time, session);
+        let mut frames = resolver.at(system, owner, time, session);
         let frames = addresses.iter().map(|&address| {
             let facts = frames.frame(address, AddressKind::Return);
             let number = facts
-                .module
+                .in_loaded()
                 .filter(|_| depth == Depth::Function)
                 .and_then(|(module, rva)| naming.as_mut()?.request(system.module(module), rva, facts.kind));
             (facts, number)
@@ -141,7 +142,7 @@ impl Unnamed {
     /// With the names, which were waited for.
     pub fn named(&self, system: &System, depth: Depth, naming: Option<&Naming>) -> Vec<StackFrame> {
         let frames = self.frames.iter().map(|&(facts, number)| {
-            let frame = Frame::new(facts, system, depth);
+            let frame = FrameView::new(facts, system, depth);
             let names = naming.zip(number).and_then(|(naming, number)| naming.frame(number));
             StackFrame::of(&Label { frame: &frame, names })
         });

@@ -8,8 +8,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use stackhound_enrich::{Backing, Mode};
 use stackhound_etl::{Address, Pid, Tid};
+use stackhound_frames::{Backing, Mode};
 
 use super::{
     Absent, Evidence, FramePlace, KernelStackError, KernelStackSource, Part, Selection, StackFrame,

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use stackhound_enrich::{Mode, StackOwner};
 use stackhound_etl::{Address, Clock, FileTime, Pid, RawTime, Tid};
+use stackhound_frames::{FrameResolver, Mode, StackOwner};
 use stackhound_stacks::StackState;
 use stackhound_system::{System, ThreadRef};
 use stackhound_trace::{Flow, OpenTrace, TraceTime};
@@ -82,7 +82,7 @@ impl KernelStackSource for SwitchStacks<'_> {
     fn stacks(&mut self, of: &Selection) -> Result<Vec<ThreadStack>, KernelStackError> {
         self.read(|| (), |_| ControlFlow::Continue(()));
         let clock = self.pipeline.clock();
-        let (known, mut naming) = self.pipeline.parts();
+        let (known, resolver, mut naming) = self.pipeline.parts();
         let system = known.system();
         let time = self.switches.time().unwrap_or(TraceTime(i64::MAX));
         let teller = Teller { system, switches: &self.switches, clock, time, of };
@@ -103,7 +103,8 @@ impl KernelStackSource for SwitchStacks<'_> {
         for (tid, thread) in threads {
             let last = self.switches.threads.get(&tid);
             let stack = last.and_then(|last| teller.stack(last));
-            let unnamed = stack.map(|stack| teller.frames(stack.taken, self.depth, naming.as_deref_mut()));
+            let unnamed =
+                stack.map(|stack| teller.frames(stack.taken, resolver, self.depth, naming.as_deref_mut()));
             found.push(Found { tid, thread, last, stack, unnamed });
         }
         if let Some(naming) = &mut naming {
@@ -168,14 +169,21 @@ impl<'s> Teller<'s> {
         Some(Stack { taken, relation, lost_between: self.switches.lost_since(taken.time) })
     }
 
-    fn frames(&self, stack: &Taken, depth: Depth, naming: Option<&mut Naming>) -> Unnamed {
+    fn frames(
+        &self,
+        stack: &Taken,
+        resolver: &mut FrameResolver,
+        depth: Depth,
+        naming: Option<&mut Naming>,
+    ) -> Unnamed {
         let Taken { time, pid, ref addresses, .. } = *stack;
         let process = pid.and_then(|pid| self.system.process_of_event(pid, time));
         let owner = StackOwner { pid, tid: None, process: process.map(|process| process.id()) };
         let session = self.switches.session;
         let wanted: Vec<Address> =
             addresses.iter().copied().filter(|address| self.of.user || address.is_kernel(session)).collect();
-        Unnamed::new(&Walked { addresses: &wanted, owner, time, session }, self.system, depth, naming)
+        let walked = Walked { addresses: &wanted, owner, time, session };
+        Unnamed::new(&walked, self.system, resolver, depth, naming)
     }
 
     fn tell(&self, found: &Found<'_>, depth: Depth, naming: Option<&Naming>) -> ThreadStack {

@@ -2,16 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use stackhound_enrich::{Backing, CreateEnd, Summary};
 use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
 use stackhound_expr::{Value, Visitor};
+use stackhound_frames::{Backing, CreateEnd, Summary};
 use stackhound_schema::{Array, Field, InType, Item, OutType, Rfc3339, Value as FieldValue};
 use stackhound_symbols::ResolvedFrame;
 
 use super::field::Name;
 use super::shown::{guid, shown};
-use crate::label::{Label, final_user_module, stem};
+use crate::label::{Label, stem};
 use crate::seen::Seen;
 
 /// Visits the values that the event has for a field.
@@ -49,9 +49,9 @@ pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> 
         Name::ContainsUnbacked => {
             with_summary(seen, |summary| visit(Value::Text(summary.contains_unbacked().name())))
         }
-        Name::FinalUserModule => with_summary(seen, |summary| {
-            text(final_user_module(seen.knowledge().system(), summary.final_user()).as_deref(), visit)
-        }),
+        Name::FinalUserModule => {
+            with_summary(seen, |summary| text(summary.final_user_module(&seen.modules()), visit))
+        }
         Name::CreateAsked => text(seen.create().map(|create| create.asked.name()), visit),
         Name::CreateHappened => match seen.create().map(|create| create.end) {
             Some(CreateEnd::Told { happened, .. }) => visit(Value::Text(happened.name())),
@@ -84,7 +84,7 @@ fn descriptor(seen: &Seen<'_>) -> Option<Descriptor> {
 fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in seen.frames_in_full() {
         let label = (Label { frame: &frame, names: None }).module();
-        if label.is_none() && frame.backing != Backing::Unbacked {
+        if label.is_none() && frame.backing() != Backing::Unbacked {
             visit(Value::Unknown)?;
         }
         text(label.as_deref(), visit)?;
@@ -117,7 +117,7 @@ fn symbols(seen: &Seen<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> Contro
             shown(label, visit)?;
             shown(frame, visit)?;
         }
-        if shown_name.is_none() && frame.backing != Backing::Unbacked {
+        if shown_name.is_none() && frame.backing() != Backing::Unbacked {
             visit(Value::Unknown)?;
         }
     }

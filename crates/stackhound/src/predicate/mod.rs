@@ -10,8 +10,8 @@ mod shown;
 
 use std::cell::Cell;
 
-use stackhound_enrich::RegionKind;
 use stackhound_expr::{Error, Filter, Matcher, Undecided};
+use stackhound_frames::RegionKind;
 use stackhound_system::System;
 
 use crate::label::stem;

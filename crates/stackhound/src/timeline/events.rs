@@ -4,18 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stackhound_calltree::{Builder, LabelId};
-use stackhound_enrich::Mode;
 use stackhound_etl::{Address, PointerSize, RawTime};
+use stackhound_frames::Mode;
 use stackhound_schema::kernel::view;
 use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX, is_added_by_tools};
-use stackhound_system::{ModuleRef, ProcessId, Stretch, System};
+use stackhound_system::{ProcessId, Stretch};
 use stackhound_timeline::{Interruption, Part, SeenFrame, Snapshot, Tid, What};
-use stackhound_trace::{OpenTrace, TimeBase, TraceTime};
+use stackhound_trace::{OpenTrace, TimeBase};
 
 use super::functions::Functions;
-use crate::frame::Frame;
 use crate::seen::Seen;
-use crate::wow64;
 
 pub(crate) const THREAD_START: u16 = 0x0501;
 const THREAD_END: u16 = 0x0502;
@@ -29,8 +27,6 @@ const DEFERRED_CALLS: [u16; 3] = [0x0f44, 0x0f45, 0x0f46];
 const RUNDOWN: [u16; 6] = [0x0303, 0x0304, 0x0503, 0x0504, 0x1403, 0x1404];
 /// The thread's state when it waits for something.
 pub(crate) const WAITING: u8 = 5;
-/// Processes whose modules change more often than this are not asked for them.
-const MODULES_MAX: usize = 4096;
 /// So many stacks are kept to be used again.
 const KEPT_MAX: usize = 1 << 18;
 
@@ -53,14 +49,12 @@ pub(crate) struct Events {
     wants_stacks: bool,
     labels: HashMap<u16, LabelId>,
     snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>>,
-    /// Whether processes run 32-bit programs, as far as is known while their modules are the same.
-    wow64: HashMap<(ProcessId, Stretch), bool>,
 }
 
 impl Events {
     pub fn new(trace: &OpenTrace, wants_stacks: bool) -> Events {
-        let (labels, snapshots, wow64) = Default::default();
-        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots, wow64 }
+        let (labels, snapshots) = Default::default();
+        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
     }
 
     /// What the event is called.
@@ -163,11 +157,8 @@ impl Events {
         if let Some(snapshot) = self.snapshots.get(&key) {
             return snapshot.clone();
         }
-        let is_wow64 = process.is_some_and(|process| {
-            let is_native = event.block().session().pointer_size == PointerSize::Four;
-            let look_up = || !is_native && runs_32_bit_program(system, process, seen.time());
-            *self.wow64.entry((process, user)).or_insert_with(look_up)
-        });
+        let session = event.block().session().pointer_size;
+        let is_wow64 = seen.resolver().process(system, session, process, seen.time()).0.is_wow64();
         let snapshot = snapshot(seen, &key, is_wow64, functions, builder).map(Arc::new);
         if self.snapshots.len() >= KEPT_MAX {
             self.snapshots.clear();
@@ -189,7 +180,7 @@ fn snapshot(
     for frame in seen.frames() {
         let part = match frame.mode {
             Mode::Kernel => &mut kernel,
-            Mode::User if is_wow64 && is_wide(seen.knowledge().system(), &frame) => &mut wow64,
+            Mode::User if is_wow64 && !frame.is_wow64 => &mut wow64,
             Mode::User => &mut user,
         };
         part.push(functions.frame(seen, &frame, builder));
@@ -222,21 +213,4 @@ fn snapshot(
         (wow64, user) = (Part::Unknown, Part::Unknown);
     }
     Some(Snapshot { kernel, wow64, user })
-}
-
-fn runs_32_bit_program(system: &System, process: ProcessId, time: TraceTime) -> bool {
-    let is_layer = |module: ModuleRef<'_>| module.file_name().eq_ignore_ascii_case(wow64::LAYER);
-    wow64::is_reported(system.process(process))
-        .unwrap_or_else(|| system.modules_in(process, time, MODULES_MAX).into_iter().flatten().any(is_layer))
-}
-
-/// Whether a frame in the process of a 32-bit program is in 64-bit code.
-fn is_wide(system: &System, frame: &Frame<'_>) -> bool {
-    match frame.module() {
-        Some(module) => {
-            let windows = system.volumes().windows_directory();
-            wow64::is_wide(&system.dos_path(module.path()), windows, module.base().0)
-        }
-        None => frame.address.0 > u64::from(u32::MAX),
-    }
 }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use stackhound_calltree::{Address, Builder, LocationId, LocationInfo, ModuleInfo};
-use stackhound_enrich::{Frames, Mode, RegionKind};
+use stackhound_frames::{Mode, RegionKind};
 use stackhound_symbols::{AddressKind, Origin};
 use stackhound_system::{MethodId, ModuleId};
 use stackhound_timeline::SeenFrame;
 
 use crate::enrichment::Depth;
-use crate::frame::Frame;
+use crate::frame::FrameView;
 use crate::seen::Seen;
 
 /// A function, and what to show of a place in it.
@@ -40,9 +40,9 @@ pub(crate) struct Functions {
 
 impl Functions {
     /// A frame of an event's stack.
-    pub fn frame(&mut self, seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> SeenFrame {
+    pub fn frame(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> SeenFrame {
         let Function { identity, location, calls_back } = self.of(seen, frame, builder);
-        SeenFrame { address: frame.address.0, function: identity, calls_back, location }
+        SeenFrame { address: frame.address().0, function: identity, calls_back, location }
     }
 
     /// The routine that starts at an address of the kernel.
@@ -54,20 +54,23 @@ impl Functions {
     ) -> Option<LocationId> {
         let (system, event) = (seen.knowledge().system(), seen.event());
         let session = event.block().session().pointer_size;
-        let frames = Frames::new(system, seen.stack_owner(), event.time(), session);
-        let facts = frames.frame(address, AddressKind::Instruction);
-        let frame = Frame::new(facts, system, seen.depth(Mode::Kernel));
+        let mut resolver = seen.resolver();
+        let facts = resolver
+            .at(system, seen.stack_owner(), event.time(), session)
+            .frame(address, AddressKind::Instruction);
+        drop(resolver);
+        let frame = FrameView::new(facts, system, seen.depth(Mode::Kernel));
         // Without a name for it, it is still known that this is where a function starts.
         self.of(seen, &frame, builder).location
     }
 
-    fn of(&mut self, seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Function {
+    fn of(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
         let place = match (frame.module(), frame.rva(), frame.method()) {
             (Some(module), Some(rva), _) => {
                 Place::Module(module.id(), rva, frame.kind == AddressKind::Return)
             }
             (_, _, Some(method)) => Place::Method(method.id()),
-            _ => Place::Address(frame.address.0),
+            _ => Place::Address(frame.address().0),
         };
         if let Some(&function) = self.places.get(&place) {
             return function;
@@ -78,8 +81,8 @@ impl Functions {
     }
 }
 
-fn look_up(seen: &Seen<'_>, frame: &Frame<'_>, builder: &mut Builder) -> Function {
-    let address = Address(frame.address.0);
+fn look_up(seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+    let address = Address(frame.address().0);
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
         let info = ModuleInfo {

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 
 use stackhound_calltree as calltree;
 use stackhound_calltree::{Builder, Cpu, Error, StackInfo, StackKind, Trace};
-use stackhound_enrich::{KernelSymbols, Origin, PolicyText};
 use stackhound_etl::{TICKS_PER_SECOND, Tid};
+use stackhound_frames::{KernelSymbols, Origin, PolicyText};
 use stackhound_system::System;
 use stackhound_timeline::{Counts, Happening, Options, Step, Timeline};
 use stackhound_trace::{OpenTrace, TraceTime};

@@ -3,14 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use stackhound::detect::Verdict;
+use stackhound::detect::{Binaries, Verdict};
 use stackhound::hunt::Hunter;
 use stackhound::schema::SchemaStore;
 use stackhound::testing::{OwnedEvent, RecordBuilder, write_etl};
 use stackhound::trace::Recordings;
 use stackhound::{Address, FileTime, Guid, Passes, Pipeline};
-
-use crate::judge;
 
 const PROCESS: Guid =
     Guid::new(0x3d6f_a8d0, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
@@ -178,12 +176,12 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
         for passes in [Passes::One, Passes::Two] {
             let mut pipeline = Pipeline::new(&trace, passes);
             let clock = pipeline.clock();
-            let mut hunter = Hunter::new(judge(), clock);
+            let mut hunter = Hunter::new(Binaries::none(), clock);
             pipeline.run(|seen| {
                 let judgement = *hunter.judge(seen);
                 // Which thread of a process is its first is known to those who saw it.
                 if seen.provider_guid() == Some(AUDIT) {
-                    let anew = *Hunter::new(judge(), clock).judge(seen);
+                    let anew = *Hunter::new(Binaries::none(), clock).judge(seen);
                     for ((id, outcome), (_, anew)) in judgement.iter().zip(anew.iter()) {
                         assert_eq!(outcome, anew, "{passes:?}, seed {seed}, {} {:?}", id.name(), seen.time());
                         found += u64::from(outcome.verdict == Verdict::Yes);

@@ -8,7 +8,7 @@ mod scenario;
 
 use std::ops::ControlFlow;
 
-use stackhound::detect::{Binaries, Judge, Judgement, Lists};
+use stackhound::detect::{Binaries, Judgement};
 use stackhound::hunt::Hunter;
 use stackhound::trace::{OpenTrace, Recordings};
 use stackhound::{Passes, Pipeline, Seen};
@@ -23,15 +23,10 @@ fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::T
     (folder, trace, truth)
 }
 
-/// A judge without files.
-fn judge() -> Judge {
-    Judge::new(Lists::default(), Binaries::none())
-}
-
 /// Judges all events that can be judged, in order.
 fn judged(trace: &OpenTrace, passes: Passes, mut told: impl FnMut(&Seen<'_>, &mut Hunter, &Judgement)) {
     let mut pipeline = Pipeline::new(trace, passes);
-    let mut hunter = Hunter::new(judge(), pipeline.clock());
+    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
     pipeline.run(|seen| {
         if Hunter::can_judge(seen) {
             let judgement = *hunter.judge(seen);

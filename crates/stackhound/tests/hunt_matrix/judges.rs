@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use stackhound::detect::{Binaries, Judge, Lists};
+use stackhound::detect::{Binaries, Judge};
+use stackhound::frames::Lists;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{ImageIdentity, ModuleIdentity, file_loader};

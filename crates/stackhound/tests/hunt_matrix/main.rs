@@ -28,8 +28,9 @@ fn recording(file: &CaseFile, judge: Judge, passes: Passes) -> Judgements {
     let path = folder.path().join("cases.etl");
     std::fs::write(&path, &file.bytes).expect("a file");
     let trace = Recordings::file(&path).open().expect("a recording");
-    let mut pipeline = Pipeline::new(&trace, passes);
-    let mut hunter = Hunter::new(judge, pipeline.clock());
+    let Judge { modules, binaries } = judge;
+    let mut pipeline = Pipeline::new(&trace, passes).with_modules(modules);
+    let mut hunter = Hunter::new(binaries, pipeline.clock());
     let mut judgements = Judgements::new();
     let outcome = pipeline.run(|seen| {
         if Hunter::can_judge(seen) {

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Verdict};
+use stackhound::detect::{Binaries, DetectionId, Judge, Verdict};
+use stackhound::frames::Lists;
 use stackhound_sysmon::{Found, Sysmon};
 
 /// One stack of so many is taken, so that the test is quick.

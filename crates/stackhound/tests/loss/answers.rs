@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use stackhound::detect::{Binaries, DetectionId, Judge, Lists, Verdict};
+use stackhound::detect::{Binaries, DetectionId, Verdict};
 use stackhound::hunt::Hunter;
 use stackhound::stacks::StackState;
 use stackhound::trace::{OpenTrace, Source};
@@ -40,7 +40,7 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
     let recording = Recording::open(bytes.into()).expect("a trace");
     let trace = OpenTrace::new(vec![Source::new("", recording)], 1).expect("a trace");
     let mut pipeline = Pipeline::new(&trace, passes);
-    let mut hunter = Hunter::new(Judge::new(Lists::default(), Binaries::none()), pipeline.clock());
+    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
     let mut answers = HashMap::new();
     pipeline.run(|seen| {
         let mut hasher = DefaultHasher::new();

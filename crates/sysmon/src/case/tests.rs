@@ -25,7 +25,7 @@ fn frames_are_what_they_say() {
         assert_eq!(damage, None);
         let frames = case.stack.frames;
         let image = |frame: &Frame| match frame.code {
-            Code::Image(module, offset) => (judge.modules().get(module).name().to_owned(), offset),
+            Code::Image(module, offset) => (judge.modules.get(module).name().to_owned(), offset),
             _ => panic!("{frame:?}"),
         };
         assert_eq!(image(&frames[0]), ("ntdll.dll".to_owned(), 0x9c524));
@@ -33,8 +33,8 @@ fn frames_are_what_they_say() {
         let others: Vec<_> =
             frames[1..4].iter().map(|frame| (frame.code, frame.mode, frame.address)).collect();
         let expected = [
-            (Code::Unbacked, Mode::User, Some(0x24f_64b7_b7a1)),
-            (Code::Unknown, Mode::Kernel, Some(0xffff_f803_1234_5678)),
+            (Code::Unbacked, Mode::User, Some(Address(0x24f_64b7_b7a1))),
+            (Code::Unknown, Mode::Kernel, Some(Address(0xffff_f803_1234_5678))),
             (Code::Unknown, Mode::User, None),
         ];
         assert_eq!(others, expected);
@@ -122,7 +122,7 @@ fn starts_are_what_sysmon_found_there() {
                 Some(code) => assert_eq!((start.code, start.function), (code, None), "{digits}"),
                 None => {
                     let Code::Image(module, OFFSET_UNKNOWN) = start.code else { panic!("{start:?}") };
-                    assert_eq!(judge.modules().get(module).name(), "KERNEL32.DLL");
+                    assert_eq!(judge.modules.get(module).name(), "KERNEL32.DLL");
                     assert_eq!(start.function, Some("LoadLibraryA"));
                 }
             }

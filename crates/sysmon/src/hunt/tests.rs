@@ -81,7 +81,7 @@ fn stacks_are_shown_as_they_are_spelled() {
     let labels: Vec<String> = sighting.stack.iter().map(|frame| frame.label()).collect();
     assert_eq!(labels, ["ntdll.dll+0x1", "a.exe+0x2", "A.exe+0x3"]);
     assert_eq!(sighting.summary, "ntdll.dll|a.exe");
-    assert_eq!(sighting.final_user_module, "a.exe");
+    assert_eq!(sighting.final_user_module.as_deref(), Some("a.exe"));
     assert_eq!((sighting.process.name.as_str(), sighting.process.path.as_str()), ("a.exe", r"C:\a.exe"));
     assert_eq!((sighting.host.as_str(), sighting.event.name.as_str()), ("PC", "ProcessAccess"));
 }

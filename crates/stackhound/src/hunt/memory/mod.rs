@@ -19,8 +19,9 @@ use std::fmt;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use stackhound_detect::{Code, Frame, Memory, Mode, SiteBytes};
+use stackhound_detect::{LiveFrame, Memory, MemoryKind, SiteBytes};
 use stackhound_etl::{FileTime, Pid, TICKS_PER_SECOND};
+use stackhound_frames::{Code, Frame, Mode};
 use stackhound_system::ProcessEntity;
 
 /// What is found at an address is believed for so long, and limits are for such a span.
@@ -153,21 +154,34 @@ impl LiveMemory {
         at.0.div_euclid(PERIOD)
     }
 
-    /// Adds to the frames of a stack what their memory tells, of an event in a process at a time.
-    pub(super) fn fill(&mut self, process: ProcessEntity, at: FileTime, frames: &mut [Frame]) {
+    /// What the memory of the frames of a stack is, of an event in a process at a time: one entry for each frame.
+    pub(super) fn read(
+        &mut self,
+        process: ProcessEntity,
+        at: FileTime,
+        frames: &[Frame],
+        live: &mut Vec<LiveFrame>,
+    ) {
         self.turn_to(LiveMemory::moment(at));
+        live.clear();
         let mut is_top = true;
-        for frame in frames.iter_mut().filter(|frame| frame.mode == Mode::User) {
-            let is_wanted = match frame.code {
-                Code::Compiled(_) => false,
-                Code::Unbacked => true,
-                Code::Image(..) | Code::Unknown => is_top || self.reach == Reach::Images,
-            };
-            is_top = false;
-            let Some(address) = frame.address.filter(|_| is_wanted) else { continue };
-            if let Answer::Found { memory, bytes } = self.answer(process, at, address) {
-                self.add(frame, memory, bytes);
+        for frame in frames {
+            let mut read = LiveFrame::default();
+            if frame.mode == Mode::User {
+                let is_wanted = match frame.code {
+                    Code::Jit(_) => false,
+                    Code::Unbacked => true,
+                    Code::Image(..) | Code::Unknown => is_top || self.reach == Reach::Images,
+                };
+                is_top = false;
+                if let Some(address) = frame.address.filter(|_| is_wanted)
+                    && let Answer::Found { memory, bytes } = self.answer(process, at, address.0)
+                    && self.is_as_it_was(frame, memory)
+                {
+                    read = LiveFrame { memory, bytes };
+                }
             }
+            live.push(read);
         }
     }
 
@@ -217,16 +231,12 @@ impl LiveMemory {
         *place.insert(answer)
     }
 
-    /// What the trace tells is of the time of the event. Memory of another kind has come later, and tells nothing.
-    fn add(&mut self, frame: &mut Frame, memory: Memory, bytes: Option<SiteBytes>) {
-        if let (Some(then), Some(now)) = (frame.memory.kind, memory.kind)
-            && then != now
-        {
-            self.stats.changed += 1;
-            return;
-        }
-        frame.memory = Memory { kind: frame.memory.kind.or(memory.kind), ..memory };
-        frame.bytes = bytes;
+    /// What the trace says is of the time of the event. Memory of another kind has come later, and says nothing.
+    fn is_as_it_was(&mut self, frame: &Frame, memory: Memory) -> bool {
+        let then = MemoryKind::of(frame.region.kind);
+        let is_same = then.is_none() || memory.kind.is_none() || then == memory.kind;
+        self.stats.changed += u64::from(!is_same);
+        is_same
     }
 }
 

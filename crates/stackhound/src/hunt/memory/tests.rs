@@ -1,6 +1,9 @@
 use std::sync::{Arc, Mutex};
 
-use stackhound_detect::{Binaries, Judge, Lists, MemoryKind, ModuleFacts};
+use stackhound_detect::{Binaries, Judge, MemoryKind};
+use stackhound_etl::Address;
+use stackhound_frames::{Lists, ModuleFacts, Region, RegionKind};
+use stackhound_system::Runtime;
 use stackhound_trace::TraceTime;
 
 use super::*;
@@ -56,18 +59,24 @@ fn machine(reach: Reach) -> (LiveMemory, Book) {
 }
 
 fn frame(address: u64, code: Code) -> Frame {
-    Frame { address: Some(address), ..Frame::user(code) }
+    Frame { address: Some(Address(address)), ..Frame::user(code) }
 }
 
 fn process(pid: u32) -> ProcessEntity {
     ProcessEntity { pid: Pid(pid), start: None }
 }
 
+fn read(memory: &mut LiveMemory, process: ProcessEntity, at: FileTime, frames: &[Frame]) -> Vec<LiveFrame> {
+    let mut live = Vec::new();
+    memory.read(process, at, frames, &mut live);
+    live
+}
+
 /// Looks at frames in no module, at a number of seconds.
 fn look(memory: &mut LiveMemory, pid: u32, seconds: i64, addresses: &[u64]) -> Vec<bool> {
-    let mut frames: Vec<Frame> = addresses.iter().map(|address| frame(*address, Code::Unbacked)).collect();
-    memory.fill(process(pid), FileTime(seconds * TICKS_PER_SECOND), &mut frames);
-    frames.iter().map(|frame| frame.memory == WRITABLE && frame.bytes == Some(BYTES)).collect()
+    let frames: Vec<Frame> = addresses.iter().map(|address| frame(*address, Code::Unbacked)).collect();
+    let live = read(memory, process(pid), FileTime(seconds * TICKS_PER_SECOND), &frames);
+    live.iter().map(|live| live.memory == WRITABLE && live.bytes == Some(BYTES)).collect()
 }
 
 #[test]
@@ -154,7 +163,7 @@ fn processes_of_one_id_are_told_apart_by_their_start() {
     let (mut memory, book) = machine(Reach::Code);
     for start in [None, Some(TraceTime(5)), Some(TraceTime(5)), Some(TraceTime(7))] {
         let process = ProcessEntity { pid: Pid(8), start };
-        memory.fill(process, FileTime(0), &mut [frame(0x10, Code::Unbacked)]);
+        read(&mut memory, process, FileTime(0), &[frame(0x10, Code::Unbacked)]);
     }
     assert_eq!(book.take(), ["open 8", "8:10", "open 8", "8:10", "open 8", "8:10"]);
 }
@@ -168,39 +177,37 @@ fn frames_are_looked_at_where_that_can_tell_something() {
         frame(0x2, image),
         frame(0x3, image),
         frame(0x4, Code::Unbacked),
-        frame(0x5, Code::Compiled("clr")),
+        frame(0x5, Code::Jit(Runtime::Clr)),
         frame(0x6, Code::Unknown),
         Frame::user(Code::Unbacked),
     ];
     for (reach, expected) in [(Reach::Code, &[2, 4][..]), (Reach::Images, &[2, 3, 4, 6])] {
         let (mut memory, _) = machine(reach);
-        let mut frames = frames;
-        memory.fill(process(8), FileTime(0), &mut frames);
-        let seen = frames.iter().filter(|frame| frame.memory != Memory::UNKNOWN);
-        let seen: Vec<u64> = seen.map(|frame| frame.address.unwrap()).collect();
+        let live = read(&mut memory, process(8), FileTime(0), &frames);
+        let seen = frames.iter().zip(live).filter(|(_, live)| live.memory != Memory::UNKNOWN);
+        let seen: Vec<u64> = seen.map(|(frame, _)| frame.address.unwrap().0).collect();
         assert_eq!(seen, expected, "{reach:?}");
     }
     // The innermost user frame may be one that is never looked at.
     let (mut memory, _) = machine(Reach::Code);
-    let mut frames = [frame(0x5, Code::Compiled("clr")), frame(0x2, image)];
-    memory.fill(process(8), FileTime(0), &mut frames);
-    assert_eq!(frames.map(|frame| frame.memory), [Memory::UNKNOWN; 2]);
+    let frames = [frame(0x5, Code::Jit(Runtime::Clr)), frame(0x2, image)];
+    assert_eq!(read(&mut memory, process(8), FileTime(0), &frames), [LiveFrame::default(); 2]);
 }
 
 #[test]
 fn memory_that_has_become_something_else_tells_nothing() {
     for (then, expected) in [
-        (None, WRITABLE),
-        (Some(MemoryKind::Private), WRITABLE),
-        (Some(MemoryKind::Image), Memory { kind: Some(MemoryKind::Image), ..Memory::UNKNOWN }),
-        (Some(MemoryKind::Mapped), Memory { kind: Some(MemoryKind::Mapped), ..Memory::UNKNOWN }),
+        (RegionKind::Unknown, WRITABLE),
+        (RegionKind::Private, WRITABLE),
+        (RegionKind::Image, Memory::UNKNOWN),
+        (RegionKind::Mapped, Memory::UNKNOWN),
     ] {
         let (mut memory, _) = machine(Reach::Code);
-        let known = Memory { kind: then, ..Memory::UNKNOWN };
-        let mut frames = [Frame { memory: known, ..frame(0x10, Code::Unbacked) }];
-        memory.fill(process(8), FileTime(0), &mut frames);
-        assert_eq!(frames[0].memory, expected);
-        assert_eq!(frames[0].bytes.is_some(), expected == WRITABLE);
+        let region = Region { kind: then, ..Region::UNKNOWN };
+        let frames = [Frame { region, ..frame(0x10, Code::Unbacked) }];
+        let live = read(&mut memory, process(8), FileTime(0), &frames);
+        assert_eq!(live[0].memory, expected);
+        assert_eq!(live[0].bytes.is_some(), expected == WRITABLE);
         assert_eq!(memory.stats().changed, u64::from(expected != WRITABLE));
     }
 }
@@ -264,12 +271,13 @@ mod with_a_program {
     const LATER: FileTime = FileTime(i64::MAX);
 
     /// What CS09 says of a stack of one frame.
-    fn judged(frame: Frame) -> Outcome {
+    fn judged(frame: Frame, live: &[LiveFrame]) -> Outcome {
         let case = Case {
             event: Event::OTHER,
             process: Process { has_runtime: Some(false), ..Process::UNKNOWN },
             stack: Stack {
                 frames: &[frame],
+                live,
                 kernel: Part::Whole,
                 user: Part::Whole,
                 limit: None,
@@ -295,10 +303,10 @@ mod with_a_program {
             ("reserved", None),
             ("freed", None),
         ] {
-            let mut frames = [program.frame(name)];
-            assert_eq!(judged(frames[0]).verdict, Verdict::Undetermined, "{name}");
-            memory.fill(program.process(), LATER, &mut frames);
-            let outcome = judged(frames[0]);
+            let frame = program.frame(name);
+            assert_eq!(judged(frame, &[]).verdict, Verdict::Undetermined, "{name}");
+            let live = read(&mut memory, program.process(), LATER, &[frame]);
+            let outcome = judged(frame, &live);
             match expected {
                 Some(reason) => {
                     assert_eq!(outcome.verdict, Verdict::Yes, "{name}");
@@ -318,15 +326,14 @@ mod with_a_program {
     fn bytes_are_those_around_the_address() {
         let Some(program) = Program::start() else { return };
         let mut memory = LiveMemory::of_this_machine(Reach::Code).expect("this is Windows");
-        let mut frames =
-            [program.frame("code"), program.frame("guarded"), frame(u64::MAX >> 2, Code::Unbacked)];
-        memory.fill(program.process(), LATER, &mut frames);
+        let frames = [program.frame("code"), program.frame("guarded"), frame(u64::MAX >> 2, Code::Unbacked)];
+        let live = read(&mut memory, program.process(), LATER, &frames);
         let written = |from: u32| std::array::from_fn(|at| ((from + at as u32) * 7 + 3) as u8);
-        assert_eq!(frames[0].bytes, Some(SiteBytes { before: written(84), after: written(100) }));
+        assert_eq!(live[0].bytes, Some(SiteBytes { before: written(84), after: written(100) }));
         // It would take the mark away that the program waits for.
-        assert_eq!((frames[1].memory.protection, frames[1].bytes), (Some(0x120), None));
+        assert_eq!((live[1].memory.protection, live[1].bytes), (Some(0x120), None));
         // No process has such an address, which says nothing of the process.
-        assert_eq!(frames[2].memory, Memory::UNKNOWN);
+        assert_eq!(live[2].memory, Memory::UNKNOWN);
         assert_eq!(memory.stats().closed, 0);
     }
 
@@ -336,16 +343,13 @@ mod with_a_program {
         let (process, code) = (program.process(), program.frame("code"));
         let mut memory = LiveMemory::of_this_machine(Reach::Code).expect("this is Windows");
         // The event is older than the process.
-        let mut frames = [code];
-        memory.fill(process, FileTime(0), &mut frames);
-        assert_eq!((frames, memory.stats().closed), ([code], 1));
+        let live = read(&mut memory, process, FileTime(0), &[code]);
+        assert_eq!((live, memory.stats().closed), (vec![LiveFrame::default()], 1));
 
-        memory.fill(process, LATER, &mut frames);
-        assert_ne!(frames, [code]);
+        assert_ne!(read(&mut memory, process, LATER, &[code]), [LiveFrame::default()]);
         drop(program);
-        let mut frames = [Frame { address: code.address.map(|address| address + 1), ..code }];
-        let before = frames;
-        memory.fill(process, LATER, &mut frames);
-        assert_eq!((frames, memory.stats().closed), (before, 2));
+        let next = Frame { address: code.address.map(|address| Address(address.0 + 1)), ..code };
+        let live = read(&mut memory, process, LATER, &[next]);
+        assert_eq!((live, memory.stats().closed), (vec![LiveFrame::default()], 2));
     }
 }

@@ -1,7 +1,7 @@
 //! What is at the addresses of a stack.
 
-use stackhound_enrich::{Backing, Mode};
 use stackhound_etl::{Address, PointerSize};
+use stackhound_frames::{Backing, Mode};
 use stackhound_symbols::{AddressKind, FrameNumber, Rva, Symbolizer};
 
 use super::modules::Modules;

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
-use stackhound_enrich::Backing;
 use stackhound_etl::{Pid, Tid};
+use stackhound_frames::Backing;
 use stackhound_kstack_client::{Client, Device, Frames, Stack, SystemDevice, threads};
 use stackhound_kstack_proto::{Capture, Flags, MAX_FRAMES, MAX_TIMEOUT_MS, Missing};
 use stackhound_symbols::image::Image;

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
-use stackhound_enrich::{Backing, Mode};
 use stackhound_etl::{Pid, Tid};
+use stackhound_frames::{Backing, Mode};
 use stackhound_kstack_client::{Client, Device, Patience, Refused, Thread};
 use stackhound_kstack_proto::{
     AnswerHeader, Capture, Code, Flags, MAGIC, Missing, Outcome, Request, VERSION, Version, hash,

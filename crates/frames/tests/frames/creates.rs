@@ -1,6 +1,6 @@
 //! Files that are asked for, and what becomes of them.
 
-use stackhound_enrich::{CreateStats, Disposition, Happened};
+use stackhound_frames::{CreateStats, Disposition, Happened};
 use stackhound_stacks::Window;
 
 use crate::story::{Told, WINDOW, read_story, tell, trace};

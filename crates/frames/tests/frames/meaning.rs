@@ -1,7 +1,7 @@
 //! Whose stacks they are, what memory their frames lie in, and what they come down to.
 
-use stackhound_enrich::{Frames, Region, RegionKind, RegionSource};
 use stackhound_etl::Address;
+use stackhound_frames::{FrameResolver, Region, RegionKind, RegionSource};
 use stackhound_symbols::AddressKind;
 use stackhound_system::{Evidence, Protection};
 
@@ -70,8 +70,9 @@ fn a_process_id_is_that_of_the_time() {
               @80 event 090e by=7/8
               @81 stack @80 by=7/8 0x400011 0x500011",
         ),
-        // The last events of a process come behind its end.
-        &["@60 a.exe: a.exe+0x11", "@80 b.exe: unknown! b.exe+0x11"],
+        // The last events of a process come after its end. A process without ntdll.dll is still being made, so that its
+        // modules are not all known.
+        &["@60 a.exe: a.exe+0x11", "@80 b.exe: unknown? b.exe+0x11"],
     );
 }
 
@@ -83,7 +84,9 @@ fn region(story: &str, address: u64) -> Region {
         if let Seen::Popped(delivered, system) = seen
             && delivered.event.hook() == Some(0x090e)
         {
-            let frame = Frames::of(system, delivered).frame(Address(address), AddressKind::Instruction);
+            let mut resolver = FrameResolver::default();
+            let mut frames = resolver.of(system, delivered);
+            let frame = frames.frame(Address(address), AddressKind::Instruction);
             found = Some(frame.region);
         }
     };
@@ -172,6 +175,7 @@ fn unbacked_needs_all_modules_to_be_known() {
     // A rundown does.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
+          @2 image dcstart pid=7 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
           @3 image dcstart pid=7 0x400000+0x10000 \a.exe
           @10 event 090e by=7/8
           @11 stack @10 by=7/8 0x400011 0x500011",
@@ -180,6 +184,7 @@ fn unbacked_needs_all_modules_to_be_known() {
     // With a buffer missing, nothing is sure again.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
+          @2 image dcstart pid=7 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
           @3 image dcstart pid=7 0x400000+0x10000 \a.exe
           @4 flush
           @5 event 0001 by=7/8
@@ -199,7 +204,7 @@ fn a_summary_is_what_a_stack_comes_down_to() {
         ),
         (
             "0xfffff80000000011 0x7ff00011 0x500011 0x500022 0x7fe00011",
-            "ntdll.dll|unbacked|kernel32.dll / ntoskrnl.exe / yes / unbacked 0x500011 / ntoskrnl.exe",
+            "ntdll.dll|unbacked|kernel32.dll / ntoskrnl.exe / yes / unbacked / ntoskrnl.exe",
         ),
         // The innermost frame can be the one that asked, and the only one.
         ("0x400011", "a.exe /  / no / a.exe / none"),
@@ -207,7 +212,7 @@ fn a_summary_is_what_a_stack_comes_down_to() {
         // Nobody but the native layer.
         (
             "0xfffff80000000011 0x7ff00011 0x7fe00011",
-            "ntdll.dll|kernel32.dll / ntoskrnl.exe / no / native kernel32.dll / ntoskrnl.exe",
+            "ntdll.dll|kernel32.dll / ntoskrnl.exe / no / kernel32.dll / ntoskrnl.exe",
         ),
         // A callback into user mode: kernel frames between user frames are not those of the call.
         (
@@ -234,6 +239,6 @@ fn compiled_code_and_foreign_files_of_that_name_ask_themselves() {
     ));
     assert_eq!(
         told.summaries,
-        ["ntdll.dll|jit:clr|a.exe /  / no / A.B.Main / none", "ntdll.dll|a.exe /  / no / ntdll.dll / none",]
+        ["ntdll.dll|jit:clr|a.exe /  / no / jit:clr / none", "ntdll.dll|a.exe /  / no / ntdll.dll / none",]
     );
 }

@@ -1,6 +1,6 @@
 //! What the frames of real recordings become.
 
-use stackhound_enrich::{Frame, FrameCache, Frames, Mode, RegionKind};
+use stackhound_frames::{FrameResolver, Mode, RegionKind};
 use stackhound_stacks::Window;
 use stackhound_system::Evidence;
 use stackhound_trace::Recordings;
@@ -23,16 +23,17 @@ struct Counts {
 
 fn counts(name: &str) -> Option<Counts> {
     let trace = Recordings::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
-    let (mut counts, mut cache) = (Counts::default(), FrameCache::default());
+    let mut counts = Counts::default();
+    let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
+    cached.keep_frames(true);
     let mut count = |seen: Seen<'_, '_>| {
         let Seen::Popped(delivered, system) = seen else { return };
-        let frames = Frames::of(system, delivered);
-        let all: Vec<Frame> = frames.all(delivered).collect();
+        let all = resolver.of(system, delivered).all(delivered);
         // The cache changes nothing.
-        assert_eq!(*frames.all_in(delivered, &mut cache), all[..]);
+        assert_eq!(cached.of(system, delivered).all(delivered), all);
         for frame in all.iter().filter(|frame| frame.mode == Mode::User) {
             counts.all += 1;
-            counts.in_modules += u64::from(frame.module.is_some());
+            counts.in_modules += u64::from(frame.loaded.is_some());
             counts.compiled += u64::from(matches!(frame.region.kind, RegionKind::Jit(_)));
             let is_named = |method| !system.method(method).name().is_empty();
             counts.named += u64::from(frame.method.is_some_and(is_named));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use stackhound_enrich::{Frame, FrameCache, Frames, Summary};
+use stackhound_frames::{FrameResolver, Summary};
 use stackhound_stacks::{Correlator, StackSurvey, Window};
 use stackhound_system::System;
 use stackhound_trace::{LossMap, Recordings};
@@ -20,9 +20,9 @@ fn main() {
     }
     let losses = LossMap::surveyed(&trace, events);
     let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), losses, survey);
-    let mut cache = FrameCache::default();
+    let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
+    cached.keep_frames(true);
     let mut summary = Summary::default();
-    let mut frames: Vec<Frame> = Vec::new();
     let (mut n, mut took) = (0, [Duration::ZERO; 3]);
     let mut events = trace.ordered();
     loop {
@@ -35,17 +35,13 @@ fn main() {
                 continue;
             }
             let started = Instant::now();
-            let of = Frames::of(&system, &delivered);
-            frames.clear();
-            frames.extend(of.all(&delivered));
+            resolver.of(&system, &delivered).all(&delivered);
             took[0] += started.elapsed();
             let started = Instant::now();
-            let of = Frames::of(&system, &delivered);
-            frames.clear();
-            frames.extend_from_slice(&of.all_in(&delivered, &mut cache));
+            let frames = cached.of(&system, &delivered).all(&delivered);
             took[1] += started.elapsed();
             let started = Instant::now();
-            summary.of(&system, delivered.states, frames.iter().copied());
+            summary.of(cached.modules(), delivered.states, &frames);
             took[2] += started.elapsed();
             n += frames.len();
         }
@@ -53,7 +49,7 @@ fn main() {
             break;
         }
     }
-    let (hits, misses) = cache.hits_and_misses();
+    let (hits, misses) = cached.hits_and_misses();
     let rates = took.map(|took| n as f64 / took.as_secs_f64() / 1e6);
     println!(
         "{n} frames; million a second: {:.1} looked up, {:.1} cached, {:.1} summarized",

@@ -146,8 +146,8 @@ fn s1_the_kernel_is_a_half_and_no_list_of_modules() {
         "@100 event 090e by=7/8
          @101 stack @100 by=7/8 0xfffff96000000011 0xffff800000000001 0x400011",
     ));
-    assert_eq!(told.stacks, ["@100 a.exe: k:unknown? k:unknown? a.exe+0x11"]);
-    assert_eq!(told.summaries, ["a.exe / unknown / no / a.exe / none"]);
+    assert_eq!(told.stacks, ["@100 a.exe: k:unknown! k:unknown! a.exe+0x11"]);
+    assert_eq!(told.summaries, ["a.exe / unbacked / no / a.exe / none"]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl RegionSource {
 }
 
 /// The memory around an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
     /// What it is.
     pub kind: RegionKind,

@@ -17,13 +17,13 @@
 
 use std::io::Cursor;
 
-use stackhound_enrich::{
-    CreateEnd, CreateJoin, CreateOutcome, CreateStats, Frame, FrameCache, Frames, Mode, Summary,
-};
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
 use stackhound_etl::{Address, Guid, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_frames::{
+    CreateEnd, CreateJoin, CreateOutcome, CreateStats, Frame, FrameResolver, Mode, Modules, Summary,
+};
 use stackhound_schema::method::DOTNET_RUNTIME;
 use stackhound_stacks::{StackStats, Window};
 use stackhound_system::System;
@@ -240,13 +240,13 @@ pub fn trace(story: &str) -> OpenTrace {
 
 /// `ntdll.dll+0x10`, `A.B.Main`, or the kind of memory, with `!` if it is unbacked and `?` if that is not known.
 pub fn shown(system: &System, frame: &Frame) -> String {
-    use stackhound_enrich::Backing::{Backed, Unbacked, Unknown};
-    let mark = match frame.backing {
+    use stackhound_frames::Backing::{Backed, Unbacked, Unknown};
+    let mark = match frame.backing() {
         Backed => "",
         Unbacked => "!",
         Unknown => "?",
     };
-    let what = match (frame.module, frame.method) {
+    let what = match (frame.in_loaded(), frame.method) {
         (Some((module, rva)), _) => format!("{}+{rva:#x}", system.module(module).file_name()),
         (None, Some(method)) => system.method(method).to_string(),
         _ => frame.region.kind.name().to_owned(),
@@ -282,18 +282,9 @@ pub struct Told {
     pub stack_stats: StackStats,
 }
 
-fn shown_summary(system: &System, summary: &Summary) -> String {
-    use stackhound_enrich::FinalUser::{Method, Module, Native, None, Unbacked, Unknown};
-    let name = |module| system.module(module).file_name();
-    let user = match summary.final_user() {
-        Module(module) => name(module).to_owned(),
-        Method(method) => system.method(method).to_string(),
-        Unbacked(address) => format!("unbacked {address}"),
-        Unknown(address) => format!("unknown {address}"),
-        Native(module) => format!("native {}", name(module)),
-        None => "none".to_owned(),
-    };
-    let kernel = summary.final_kernel_module().map_or("none", name);
+fn shown_summary(modules: &Modules, summary: &Summary) -> String {
+    let user = summary.final_user_module(modules).unwrap_or("none");
+    let kernel = summary.final_kernel_module().map_or("none", |module| modules.get(module).name());
     let (users, kernels) = (summary.user(), summary.kernel());
     format!("{users} / {kernels} / {} / {user} / {kernel}", summary.contains_unbacked().name())
 }
@@ -301,7 +292,8 @@ fn shown_summary(system: &System, summary: &Summary) -> String {
 /// Reads a story in so many passes.
 pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
     let (mut told, mut summary) = (Told::default(), Summary::default());
-    let mut cache = FrameCache::default();
+    let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
+    cached.keep_frames(true);
     let mut join = CreateJoin::new(window);
     let mut took = |seen: Seen<'_, '_>| match seen {
         Seen::Pushed(event) => join.push(event),
@@ -318,9 +310,9 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
             if delivered.stack.is_none() {
                 return;
             }
-            let frames = Frames::of(system, delivered);
-            let all: Vec<Frame> = frames.all(delivered).collect();
-            assert_eq!(all[..], *frames.all_in(delivered, &mut cache));
+            let mut frames = resolver.of(system, delivered);
+            let all = frames.all(delivered);
+            assert_eq!(all, cached.of(system, delivered).all(delivered));
             let process = frames.owner().process.map(|process| system.process(process));
             let owner = match process {
                 Some(process) if !process.image_name().is_empty() => process.image_name().to_owned(),
@@ -328,8 +320,8 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
             };
             let list: Vec<String> = all.iter().map(|frame| shown(system, frame)).collect();
             told.stacks.push(format!("@{at} {owner}: {}", list.join(" ")));
-            summary.of(system, delivered.states, all);
-            told.summaries.push(shown_summary(system, &summary));
+            summary.of(resolver.modules(), delivered.states, &all);
+            told.summaries.push(shown_summary(resolver.modules(), &summary));
         }
     };
     told.stack_stats = read(trace, passes, window, &mut took).1;

@@ -1,11 +1,14 @@
-//! Modules, as far as judging needs them: one entry for each file, whatever process has it mapped and where.
+//! Modules and their roles: one entry for each file, whatever process has it mapped and where.
 
 use std::ops::{BitOr, BitOrAssign};
 
 use hashbrown::HashMap;
-use stackhound_symbols::ModuleIdentity;
+use stackhound_symbols::{ImageIdentity, ModuleIdentity, PdbIdentity};
+use stackhound_system::{ModuleId, ModuleRef, System};
+use uuid::Uuid;
 
 use crate::lists::Lists;
+use crate::wow64;
 
 /// Number of a module in [`Modules`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,7 +21,7 @@ impl ModuleIndex {
     }
 }
 
-/// What a module is to the detections.
+/// What part a module has in stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Role {
@@ -59,6 +62,10 @@ pub enum Role {
 pub struct Roles(u16);
 
 impl Roles {
+    /// Of modules that only pass the calls of others on, so that they are not responsible for a call: the native API and the
+    /// Win32 base, forwarders, known hooks.
+    pub const PASS_ON: Roles = Roles(Role::NativeLayer as u16 | Role::Forwarder as u16 | Role::Hook as u16);
+
     /// Whether a role is among them.
     pub fn has(self, role: Role) -> bool {
         self.0 & role as u16 != 0
@@ -101,7 +108,7 @@ pub struct Module {
     pub sha256: Option<[u8; 32]>,
     /// Who signed it, if the source tells and found the signature to be valid.
     pub signer: Option<Box<str>>,
-    /// What it is to the detections.
+    /// What part it has in stacks.
     pub roles: Roles,
 }
 
@@ -125,9 +132,10 @@ pub struct ModuleFacts {
     pub signer: Option<Box<str>>,
 }
 
-/// All modules that were met.
+/// All modules that were met, with the lists that give them their roles.
 #[derive(Debug, Default)]
 pub struct Modules {
+    lists: Lists,
     modules: Vec<Module>,
     /// Of each, once more: what is asked for every frame stands close together.
     roles: Vec<Roles>,
@@ -135,15 +143,25 @@ pub struct Modules {
 }
 
 impl Modules {
+    /// None yet; roles are given by these lists.
+    pub fn new(lists: Lists) -> Modules {
+        Modules { lists, ..Modules::default() }
+    }
+
+    /// The lists that give modules their roles.
+    pub fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
     /// The number of a module; a new one if it was not met before. `windows` is where Windows is, if that is known.
     ///
     /// Costs a search for its texts, so sources keep numbers.
-    pub fn add(&mut self, facts: &ModuleFacts, windows: Option<&str>, lists: &Lists) -> ModuleIndex {
+    pub fn add(&mut self, facts: &ModuleFacts, windows: Option<&str>) -> ModuleIndex {
         if let Some(&index) = self.numbers.get(facts) {
             return index;
         }
         let index = ModuleIndex(u32::try_from(self.modules.len()).expect("fewer modules than addresses"));
-        let roles = lists.roles(facts, windows);
+        let roles = self.lists.roles(facts, windows);
         let ModuleFacts { path, identity, sha256, signer } = facts.clone();
         self.roles.push(roles);
         self.modules.push(Module { path, identity, sha256, signer, roles });
@@ -156,7 +174,7 @@ impl Modules {
         &self.modules[index.index()]
     }
 
-    /// What a module is to the detections.
+    /// What part a module has in stacks.
     pub fn roles(&self, index: ModuleIndex) -> Roles {
         self.roles[index.index()]
     }
@@ -169,5 +187,67 @@ impl Modules {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.modules.is_empty()
+    }
+}
+
+/// What the trace's state knows of the identity of a module's files.
+pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
+    let size = u32::try_from(module.size()).ok();
+    let image = module.time_date_stamp().zip(size);
+    ModuleIdentity {
+        name: module.file_name().to_owned(),
+        image: image.map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
+        pdb: module.pdb().map(|pdb| PdbIdentity {
+            name: pdb.name.to_owned(),
+            guid: Uuid::from_bytes_le(pdb.guid.0),
+            age: pdb.age,
+        }),
+    }
+}
+
+/// A module that the trace's state knows, as far as frames depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadedModule {
+    /// The number of its file.
+    pub index: ModuleIndex,
+    /// Whether a 32-bit process on 64-bit Windows has it in its 64-bit part.
+    pub is_64_bit_part: bool,
+    /// Whether it is Windows' own `win32u.dll`.
+    pub is_win32u: bool,
+    /// What part it has in stacks.
+    pub roles: Roles,
+}
+
+/// By the index of each module in the trace's state: names are compared once for a module, not once for a frame. A module that
+/// was forgotten has left its index to another one.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedModules(Vec<Option<(ModuleId, LoadedModule)>>);
+
+impl LoadedModules {
+    #[inline]
+    pub fn get(&mut self, system: &System, modules: &mut Modules, id: ModuleId) -> LoadedModule {
+        match self.0.get(id.index()) {
+            Some(&Some((known, module))) if known == id => module,
+            _ => self.add(system, modules, id),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, system: &System, modules: &mut Modules, id: ModuleId) -> LoadedModule {
+        let module = system.module(id);
+        let path = system.dos_path(module.path());
+        let windows = system.volumes().windows_directory();
+        let (path_text, identity) = (path.as_ref().into(), identity(module));
+        let facts = ModuleFacts { path: path_text, identity, sha256: None, signer: None };
+        let index = modules.add(&facts, windows);
+        let roles = modules.roles(index);
+        let is_win32u = roles.has(Role::SystemCall) && module.file_name().eq_ignore_ascii_case("win32u.dll");
+        let is_64_bit_part = wow64::is_64_bit_part(&path, windows, module.base().0);
+        let known = LoadedModule { index, is_64_bit_part, is_win32u, roles };
+        if self.0.len() <= id.index() {
+            self.0.resize(id.index() + 1, None);
+        }
+        self.0[id.index()] = Some((id, known));
+        known
     }
 }

@@ -1,4 +1,4 @@
-//! Who is who: names, folders and functions that the detections believe in. They stand in `lists.toml` and in files of the
+//! Names, folders and functions of modules that answers about stacks rest on. They are in `lists.toml` and in files of the
 //! user's own, not in code.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use stackhound_symbols::folder::{Folder, below_windows};
 
-use crate::case::Operation;
 use crate::module::{ModuleFacts, Role, Roles};
 
 /// The built-in lists.
@@ -20,6 +19,41 @@ pub struct ListsError {
     pub line: usize,
     /// What is wrong with it.
     pub message: String,
+}
+
+/// What was done, as far as detections tell operations apart. Which of them are sensitive is a matter of
+/// [`Lists`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// A handle to a process or thread was asked for.
+    ProcessOpen,
+    /// A process was started.
+    ProcessCreate,
+    /// A thread was started.
+    ThreadCreate,
+    /// A thread's context was changed, or code queued to it.
+    ThreadControl,
+    /// An image was mapped.
+    ImageLoad,
+    /// Memory was allocated.
+    MemoryAllocate,
+    /// Protection of memory was changed.
+    MemoryProtect,
+    /// Memory of a process was read or written.
+    MemoryAccess,
+    /// A section was mapped.
+    MapView,
+    /// The thread waited, slept or was switched out while waiting.
+    Wait,
+    /// A file was created, written, renamed or deleted.
+    FileChange,
+    /// The registry was changed.
+    RegistryChange,
+    /// A driver was loaded.
+    DriverLoad,
+    /// Anything else.
+    Other,
 }
 
 /// A file name or path with wildcards, in lower case.

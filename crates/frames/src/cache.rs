@@ -14,7 +14,8 @@ use stackhound_stacks::StackId;
 use stackhound_symbols::AddressKind;
 use stackhound_system::{ProcessId, Stretch};
 
-use crate::frame::{First, Frame};
+use crate::frame::Frame;
+use crate::resolve::First;
 
 /// All that a frame's meaning depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +24,15 @@ pub(crate) struct FrameKey {
     pub kind: AddressKind,
     /// `None` for the kernel, and where the process is not known.
     pub process: Option<ProcessId>,
-    pub stretch: Stretch,
-    pub is_complete: bool,
+    pub circumstances: FrameCircumstances,
+}
+
+/// What is known of the address space of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameCircumstances {
+    stretch: Stretch,
+    all_modules: bool,
+    flags: Option<u32>,
 }
 
 /// A stack of a process.
@@ -35,12 +43,28 @@ pub(crate) struct StackKey {
     pub first: First,
 }
 
-/// All that the meaning of a stack's frames depends on beside its addresses.
+/// All that the meaning of a stack's frames depends on in addition to its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Circumstances {
     pub user: Stretch,
     pub kernel: Stretch,
-    pub is_complete: bool,
+    /// Whether all modules of the process are known.
+    pub all_modules: bool,
+    /// Whether all drivers are known.
+    pub all_drivers: bool,
+    /// Of the process, by which it says whether it is a 32-bit program.
+    pub flags: Option<u32>,
+}
+
+impl Circumstances {
+    /// Of a frame in a process, or in the kernel.
+    pub fn of(self, process: Option<ProcessId>) -> FrameCircumstances {
+        let Circumstances { user, kernel, all_modules, all_drivers, flags } = self;
+        match process {
+            Some(_) => FrameCircumstances { stretch: user, all_modules, flags },
+            None => FrameCircumstances { stretch: kernel, all_modules: all_drivers, flags: None },
+        }
+    }
 }
 
 /// Frames of whole stacks that are kept, at most: about 8 MB.
@@ -102,21 +126,24 @@ impl FrameCache {
         }
     }
 
+    /// A frame, if it was met under the same circumstances.
     #[inline]
-    pub(crate) fn get_or_insert_with(&mut self, key: FrameKey, look_up: impl FnOnce() -> Frame) -> Frame {
+    pub(crate) fn frame(&mut self, key: &FrameKey) -> Option<Frame> {
+        let frame = self.places[self.place(key)].as_ref().filter(|(known, _)| known == key)?.1;
+        self.hits += 1;
+        Some(frame)
+    }
+
+    /// Keeps a frame that was looked up.
+    pub(crate) fn keep_frame(&mut self, key: FrameKey, frame: Frame) {
+        self.misses += 1;
+        let place = self.place(&key);
+        self.places[place] = Some((key, frame));
+    }
+
+    #[inline]
+    fn place(&self, key: &FrameKey) -> usize {
         let process = key.process.map_or(0, |process| process.index() + 1);
-        let place = self.hasher.hash_one((key.address.0, process)) as usize % PLACES;
-        match &self.places[place] {
-            Some((known, frame)) if *known == key => {
-                self.hits += 1;
-                *frame
-            }
-            _ => {
-                self.misses += 1;
-                let frame = look_up();
-                self.places[place] = Some((key, frame));
-                frame
-            }
-        }
+        self.hasher.hash_one((key.address.0, process)) as usize % PLACES
     }
 }

@@ -3,10 +3,10 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use stackhound_enrich::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_frames::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
 use stackhound_schema::{Identity, SchemaStore, kernel};
 use stackhound_trace::{ClassicEvent, Event, TraceTime};
 

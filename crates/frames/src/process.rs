@@ -1,0 +1,142 @@
+//! What is known of the processes whose stacks are resolved.
+
+use stackhound_etl::PointerSize;
+use stackhound_system::{Completeness, ProcessId, Stretch, System};
+use stackhound_trace::TraceTime;
+
+use crate::module::{LoadedModules, Modules, Role};
+use crate::wow64;
+
+/// Of processes whose modules change more often than this, nothing that rests on all modules is known: each change would
+/// cost a look at all.
+pub const CHANGES_MAX: usize = 4096;
+
+/// What is known of a process, without its thread.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ProcessContext {
+    /// The name in the trace's state.
+    name: Box<str>,
+    /// The path of its program, or its name if no module has the path.
+    pub image: Box<str>,
+    /// Whether it is a 32-bit process on 64-bit Windows; `None` if not known.
+    pub is_wow64: Option<bool>,
+    /// Whether a runtime is loaded that compiles code without reporting it; `None` if not known.
+    pub has_runtime: Option<bool>,
+    /// Whether `win32u.dll` is loaded; `None` if not known.
+    pub has_win32u: Option<bool>,
+    /// Whether an `ntdll.dll` is mapped, as far as is known.
+    has_ntdll: bool,
+}
+
+impl ProcessContext {
+    /// Whether all of its modules can be known by now. Stacks of a process that is being made lead through images whose
+    /// loads are logged later, and processes of other kinds have none that are logged.
+    pub fn is_built(&self) -> bool {
+        self.has_ntdll
+    }
+
+    /// Whether it runs 32-bit code on 64-bit Windows, as far as is known.
+    pub fn is_wow64(&self) -> bool {
+        self.is_wow64 == Some(true)
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    id: ProcessId,
+    /// What the context rests on.
+    stretch: Stretch,
+    is_complete: bool,
+    flags: Option<u32>,
+    context: ProcessContext,
+    number: u32,
+}
+
+/// Processes, by the system's index of each. One that was forgotten has left its index to another one.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessContexts {
+    known: Vec<Option<Known>>,
+    numbers: u32,
+    unknown: ProcessContext,
+}
+
+impl ProcessContexts {
+    /// What is known of a process at a time, and a number that changes whenever that does; 0 for unknown processes.
+    pub fn get(
+        &mut self,
+        system: &System,
+        modules: (&mut Modules, &mut LoadedModules),
+        session: PointerSize,
+        process: Option<ProcessId>,
+        time: TraceTime,
+    ) -> (&ProcessContext, u32) {
+        let ProcessContexts { known, numbers, unknown } = self;
+        let Some(id) = process else { return (unknown, 0) };
+        let stretch = system.module_stretch(id, time);
+        let is_complete = system.map_complete_in(id) == Completeness::Complete;
+        let (flags, image) = (system.process(id).flags(), system.process(id).image_name());
+        if known.len() <= id.index() {
+            known.resize_with(id.index() + 1, || None);
+        }
+        let place = &mut known[id.index()];
+        let is_same = place.as_ref().is_some_and(|known| {
+            known.id == id
+                && known.stretch == stretch
+                && (known.is_complete, known.flags) == (is_complete, flags)
+                && *known.context.name == *image
+        });
+        if !is_same {
+            let context = look_up(system, modules, session, (id, time), is_complete);
+            *numbers += 1;
+            *place = Some(Known { id, stretch, is_complete, flags, context, number: *numbers });
+        }
+        place.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
+    }
+
+    /// What was known of a process when it was asked about last.
+    pub fn last(&self, process: Option<ProcessId>) -> &ProcessContext {
+        let known = process.and_then(|id| self.known.get(id.index())?.as_ref());
+        known.map_or(&self.unknown, |known| &known.context)
+    }
+}
+
+fn look_up(
+    system: &System,
+    (modules, loaded): (&mut Modules, &mut LoadedModules),
+    session: PointerSize,
+    (id, time): (ProcessId, TraceTime),
+    is_complete: bool,
+) -> ProcessContext {
+    let process = system.process(id);
+    let name = process.image_name();
+    let mut image = name.into();
+    let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
+    let mut has_ntdll = process.pid().is_kernel_only();
+    // Its last events come after its end.
+    let all = system.modules_in(id, time.min(process.span().to), CHANGES_MAX);
+    let knows_all = all.is_some() && is_complete;
+    has_ntdll |= all.is_none();
+    for module in all.into_iter().flatten() {
+        let known = loaded.get(system, modules, module.id());
+        has_runtime |= known.roles.has(Role::Runtime);
+        has_win32u |= known.is_win32u;
+        has_ntdll |= known.roles.has(Role::NamedNtdll);
+        has_layer |= known.is_64_bit_part && module.file_name().eq_ignore_ascii_case(wow64::LAYER);
+        if !name.is_empty() && module.file_name().eq_ignore_ascii_case(name) {
+            image = modules.get(known.index).path.clone();
+        }
+    }
+    let if_known = |is: bool| (is || knows_all).then_some(is);
+    let is_wow64 = match session {
+        PointerSize::Four => Some(false),
+        PointerSize::Eight => wow64::is_reported(process).or_else(|| if_known(has_layer)),
+    };
+    ProcessContext {
+        name: name.into(),
+        image,
+        is_wow64,
+        has_runtime: if_known(has_runtime),
+        has_win32u: if_known(has_win32u),
+        has_ntdll,
+    }
+}

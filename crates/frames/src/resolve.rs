@@ -1,0 +1,338 @@
+//! From addresses to frames, in the address space of the stack's owner at the time of its event.
+
+use std::sync::Arc;
+
+use stackhound_etl::{Address, PointerSize};
+use stackhound_stacks::Delivered;
+use stackhound_symbols::AddressKind;
+use stackhound_system::{Completeness, Evidence, ProcessId, System};
+use stackhound_trace::{Event, TraceTime};
+
+use crate::cache::{Circumstances, FrameCache, FrameKey, StackKey};
+use crate::creator::StackOwner;
+use crate::frame::{Code, Frame, Mode};
+use crate::module::{LoadedModule, LoadedModules, Modules};
+use crate::process::{ProcessContext, ProcessContexts};
+use crate::region::{Region, RegionKind};
+
+/// Turns addresses of one trace into frames: its modules, what is known of its processes, and frames that were resolved
+/// before.
+#[derive(Debug, Default)]
+pub struct FrameResolver {
+    modules: Modules,
+    loaded: LoadedModules,
+    processes: ProcessContexts,
+    cache: Option<FrameCache>,
+}
+
+impl FrameResolver {
+    /// With modules that may have been met in other traces.
+    pub fn new(modules: Modules) -> FrameResolver {
+        FrameResolver { modules, ..FrameResolver::default() }
+    }
+
+    /// Keeps frames and stacks that were resolved, or not. They may be kept only where what is known of the past no longer
+    /// changes: in the second pass over a trace.
+    pub fn keep_frames(&mut self, keep: bool) {
+        self.cache = keep.then(FrameCache::default);
+    }
+
+    /// How many frames came from the cache, and how many were looked up.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        self.cache.as_ref().map(FrameCache::hits_and_misses).unwrap_or_default()
+    }
+
+    /// The modules that were met.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
+    /// The modules that were met, for the next trace.
+    pub fn into_modules(self) -> Modules {
+        self.modules
+    }
+
+    /// What is known of the file of a module that the trace's state knows.
+    #[inline]
+    pub fn loaded(&mut self, system: &System, module: stackhound_system::ModuleId) -> LoadedModule {
+        self.loaded.get(system, &mut self.modules, module)
+    }
+
+    /// What is known of a process at a time, and a number that changes whenever that does.
+    pub fn process(
+        &mut self,
+        system: &System,
+        session: PointerSize,
+        process: Option<ProcessId>,
+        time: TraceTime,
+    ) -> (&ProcessContext, u32) {
+        let FrameResolver { modules, loaded, processes, .. } = self;
+        processes.get(system, (modules, loaded), session, process, time)
+    }
+
+    /// The modules that were met, and what is known of a process at a time.
+    pub fn modules_and_process(
+        &mut self,
+        system: &System,
+        session: PointerSize,
+        process: Option<ProcessId>,
+        time: TraceTime,
+    ) -> (&Modules, &ProcessContext) {
+        self.process(system, session, process, time);
+        (&self.modules, self.processes.last(process))
+    }
+
+    /// Frames of an owner's stacks at a time, in a session of this pointer size.
+    pub fn at<'s>(
+        &'s mut self,
+        system: &'s System,
+        owner: StackOwner,
+        time: TraceTime,
+        session: PointerSize,
+    ) -> Frames<'s> {
+        Frames { resolver: self, system, owner, time, session, place: None }
+    }
+
+    /// Frames of an event's stack.
+    pub fn of<'s>(&'s mut self, system: &'s System, delivered: &Delivered<'_>) -> Frames<'s> {
+        let event = &delivered.event;
+        let owner = StackOwner::of(delivered, system);
+        self.at(system, owner, event.time(), event.block().session().pointer_size)
+    }
+}
+
+/// What the meaning of an address depends on beside modules and memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Whether the process runs 32-bit code on 64-bit Windows.
+    pub is_wow64: bool,
+    /// Whether all modules of the process are known.
+    pub all_modules: bool,
+    /// Whether all drivers are known.
+    pub all_drivers: bool,
+}
+
+impl Place {
+    /// Of a process at a time.
+    fn of(
+        resolver: &mut FrameResolver,
+        system: &System,
+        session: PointerSize,
+        process: Option<ProcessId>,
+        time: TraceTime,
+    ) -> Place {
+        let (context, _) = resolver.process(system, session, process, time);
+        Place {
+            is_wow64: context.is_wow64(),
+            all_modules: process.is_some_and(|process| knows_all(system, process)) && context.is_built(),
+            all_drivers: knows_all(system, ProcessId::SYSTEM),
+        }
+    }
+}
+
+fn knows_all(system: &System, process: ProcessId) -> bool {
+    system.map_complete_in(process) == Completeness::Complete
+}
+
+/// Resolves the frames of one stack.
+#[derive(Debug)]
+pub struct Frames<'s> {
+    resolver: &'s mut FrameResolver,
+    system: &'s System,
+    owner: StackOwner,
+    time: TraceTime,
+    session: PointerSize,
+    place: Option<Place>,
+}
+
+impl Frames<'_> {
+    /// Whose stack it is.
+    pub fn owner(&self) -> StackOwner {
+        self.owner
+    }
+
+    fn place(&mut self) -> Place {
+        let Frames { resolver, system, owner, time, session, place } = self;
+        *place.get_or_insert_with(|| Place::of(resolver, system, *session, owner.process, *time))
+    }
+
+    /// As [`frame`](Frames::frame), if the address is in a module; nothing else is looked up. The memory of user frames is known
+    /// to be an image, and not what it was mapped with.
+    pub fn in_module(&mut self, address: Address, kind: AddressKind) -> Option<Frame> {
+        let (looked_up, back) = looked_up(address, kind);
+        let (mode, module, rva) = if address.is_kernel(self.session) {
+            let (module, rva) = self.system.kernel_module_at(looked_up, self.time)?;
+            (Mode::Kernel, module.id(), rva)
+        } else {
+            let (_, module, rva) = Region::of_module(self.system, self.owner.process?, looked_up, self.time)?;
+            (Mode::User, module, rva)
+        };
+        let region = Region { kind: RegionKind::Image, ..Region::UNKNOWN };
+        Some(self.image_frame((address, kind), mode, region, (module, rva + back)))
+    }
+
+    fn image_frame(
+        &mut self,
+        (address, kind): (Address, AddressKind),
+        mode: Mode,
+        region: Region,
+        (module, rva): (stackhound_system::ModuleId, u64),
+    ) -> Frame {
+        let known = self.resolver.loaded(self.system, module);
+        Frame {
+            address: Some(address),
+            kind,
+            mode,
+            is_wow64: mode == Mode::User && !known.is_64_bit_part && self.place().is_wow64,
+            code: Code::Image(known.index, rva),
+            region,
+            loaded: Some(module),
+            method: None,
+        }
+    }
+
+    /// One frame.
+    pub fn frame(&mut self, address: Address, kind: AddressKind) -> Frame {
+        let (looked_up, back) = looked_up(address, kind);
+        if address.is_kernel(self.session) {
+            self.kernel_frame((address, kind), looked_up, back)
+        } else {
+            self.user_frame((address, kind), looked_up, back)
+        }
+    }
+
+    fn kernel_frame(&mut self, place: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
+        let (address, kind) = place;
+        if let Some((module, rva)) = self.system.kernel_module_at(looked_up, self.time) {
+            let region = Region {
+                kind: RegionKind::Image,
+                extent: Some((module.base(), module.size())),
+                ..Region::UNKNOWN
+            };
+            return self.image_frame(place, Mode::Kernel, region, (module.id(), rva + back));
+        }
+        // A place that no driver covers can be the system's own all the same.
+        let may_be_of_system = is_of_hal(address.0) || self.system.may_be_hypercall(address);
+        let is_known = !may_be_of_system && knows_all(self.system, ProcessId::SYSTEM);
+        let code = if is_known { Code::Unbacked } else { Code::Unknown };
+        Frame { address: Some(address), kind, mode: Mode::Kernel, ..Frame::user(code) }
+    }
+
+    fn user_frame(&mut self, place: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
+        let (system, time, (address, kind)) = (self.system, self.time, place);
+        let frame = |code| Frame { address: Some(address), kind, ..Frame::user(code) };
+        let Some(process) = self.owner.process else { return frame(Code::Unknown) };
+        let method = system.method_in(process, looked_up, time);
+        if let Some((region, module, rva)) = Region::of_module(system, process, looked_up, time) {
+            let in_image = self.image_frame(place, Mode::User, region, (module, rva + back));
+            return Frame { method: method.map(|method| method.id()), ..in_image };
+        }
+        let Place { is_wow64, all_modules, .. } = self.place();
+        let (region, code) = match method {
+            Some(method) => (Region::of_method(system, process, method, time), Code::Jit(method.runtime())),
+            None => {
+                let region = Region::without_module(system, process, looked_up, time);
+                // What was seen to be allocated there is no image, whatever else is not known of the process.
+                let was_allocated = region.kind == RegionKind::Private
+                    && matches!(region.evidence, Some((_, Evidence::Observed)));
+                (region, if all_modules || was_allocated { Code::Unbacked } else { Code::Unknown })
+            }
+        };
+        let is_wow64 = is_wow64 && address.0 <= u64::from(u32::MAX);
+        Frame { is_wow64, region, method: method.map(|method| method.id()), ..frame(code) }
+    }
+
+    /// All frames of an event's stack, innermost first.
+    pub fn all(&mut self, delivered: &Delivered<'_>) -> Arc<[Frame]> {
+        let Frames { system, owner, time, session, .. } = *self;
+        let Some(stack) = delivered.stack else { return Arc::default() };
+        if self.resolver.cache.is_none() {
+            return addresses(session, delivered).map(|(address, kind)| self.frame(address, kind)).collect();
+        }
+        let process = owner.process;
+        let now = Circumstances {
+            user: process.map(|process| system.stretch(Some(process), time)).unwrap_or_default(),
+            kernel: system.stretch(None, time),
+            all_modules: process.is_some_and(|process| knows_all(system, process)),
+            all_drivers: knows_all(system, ProcessId::SYSTEM),
+            flags: process.and_then(|process| system.process(process).flags()),
+        };
+        let key = StackKey { stack, process, first: First::of(&delivered.event) };
+        if let Some(frames) = self.resolver.cache.as_mut().and_then(|cache| cache.stack(&key, now)) {
+            return frames;
+        }
+        let frames: Arc<[Frame]> = addresses(session, delivered)
+            .map(|(address, kind)| {
+                let process = process.filter(|_| !address.is_kernel(session));
+                let key = FrameKey { address, kind, process, circumstances: now.of(process) };
+                if let Some(frame) = self.resolver.cache.as_mut().and_then(|cache| cache.frame(&key)) {
+                    return frame;
+                }
+                let frame = self.frame(address, kind);
+                self.resolver.cache.iter_mut().for_each(|cache| cache.keep_frame(key, frame));
+                frame
+            })
+            .collect();
+        self.resolver.cache.iter_mut().for_each(|cache| cache.keep(key, now, &frames));
+        frames
+    }
+}
+
+/// The addresses of an event's stack in a session of this pointer size, innermost first, and what each is.
+pub fn addresses<'d>(
+    session: PointerSize,
+    delivered: &Delivered<'d>,
+) -> impl Iterator<Item = (Address, AddressKind)> + use<'d> {
+    let first = First::of(&delivered.event);
+    let mut user_was_seen = false;
+    delivered.frames().enumerate().map(move |(depth, address)| {
+        let is_first_user = !user_was_seen && !address.is_kernel(session);
+        user_was_seen |= is_first_user;
+        let is_instruction = match first {
+            First::Sampled => depth == 0,
+            First::Faulting => is_first_user,
+            First::Called => false,
+        };
+        (address, if is_instruction { AddressKind::Instruction } else { AddressKind::Return })
+    })
+}
+
+/// The address that is looked up for one, and how many bytes it is before that.
+fn looked_up(address: Address, kind: AddressKind) -> (Address, u64) {
+    let back = match kind {
+        AddressKind::Return => address.0.min(1),
+        AddressKind::Instruction => 0,
+    };
+    (Address(address.0 - back), back)
+}
+
+/// The last 4 MB belong to the hardware abstraction layer. It maps the page there by which the kernel calls a hypervisor, and
+/// no trace of old systems says where.
+fn is_of_hal(address: u64) -> bool {
+    const SIZE: u64 = 4 << 20;
+    address > u64::MAX - SIZE || (u64::from(u32::MAX) - SIZE + 1..=u64::from(u32::MAX)).contains(&address)
+}
+
+/// Which frame of a stack is the place of an instruction that had not run, rather than the return address of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum First {
+    /// The innermost, where a sample or counter interrupt came.
+    Sampled,
+    /// The innermost of user mode, which touched a page.
+    Faulting,
+    /// None: the stack was taken in a function that the innermost frame called, and user mode was left by a system
+    /// call. An interrupt at the first byte of a function is not told from that.
+    Called,
+}
+
+impl First {
+    /// Of an event's stack.
+    #[inline]
+    pub fn of(event: &Event<'_>) -> First {
+        match event.hook() {
+            Some(0x0f2e | 0x0f2f) => First::Sampled,
+            Some(0x020a..=0x020f | 0x0220) => First::Faulting,
+            _ => First::Called,
+        }
+    }
+}

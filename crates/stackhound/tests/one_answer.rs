@@ -1,0 +1,146 @@
+//! The same question has the same answer wherever it is asked: of events, of evaluated events, of filters and of kernel
+//! stacks of threads.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use stackhound::detect::Binaries;
+use stackhound::detect::report::{FrameReport, Place};
+use stackhound::frames::{Backing, Frame, RegionKind, Summary};
+use stackhound::hunt::Hunter;
+use stackhound::kstack::{Evidence, KernelStackSource, Selection, SwitchStacks};
+use stackhound::stacks::StackState;
+use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::{Depth, FileTime, Passes, Pipeline, Predicate, Seen, Tid};
+use stackhound_scenario::{Mix, Scenario};
+
+/// A frame as each of them states it.
+type Stated = (u64, &'static str, Backing);
+
+fn of_event(frame: &Frame) -> Stated {
+    (frame.address.expect("an address").0, frame.mode.name(), frame.backing())
+}
+
+fn of_finding(frame: &FrameReport) -> Stated {
+    let backing = match frame.backing {
+        "unbacked" => Backing::Unbacked,
+        "unknown" => Backing::Unknown,
+        _ => Backing::Backed,
+    };
+    (frame.address.expect("an address"), if frame.is_kernel { "kernel" } else { "user" }, backing)
+}
+
+/// What filters say of an event: selected by each of its own answers, and by none of the others.
+fn check_filters(
+    seen: &Seen<'_>,
+    texts: (&Summary, Option<&str>),
+    predicates: &mut HashMap<String, Predicate>,
+) {
+    let (summary, module) = texts;
+    let unbacked = summary.contains_unbacked().name();
+    let mut check = |text: String, expected: bool| {
+        let predicate = predicates.entry(text).or_insert_with_key(|text| {
+            Predicate::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+        });
+        assert_eq!(predicate.matches(seen), expected, "{} {:?}", seen.name(), seen.time());
+    };
+    for answer in ["yes", "no", "undetermined"] {
+        check(format!("stack.contains_unbacked = '{answer}'"), answer == unbacked);
+    }
+    check(format!("stack.state = '{}'", seen.state().name()), true);
+    if let Some(module) = module.filter(|module| !module.contains(['\'', '\\'])) {
+        check(format!("stack.final_user_module = '{module}'"), true);
+        check(format!("stack.final_user_module = 'no {module}'"), false);
+    }
+}
+
+/// Compares all answers about all events of a trace with stacks; how many there were.
+fn compare(trace: &OpenTrace) -> u64 {
+    let mut pipeline = Pipeline::new(trace, Passes::Two);
+    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
+    let (mut summary, mut predicates) = (Summary::default(), HashMap::new());
+    let mut switches: HashMap<(FileTime, Tid), Vec<Stated>> = HashMap::new();
+    let mut compared = 0;
+    pipeline.run(|seen| {
+        if seen.stack().is_none() {
+            return ControlFlow::Continue(());
+        }
+        compared += 1;
+        let resolved = seen.resolved();
+        let frames: Vec<Stated> = resolved.iter().map(of_event).collect();
+        let shown: Vec<Stated> = seen.frames().map(|frame| of_event(frame.facts())).collect();
+        assert_eq!(shown, frames);
+        seen.summarize(&mut summary);
+        let module = summary.final_user_module(&seen.modules()).map(str::to_owned);
+        assert_eq!(seen.final_user_module(), module);
+        // Filters cost far more than all the rest.
+        if compared % 16 == 0 {
+            check_filters(seen, (&summary, module.as_deref()), &mut predicates);
+        }
+        let sighting = hunter.sighting(seen, Place::default());
+        assert_eq!(sighting.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
+        assert_eq!(sighting.summary, summary.user());
+        assert_eq!(sighting.contains_unbacked, summary.contains_unbacked());
+        assert_eq!(sighting.final_user_module, module);
+        for (stated, frame) in sighting.stack.iter().zip(&*resolved) {
+            assert_eq!(
+                stated.memory,
+                if frame.region.kind == RegionKind::Unknown { "" } else { frame.region.kind.name() }
+            );
+        }
+        if seen.event().hook() == Some(0x0524) && seen.state() == StackState::Complete {
+            switches.extend(seen.stack_owner().tid.map(|tid| ((seen.utc(), tid), frames)));
+        }
+        ControlFlow::Continue(())
+    });
+    check_threads(trace, &switches);
+    compared
+}
+
+/// Kernel stacks of threads are those of the events at which the threads were switched.
+fn check_threads(trace: &OpenTrace, switches: &HashMap<(FileTime, Tid), Vec<Stated>>) {
+    let pipeline = Pipeline::new(trace, Passes::Two);
+    let of = Selection { pid: None, tid: None, user: true };
+    let mut stacks = SwitchStacks::recorded(pipeline, trace, Passes::Two, None).depth(Depth::Module);
+    stacks.read(|| {}, |_| ControlFlow::Continue(()));
+    for thread in stacks.stacks(&of).unwrap_or_default() {
+        let Some(Evidence::Switch(evidence)) = thread.evidence else { continue };
+        let Some(frames) = switches.get(&(evidence.time, thread.tid)) else { continue };
+        let parts = [thread.kernel, thread.user.unwrap_or_else(|| Ok(Vec::new()))];
+        let mut stated: Vec<Stated> = parts
+            .into_iter()
+            .flat_map(Result::unwrap_or_default)
+            .map(|frame| (frame.address.expect("an address").0, frame.mode.name(), frame.backing))
+            .collect();
+        let mut frames = frames.clone();
+        stated.sort_by_key(|frame| frame.0);
+        frames.sort_by_key(|frame| frame.0);
+        assert_eq!(stated, frames, "{:?}", thread.tid);
+    }
+}
+
+fn open(path: &Path) -> OpenTrace {
+    Recordings::file(path).open().expect("a trace")
+}
+
+#[test]
+fn of_generated_traces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, mix) in [("default.etl", Mix::default()), ("profile.etl", Mix::Profile)] {
+        let path = folder.path().join(name);
+        let scenario = Scenario { mix, events: 20_000, ..Scenario::default() };
+        scenario.write(File::create(&path).expect("a file")).expect("written");
+        let compared = compare(&open(&path));
+        assert!(compared > 500, "{name}: {compared}");
+    }
+}
+
+#[test]
+fn of_genuine_traces() {
+    for (name, path) in stackhound_corpus::recordings() {
+        let Ok(trace) = Recordings::file(&path).open() else { continue };
+        println!("{name}: {} events with stacks", compare(&trace));
+    }
+}
