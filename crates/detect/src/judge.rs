@@ -1,34 +1,14 @@
 //! The judge: asks all detections about one case, and limits their answers to what the evidence supports.
 
-use stackhound_frames::lists::Functions;
-use stackhound_frames::{Code, Lists, ModuleFacts, ModuleIndex, Modules};
+use stackhound_frames::{Lists, ModuleFacts, ModuleIndex, Modules};
 
 use crate::binaries::Binaries;
 use crate::case::Case;
 use crate::catalogue::DETECTIONS;
+use crate::check::{CHECKS, Evidence};
 use crate::stack::{Part, Stack};
 use crate::verdict::{Input, Judgement, Outcome, Reason, Verdict};
 use crate::view::View;
-
-/// What a detection looks at.
-pub(crate) struct Evidence<'a, 'j> {
-    pub view: &'a View<'a>,
-    pub lists: &'a Lists,
-    pub binaries: &'j mut Binaries,
-    /// The answers up to now, for detections that build on others; those behind are undetermined.
-    pub outcomes: [Outcome; DETECTIONS.len()],
-}
-
-impl Evidence<'_, '_> {
-    /// Whether a frame is in a function of a list; `None` if its function has no name.
-    pub fn is_function(&mut self, index: usize, list: Functions) -> Option<bool> {
-        let frame = self.view.frame(index);
-        let Code::Image(module, offset) = frame.code else { return Some(false) };
-        let name = self.view.modules.get(module).name();
-        let function = self.binaries.function(self.view.modules, (module, offset), frame.kind)?;
-        Some(self.lists.has_function(list, name, &function.text))
-    }
-}
 
 /// Evaluates stacks, with its own table of modules. Traces have theirs: see [`evaluate`].
 #[derive(Debug)]
@@ -67,8 +47,8 @@ pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> 
     let (view, lists) = (View::new(case, modules), modules.lists());
     let outcomes = [UNASKED; DETECTIONS.len()];
     let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
-    for (index, detection) in DETECTIONS.iter().enumerate() {
-        let outcome = (detection.check)(&mut evidence);
+    for (index, (detection, (_, check))) in DETECTIONS.iter().zip(CHECKS).enumerate() {
+        let outcome = check(&mut evidence);
         let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
         evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
     }

@@ -1,8 +1,7 @@
-//! The detections as data: what each is called, asks, needs and means.
+//! The detections as data: what each is called, asks, needs and means. The functions that answer them are in `check`.
 
 pub(crate) mod reason;
 
-use crate::check;
 use crate::verdict::{Input, Inputs, Severity};
 
 /// A detection's number, 1 to 24.
@@ -56,7 +55,6 @@ pub struct Detection {
     pub attack: &'static [&'static str],
     /// What it means, needs, misses, and what to do next: sections with titles of their own.
     pub explanation: &'static str,
-    pub(crate) check: check::Check,
 }
 
 const fn needs(inputs: &[Input]) -> Inputs {
@@ -69,28 +67,28 @@ use Severity::{High, Medium};
 /// All detections.
 #[rustfmt::skip]
 pub const DETECTIONS: [Detection; 24] = [
-    Detection { name: "CS01", title: "direct system call from unbacked memory", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1055", "T1562.001"], explanation: include_str!("explain/cs01.txt"), check: check::entry::unbacked },
-    Detection { name: "CS02", title: "direct system call from an image", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1562.001"], explanation: include_str!("explain/cs02.txt"), check: check::entry::image },
-    Detection { name: "CS03", title: "another service ran than the stub asks for", needs: needs(&[Stack, Modules, Service, ImageBytes]), severity: High, attack: &["T1106"], explanation: include_str!("explain/cs03.txt"), check: check::stubs::mismatch },
-    Detection { name: "CS04", title: "system call returns to no known stub", needs: needs(&[Stack, Modules, ImageBytes]), severity: Medium, attack: &["T1106"], explanation: include_str!("explain/cs04.txt"), check: check::stubs::unknown_site },
-    Detection { name: "CS05", title: "own stub jumps into ntdll", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1106", "T1027.007"], explanation: include_str!("explain/cs05.txt"), check: check::stubs::callee },
-    Detection { name: "CS06", title: "native API called directly", needs: needs(&[Stack, Modules, ImageIdentity]), severity: Medium, attack: &["T1106"], explanation: include_str!("explain/cs06.txt"), check: check::entry::native_api },
-    Detection { name: "CS07", title: "unbacked code calls the native layer", needs: needs(&[Stack, Modules, CompiledCode]), severity: High, attack: &["T1055", "T1620"], explanation: include_str!("explain/cs07.txt"), check: check::unbacked::caller },
-    Detection { name: "CS08", title: "unbacked code in the stack", needs: needs(&[Stack, Modules, CompiledCode]), severity: Medium, attack: &["T1055", "T1620"], explanation: include_str!("explain/cs08.txt"), check: check::unbacked::elsewhere },
-    Detection { name: "CS09", title: "unbacked code in memory that is no compiler's", needs: needs(&[Stack, Modules, Regions, CompiledCode]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs09.txt"), check: check::unbacked::region },
-    Detection { name: "CS10", title: "second ntdll", needs: needs(&[Stack, Modules]), severity: High, attack: &["T1562.001"], explanation: include_str!("explain/cs10.txt"), check: check::twin::second_ntdll },
-    Detection { name: "CS11", title: "return address without a call", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1055", "T1036"], explanation: include_str!("explain/cs11.txt"), check: check::sites::no_call },
-    Detection { name: "CS12", title: "return to a gadget", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs12.txt"), check: check::sites::gadget },
-    Detection { name: "CS13", title: "return address outside of functions", needs: needs(&[Stack, Modules, ImageBytes, UnwindData]), severity: Medium, attack: &["T1055"], explanation: include_str!("explain/cs13.txt"), check: check::sites::outside },
-    Detection { name: "CS14", title: "truncated stack", needs: needs(&[Stack, Modules]), severity: Medium, attack: &["T1055", "T1562"], explanation: include_str!("explain/cs14.txt"), check: check::root::truncated },
-    Detection { name: "CS15", title: "the stack's root is not where the thread started", needs: needs(&[Stack, Modules, ThreadStart]), severity: Medium, attack: &["T1055"], explanation: include_str!("explain/cs15.txt"), check: check::root::mismatch },
-    Detection { name: "CS16", title: "a call does not lead to the next frame", needs: needs(&[Stack, Modules, ImageBytes, UnwindData]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs16.txt"), check: check::sites::linkage },
-    Detection { name: "CS17", title: "proxy call through a callback", needs: needs(&[Stack, Modules]), severity: Medium, attack: &["T1055", "T1129"], explanation: include_str!("explain/cs17.txt"), check: check::dispatch::proxy },
-    Detection { name: "CS18", title: "changed code in an image", needs: needs(&[Stack, Modules, Regions, MemoryBytes, ImageBytes]), severity: High, attack: &["T1055.012", "T1055.001"], explanation: include_str!("explain/cs18.txt"), check: check::memory::stomped },
-    Detection { name: "CS19", title: "thread starts where threads do not start", needs: needs(&[ThreadStart, Modules]), severity: High, attack: &["T1055.001", "T1055.002"], explanation: include_str!("explain/cs19.txt"), check: check::start::address },
-    Detection { name: "CS20", title: "64-bit call from 32-bit code", needs: needs(&[Stack, Modules]), severity: High, attack: &["T1055", "T1106"], explanation: include_str!("explain/cs20.txt"), check: check::wow64::gate },
-    Detection { name: "CS21", title: "wait inside a callback", needs: needs(&[Stack, Modules, Symbols]), severity: Medium, attack: &["T1497.003", "T1027"], explanation: include_str!("explain/cs21.txt"), check: check::dispatch::wait },
-    Detection { name: "CS22", title: "exception handler under a sensitive call", needs: needs(&[Stack, Modules, Symbols, ThreadContext]), severity: Medium, attack: &["T1562.001"], explanation: include_str!("explain/cs22.txt"), check: check::dispatch::exception },
-    Detection { name: "CS23", title: "kernel code in no driver", needs: needs(&[KernelStack, Modules]), severity: High, attack: &["T1014"], explanation: include_str!("explain/cs23.txt"), check: check::kernel::outside },
-    Detection { name: "CS24", title: "sensitive handle to lsass", needs: needs(&[Stack, Modules, Target, AccessMask]), severity: High, attack: &["T1003.001"], explanation: include_str!("explain/cs24.txt"), check: check::target::sensitive },
+    Detection { name: "CS01", title: "direct system call from unbacked memory", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1055", "T1562.001"], explanation: include_str!("explain/cs01.txt") },
+    Detection { name: "CS02", title: "direct system call from an image", needs: needs(&[Stack, Modules, KernelEntry]), severity: High, attack: &["T1106", "T1562.001"], explanation: include_str!("explain/cs02.txt") },
+    Detection { name: "CS03", title: "another service ran than the stub asks for", needs: needs(&[Stack, Modules, Service, ImageBytes]), severity: High, attack: &["T1106"], explanation: include_str!("explain/cs03.txt") },
+    Detection { name: "CS04", title: "system call returns to no known stub", needs: needs(&[Stack, Modules, ImageBytes]), severity: Medium, attack: &["T1106"], explanation: include_str!("explain/cs04.txt") },
+    Detection { name: "CS05", title: "own stub jumps into ntdll", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1106", "T1027.007"], explanation: include_str!("explain/cs05.txt") },
+    Detection { name: "CS06", title: "native API called directly", needs: needs(&[Stack, Modules, ImageIdentity]), severity: Medium, attack: &["T1106"], explanation: include_str!("explain/cs06.txt") },
+    Detection { name: "CS07", title: "unbacked code calls the native layer", needs: needs(&[Stack, Modules, CompiledCode]), severity: High, attack: &["T1055", "T1620"], explanation: include_str!("explain/cs07.txt") },
+    Detection { name: "CS08", title: "unbacked code in the stack", needs: needs(&[Stack, Modules, CompiledCode]), severity: Medium, attack: &["T1055", "T1620"], explanation: include_str!("explain/cs08.txt") },
+    Detection { name: "CS09", title: "unbacked code in memory that is no compiler's", needs: needs(&[Stack, Modules, Regions, CompiledCode]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs09.txt") },
+    Detection { name: "CS10", title: "second ntdll", needs: needs(&[Stack, Modules]), severity: High, attack: &["T1562.001"], explanation: include_str!("explain/cs10.txt") },
+    Detection { name: "CS11", title: "return address without a call", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1055", "T1036"], explanation: include_str!("explain/cs11.txt") },
+    Detection { name: "CS12", title: "return to a gadget", needs: needs(&[Stack, Modules, ImageBytes]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs12.txt") },
+    Detection { name: "CS13", title: "return address outside of functions", needs: needs(&[Stack, Modules, ImageBytes, UnwindData]), severity: Medium, attack: &["T1055"], explanation: include_str!("explain/cs13.txt") },
+    Detection { name: "CS14", title: "truncated stack", needs: needs(&[Stack, Modules]), severity: Medium, attack: &["T1055", "T1562"], explanation: include_str!("explain/cs14.txt") },
+    Detection { name: "CS15", title: "the stack's root is not where the thread started", needs: needs(&[Stack, Modules, ThreadStart]), severity: Medium, attack: &["T1055"], explanation: include_str!("explain/cs15.txt") },
+    Detection { name: "CS16", title: "a call does not lead to the next frame", needs: needs(&[Stack, Modules, ImageBytes, UnwindData]), severity: High, attack: &["T1055"], explanation: include_str!("explain/cs16.txt") },
+    Detection { name: "CS17", title: "proxy call through a callback", needs: needs(&[Stack, Modules]), severity: Medium, attack: &["T1055", "T1129"], explanation: include_str!("explain/cs17.txt") },
+    Detection { name: "CS18", title: "changed code in an image", needs: needs(&[Stack, Modules, Regions, MemoryBytes, ImageBytes]), severity: High, attack: &["T1055.012", "T1055.001"], explanation: include_str!("explain/cs18.txt") },
+    Detection { name: "CS19", title: "thread starts where threads do not start", needs: needs(&[ThreadStart, Modules]), severity: High, attack: &["T1055.001", "T1055.002"], explanation: include_str!("explain/cs19.txt") },
+    Detection { name: "CS20", title: "64-bit call from 32-bit code", needs: needs(&[Stack, Modules]), severity: High, attack: &["T1055", "T1106"], explanation: include_str!("explain/cs20.txt") },
+    Detection { name: "CS21", title: "wait inside a callback", needs: needs(&[Stack, Modules, Symbols]), severity: Medium, attack: &["T1497.003", "T1027"], explanation: include_str!("explain/cs21.txt") },
+    Detection { name: "CS22", title: "exception handler under a sensitive call", needs: needs(&[Stack, Modules, Symbols, ThreadContext]), severity: Medium, attack: &["T1562.001"], explanation: include_str!("explain/cs22.txt") },
+    Detection { name: "CS23", title: "kernel code in no driver", needs: needs(&[KernelStack, Modules]), severity: High, attack: &["T1014"], explanation: include_str!("explain/cs23.txt") },
+    Detection { name: "CS24", title: "sensitive handle to lsass", needs: needs(&[Stack, Modules, Target, AccessMask]), severity: High, attack: &["T1003.001"], explanation: include_str!("explain/cs24.txt") },
 ];

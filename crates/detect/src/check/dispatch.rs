@@ -1,8 +1,7 @@
 //! Dispatchers of callbacks: sensitive calls that nobody seems to ask for (CS17), waits inside of callbacks (CS21), handlers
 //! of exceptions (CS22).
 
-use super::without_frames;
-use crate::judge::Evidence;
+use super::{Evidence, without_frames};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 use stackhound_frames::lists::Functions;

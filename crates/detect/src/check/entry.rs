@@ -1,9 +1,8 @@
 //! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
 
-use super::without_frames;
+use super::{Evidence, without_frames};
 use crate::case::Entry;
 use crate::images::site;
-use crate::judge::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use stackhound_frames::{Code, Operation, Role, Roles};
 

@@ -1,6 +1,6 @@
 //! Kernel code that belongs to no driver (CS23).
 
-use crate::judge::Evidence;
+use super::Evidence;
 use crate::stack::Part;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use stackhound_frames::{Code, Frame, Mode};

@@ -1,7 +1,7 @@
 //! Memory of images, held against their files (CS18).
 
+use super::Evidence;
 use crate::binaries::Lookup;
-use crate::judge::Evidence;
 use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
 use stackhound_frames::{Code, Role};

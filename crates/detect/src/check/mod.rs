@@ -14,17 +14,81 @@ pub(crate) mod twin;
 pub(crate) mod unbacked;
 pub(crate) mod wow64;
 
-use crate::judge::Evidence;
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Lists};
+
+use crate::binaries::Binaries;
+use crate::catalogue::DETECTIONS;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 
 /// Answers one question.
 pub(crate) type Check = fn(&mut Evidence<'_, '_>) -> Outcome;
 
+/// The functions that answer the detections, in the order of [`DETECTIONS`], whose names they repeat.
+pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
+    ("CS01", entry::unbacked),
+    ("CS02", entry::image),
+    ("CS03", stubs::mismatch),
+    ("CS04", stubs::unknown_site),
+    ("CS05", stubs::callee),
+    ("CS06", entry::native_api),
+    ("CS07", unbacked::caller),
+    ("CS08", unbacked::elsewhere),
+    ("CS09", unbacked::region),
+    ("CS10", twin::second_ntdll),
+    ("CS11", sites::no_call),
+    ("CS12", sites::gadget),
+    ("CS13", sites::outside),
+    ("CS14", root::truncated),
+    ("CS15", root::mismatch),
+    ("CS16", sites::linkage),
+    ("CS17", dispatch::proxy),
+    ("CS18", memory::stomped),
+    ("CS19", start::address),
+    ("CS20", wow64::gate),
+    ("CS21", dispatch::wait),
+    ("CS22", dispatch::exception),
+    ("CS23", kernel::outside),
+    ("CS24", target::sensitive),
+];
+
+/// What a detection looks at.
+pub(crate) struct Evidence<'a, 'j> {
+    pub view: &'a View<'a>,
+    pub lists: &'a Lists,
+    pub binaries: &'j mut Binaries,
+    /// The answers up to now, for detections that build on others; those behind are undetermined.
+    pub outcomes: [Outcome; DETECTIONS.len()],
+}
+
+impl Evidence<'_, '_> {
+    /// Whether a frame is in a function of a list; `None` if its function has no name.
+    pub fn is_function(&mut self, index: usize, list: Functions) -> Option<bool> {
+        let frame = self.view.frame(index);
+        let Code::Image(module, offset) = frame.code else { return Some(false) };
+        let name = self.view.modules.get(module).name();
+        let function = self.binaries.function(self.view.modules, (module, offset), frame.kind)?;
+        Some(self.lists.has_function(list, name, &function.text))
+    }
+}
+
 /// What can be said where there is no user frame to look at: that there is none, or that they are missing.
 pub(crate) fn without_frames(view: &View<'_>, severity: Severity, used: Inputs) -> Outcome {
     match view.has_user_part() {
         true => Outcome::no(Reason::NoUserFrames, used),
         false => Outcome::undetermined(severity, Reason::StackMissing, used, Inputs::of(&[Input::Stack])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_in_the_order_of_their_detections() {
+        for (detection, (name, _)) in DETECTIONS.iter().zip(CHECKS) {
+            assert_eq!(detection.name, name);
+        }
     }
 }

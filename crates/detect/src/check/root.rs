@@ -1,8 +1,7 @@
 //! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
 
-use super::without_frames;
+use super::{Evidence, without_frames};
 use crate::case::Entry;
-use crate::judge::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 use stackhound_frames::lists::Functions;

@@ -4,6 +4,7 @@
 //! Kernel frames are never looked at: the code of drivers is rewritten when it is loaded. Neither are addresses that are
 //! none of returns: where the kernel was entered, and what was interrupted.
 
+use super::Evidence;
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Frame, Mode, Role};
 use stackhound_symbols::AddressKind;
@@ -13,7 +14,6 @@ use crate::case::Entry;
 use crate::images::reach::Reach;
 use crate::images::site::{self, Call, Gadget, Region, Site};
 use crate::images::stubs::StubPlace;
-use crate::judge::Evidence;
 use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
 

@@ -1,7 +1,7 @@
 //! Where threads start (CS19).
 
+use super::Evidence;
 use crate::case::Start;
-use crate::judge::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Role};

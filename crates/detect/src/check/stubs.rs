@@ -7,12 +7,11 @@
 use stackhound_frames::{Code, Frame, Mode, Role};
 use stackhound_symbols::Rva;
 
-use super::without_frames;
+use super::{Evidence, without_frames};
 use crate::binaries::{CodePlace, Lookup};
 use crate::case::{Entry, Services};
 use crate::images::site::{Call, Region, Site, ends_system_call};
 use crate::images::stubs::StubPlace;
-use crate::judge::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
 const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);

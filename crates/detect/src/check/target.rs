@@ -1,6 +1,6 @@
 //! Handles to processes that hold credentials (CS24).
 
-use crate::judge::Evidence;
+use super::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 use stackhound_frames::{Code, Operation, Role};
 

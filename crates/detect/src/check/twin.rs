@@ -1,6 +1,6 @@
 //! A second `ntdll.dll`: a copy that nobody hooks (CS10).
 
-use crate::judge::Evidence;
+use super::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 use stackhound_frames::{Code, Frame, Role};

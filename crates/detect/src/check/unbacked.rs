@@ -4,9 +4,8 @@
 //! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
 //! same process.
 
-use super::without_frames;
+use super::{Evidence, without_frames};
 use crate::case::Entry;
-use crate::judge::Evidence;
 use crate::stack::MemoryKind;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;

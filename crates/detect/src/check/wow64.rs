@@ -1,8 +1,7 @@
 //! System calls of 32-bit processes that do not come through the WoW64 layer (CS20).
 
-use super::without_frames;
+use super::{Evidence, without_frames};
 use crate::case::Entry;
-use crate::judge::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use stackhound_frames::{Code, Role};
 
