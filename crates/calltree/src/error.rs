@@ -54,11 +54,11 @@ pub enum Error {
         reason: String,
     },
     /// The bytes are no index.
-    #[error(
-        "this is no index of stacks: it does not begin with {:?}",
-        String::from_utf8_lossy(crate::index::MAGIC)
-    )]
-    NoIndex,
+    #[error("this is no index of stacks: it does not begin with {:?}", String::from_utf8_lossy(.expected))]
+    NoIndex {
+        /// What indexes begin with.
+        expected: &'static [u8],
+    },
     /// The index has another version of the format.
     #[error("the index has version {found} of the format, this program reads version {expected}")]
     IndexVersion {

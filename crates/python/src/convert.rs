@@ -28,7 +28,7 @@ impl From<Failure> for PyErr {
             | Error::TransitionOutside { .. }
             | Error::NoSuchFrame { .. }
             | Error::NoSuchStack { .. } => PyIndexError::new_err(message),
-            Error::NoIndex | Error::IndexVersion { .. } | Error::IndexDamaged { .. } => {
+            Error::NoIndex { .. } | Error::IndexVersion { .. } | Error::IndexDamaged { .. } => {
                 PyOSError::new_err(message)
             }
             _ => PyValueError::new_err(message),

@@ -127,7 +127,7 @@ impl Reader {
     pub(crate) fn new(file: &Bytes) -> Result<Self, Error> {
         let damaged = |offset: usize, expected| Error::IndexDamaged { offset: offset as u64, expected };
         if !file.starts_with(MAGIC) {
-            return Err(Error::NoIndex);
+            return Err(Error::NoIndex { expected: MAGIC });
         }
         let word32 = |at: usize| file.get(at..).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b));
         let word = |at: usize| file.get(at..).and_then(|b| b.first_chunk()).map(|b| u64::from_le_bytes(*b));

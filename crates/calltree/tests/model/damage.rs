@@ -75,7 +75,7 @@ fn every_changed_byte_is_noticed() {
             continue;
         };
         match at {
-            0..8 => assert!(matches!(error, Error::NoIndex)),
+            0..8 => assert!(matches!(error, Error::NoIndex { .. })),
             8..12 => assert!(matches!(error, Error::IndexVersion { .. })),
             _ => assert!(matches!(error, Error::IndexDamaged { .. }), "byte {at}: {error}"),
         }
