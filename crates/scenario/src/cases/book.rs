@@ -1,7 +1,31 @@
 //! Where cases are collected: what is asked, what the answer must be, and what is kept from who answers.
 
 use super::scene::{Memory, ROOT, Scene, Spot, What, Who, World};
-use super::{Answer, Kind};
+
+/// A form in which events are told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// A recording.
+    Etl,
+    /// Rows of Sysmon, with the stack as text.
+    CallTrace,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 2] = [Kind::Etl, Kind::CallTrace];
+}
+
+/// What a detection must answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Answer {
+    /// It is so.
+    Yes,
+    /// It is not so.
+    No,
+    /// What is there does not decide.
+    Undetermined,
+}
 
 /// What is wrong with a recording as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

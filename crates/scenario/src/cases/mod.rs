@@ -16,35 +16,11 @@ mod rows;
 mod scene;
 mod stories;
 
+pub use self::book::{Answer, Kind};
 use self::book::{Book, Draft, Flaw, Setting};
 use self::scene::World;
 use crate::ScenarioError;
 use crate::symbols::ImageFile;
-
-/// A form in which events are told.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
-    /// A recording.
-    Etl,
-    /// Rows of Sysmon, with the stack as text.
-    CallTrace,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 2] = [Kind::Etl, Kind::CallTrace];
-}
-
-/// What a detection must answer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Answer {
-    /// It is so.
-    Yes,
-    /// It is not so.
-    No,
-    /// What is there does not decide.
-    Undetermined,
-}
 
 /// A case: an event, and the answer to one question about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
