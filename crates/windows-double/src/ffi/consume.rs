@@ -137,7 +137,7 @@ pub(super) unsafe fn open(logfile: *mut EVENT_TRACE_LOGFILEW) -> Result<u64, u32
             return Err(code::NOT_SUPPORTED);
         }
         let (running, settings, recording) = session("OpenTraceW", &name)?;
-        opened.LogfileHeader = header::of(&running, recording.as_ref());
+        opened.LogfileHeader = header::of(lock(&running.session).clock, recording.as_ref());
         opened.IsKernelTrace = u32::from(lock(&running.session).flags != 0);
         let trace = Trace {
             running,
@@ -173,7 +173,7 @@ pub(super) fn open_real_time(
             return Err(code::NOT_SUPPORTED);
         }
         let (running, settings, recording) = session("OpenTraceFromRealTimeLogger", name)?;
-        let header = header::of(&running, recording.as_ref());
+        let header = header::of(lock(&running.session).clock, recording.as_ref());
         let trace = Trace {
             running,
             settings,

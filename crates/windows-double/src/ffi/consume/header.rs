@@ -6,8 +6,6 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
     TRACE_LOGFILE_HEADER_1_0,
 };
 
-use crate::ffi::sessions::{Running, lock};
-
 /// A performance counter of 10 MHz, as Windows has it today.
 const PERF_FREQUENCY: i64 = 10_000_000;
 
@@ -15,13 +13,12 @@ const PERF_FREQUENCY: i64 = 10_000_000;
 /// real-time source (microsoft/perfview, issue 332).
 const POINTER_SIZE: u32 = 4;
 
-/// The session's facts on the machine of the recording. A running session has no end, and has written nothing yet. The size of
+/// The facts of a session with a clock of this type on the machine of the recording. A running session has no end, and has written nothing yet. The size of
 /// buffers and the mode are zero: real-time headers are not known to have them.
-pub(super) fn of(running: &Running, recording: Option<&Recording>) -> TRACE_LOGFILE_HEADER {
-    let session = lock(&running.session);
+pub(super) fn of(clock: u32, recording: Option<&Recording>) -> TRACE_LOGFILE_HEADER {
     let mut header = TRACE_LOGFILE_HEADER {
         PerfFreq: PERF_FREQUENCY,
-        ReservedFlags: session.clock,
+        ReservedFlags: clock,
         Anonymous2: TRACE_LOGFILE_HEADER_1 {
             Anonymous: TRACE_LOGFILE_HEADER_1_0 {
                 StartBuffers: 1,
