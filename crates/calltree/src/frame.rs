@@ -1,19 +1,17 @@
-//! A frame: one execution of one function, from its first context to its last.
+//! A frame, one execution of one function from its first context to its last: who called it, what
+//! happens below it, in order, and when it was really executed.
 
 use std::fmt;
 
 use crate::class::Class;
-use crate::context::{Context, ContextRange, Transition};
-use crate::event::StackEvents;
+use crate::distinct;
 use crate::id::{ContextId, FrameId, StackId, TransitionId};
+use crate::index::StackRow;
 use crate::kind::{Bound, Continuity, Count, EndType, Evidence, StartType};
 use crate::location::{Location, Name};
 use crate::pattern::Pattern;
-use crate::range::CallRanges;
-use crate::stack::Stack;
 use crate::succinct::Node;
-use crate::trace::Period;
-use crate::{Trace, distinct, stack};
+use crate::trace::{Context, ContextRange, Period, Stack, Trace, Transition, partition};
 
 /// A frame of a stack.
 #[derive(Clone, Copy)]
@@ -285,7 +283,7 @@ impl<'t> Frame<'t> {
         let frame = *self;
         let (first, last) = (frame.first().max(range.begin().0), frame.last().min(range.last().0));
         let periods = frame.trace.row(frame.stack).0.periods;
-        let from = stack::partition(periods, |nth| frame.own(nth).is_some_and(|period| period.last < first));
+        let from = partition(periods, |nth| frame.own(nth).is_some_and(|period| period.last < first));
         (from..periods.1)
             .map_while(move |nth| frame.own(nth).filter(|period| period.first <= last))
             .filter_map(move |period| {
@@ -330,7 +328,7 @@ impl<'t> Frame<'t> {
     /// The first context from `from` on at which its stack is active.
     fn active_from(&self, from: u64) -> Option<u64> {
         let periods = self.trace.row(self.stack).0.periods;
-        let nth = stack::partition(periods, |nth| self.own(nth).is_some_and(|period| period.last < from));
+        let nth = partition(periods, |nth| self.own(nth).is_some_and(|period| period.last < from));
         let period = self.own(nth).filter(|_| nth < periods.1)?;
         Some(period.first.max(from))
     }
@@ -384,5 +382,263 @@ impl fmt::Display for Frame<'_> {
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// One thing that happens below a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StackEvent<'t> {
+    /// A frame begins.
+    FrameStart(Frame<'t>),
+    /// A frame ends. Its last context is that before the transition that ends it. A frame that is open at the end of the
+    /// trace has no such event.
+    FrameEnd(Frame<'t>),
+    /// Another stack becomes the active one. The frame still has the context before this transition.
+    StackLeave(Transition<'t>),
+    /// The stack becomes active again. The frame has the context behind this transition.
+    StackEnter(Transition<'t>),
+}
+
+/// As in `Start #199886 - ntoskrnl!KeWaitForSingleObject`, `Leave #209497`.
+impl fmt::Display for StackEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrameStart(frame) => write!(f, "Start {frame}"),
+            Self::FrameEnd(frame) => write!(f, "End {frame}"),
+            Self::StackLeave(transition) => write!(f, "Leave {}", transition.id()),
+            Self::StackEnter(transition) => write!(f, "Enter {}", transition.id()),
+        }
+    }
+}
+
+/// The events below a frame. Its own beginning and end are not among them.
+#[derive(Clone, Debug)]
+pub struct StackEvents<'t> {
+    trace: &'t Trace,
+    frame: Frame<'t>,
+    row: StackRow,
+    /// The next beginning or end, and the place behind the last one.
+    place: u64,
+    end: u64,
+    /// The next change of stacks, and its number among the stack's starts and ends of periods.
+    change: u64,
+    /// The end of those before the frame's end.
+    changes_end: u64,
+    open: Vec<Node>,
+    just_started: bool,
+}
+
+/// Where something stands among others: the first context at which it holds; of what holds from the same context on,
+/// entering comes before frames and these before leaving.
+type Key = (u64, u8);
+const ENTER: u8 = 0;
+const FRAME: u8 = 1;
+const LEAVE: u8 = 2;
+
+impl<'t> StackEvents<'t> {
+    pub(crate) fn new(frame: Frame<'t>) -> Self {
+        let trace = frame.trace();
+        let row = trace.row(frame.stack_id()).0;
+        let own_end = frame.end_place();
+        let end = match frame.has_ended() {
+            true => own_end,
+            // Behind what holds at the last context stands only what is left open.
+            false => trace
+                .place(frame.stack_id(), trace.transition_count())
+                .map_or(own_end, |last| own_end.min(last + 1)),
+        };
+        let mut events = Self {
+            trace,
+            frame,
+            row,
+            place: frame.node().place + 1,
+            end,
+            change: 0,
+            changes_end: 0,
+            open: Vec::new(),
+            just_started: false,
+        };
+        events.change = events.changes_before((trace.boundary(&row, frame.node().place), FRAME));
+        events.changes_end = events.changes_before((trace.boundary(&row, own_end), FRAME)).max(events.change);
+        events
+    }
+
+    /// Leaves out everything below the frame that has just begun: the next event is its end. Only works right behind a
+    /// [`StackEvent::FrameStart`]; otherwise it does nothing. Costs the same however much is left out.
+    pub fn skip_children(&mut self) {
+        let Some(node) = self.open.last().filter(|_| self.just_started) else { return };
+        let Some(end) = self.trace.index.frames.end(node.place) else { return };
+        self.place = end;
+        let behind = self.changes_before((self.trace.boundary(&self.row, end), FRAME));
+        self.change = behind.clamp(self.change, self.changes_end);
+        self.just_started = false;
+    }
+
+    /// Whether the stack is active just behind what came last.
+    pub(crate) fn is_active(&self) -> bool {
+        // The next change is to leave it, or it was never left again.
+        self.change % 2 == 1
+    }
+
+    /// How many changes of stacks stand before a key. Changes 2n and 2n+1 are the start and the end of period n of all
+    /// stacks' periods.
+    fn changes_before(&self, key: Key) -> u64 {
+        let (from, to) = self.row.periods;
+        partition((from * 2, to * 2), |change| self.change_key(change).is_some_and(|found| found < key))
+    }
+
+    fn change_key(&self, change: u64) -> Option<Key> {
+        let period = self.frame.own(change / 2)?;
+        Some(if change.is_multiple_of(2) { (period.first, ENTER) } else { (period.last + 1, LEAVE) })
+    }
+}
+
+impl<'t> Iterator for StackEvents<'t> {
+    type Item = StackEvent<'t>;
+
+    fn next(&mut self) -> Option<StackEvent<'t>> {
+        self.just_started = false;
+        if self.change < self.changes_end {
+            let key = (self.trace.boundary(&self.row, self.place), FRAME);
+            if let Some((context, kind)) = self.change_key(self.change)
+                && (self.place >= self.end || (context, kind) < key)
+            {
+                self.change += 1;
+                let transition = Transition::new(self.trace, TransitionId(context.saturating_sub(1)));
+                return Some(if kind == ENTER {
+                    StackEvent::StackEnter(transition)
+                } else {
+                    StackEvent::StackLeave(transition)
+                });
+            }
+        }
+        if self.place >= self.end {
+            return None;
+        }
+        let frames = &self.trace.index.frames;
+        let place = self.place;
+        self.place += 1;
+        if frames.begins(place) {
+            let number = match self.open.last() {
+                // Nothing lies between a frame and its first child.
+                Some(parent) if parent.place + 1 == place => parent.number + 1,
+                _ => frames.rank(place),
+            };
+            let node = Node { number, place };
+            self.open.push(node);
+            self.just_started = true;
+            return Some(StackEvent::FrameStart(Frame::at(self.trace, node, self.frame.stack_id())));
+        }
+        let node = self.open.pop()?;
+        Some(StackEvent::FrameEnd(Frame::at(self.trace, node, self.frame.stack_id())))
+    }
+}
+
+/// A range in which one frame was the top of the active stack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallRange<'t> {
+    /// The frame.
+    pub frame: Frame<'t>,
+    /// How far below the frame that was asked it is: 0 for that one itself.
+    pub depth: u64,
+    /// The contexts.
+    pub range: ContextRange,
+}
+
+impl<'t> CallRange<'t> {
+    /// The frames from the one that was asked to this one.
+    pub fn path(&self) -> Vec<Frame<'t>> {
+        let mut path: Vec<Frame<'t>> =
+            std::iter::once(self.frame).chain(self.frame.ancestors()).take(self.depth as usize + 1).collect();
+        path.reverse();
+        path
+    }
+}
+
+/// As in `[1]#199886 - ntoskrnl!KeWaitForSingleObject [Context before #199887, Context before #199992]`.
+impl fmt::Display for CallRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]{} {}", self.depth, self.frame, self.range)
+    }
+}
+
+/// The ranges of a frame and the frames below it, in order, none empty and no two with a common context. Together they
+/// are the frame's execution ranges.
+#[derive(Debug)]
+pub struct CallRanges<'t> {
+    events: StackEvents<'t>,
+    path: Vec<Frame<'t>>,
+    /// Since when the top of the path is executed; `None` while another stack is active.
+    since: Option<ContextId>,
+    done: bool,
+}
+
+impl<'t> CallRanges<'t> {
+    pub(crate) fn new(frame: Frame<'t>) -> Self {
+        let events = frame.descendant_events();
+        let since = events.is_active().then(|| frame.first_context().id());
+        Self { events, path: vec![frame], since, done: false }
+    }
+
+    /// Leaves out the frames for which `excluded` says so, with everything below them.
+    pub fn without(self, excluded: impl Fn(&Frame<'t>) -> bool) -> impl Iterator<Item = CallRange<'t>> {
+        let mut ranges = self;
+        std::iter::from_fn(move || ranges.advance(&excluded))
+    }
+
+    fn advance(&mut self, excluded: &impl Fn(&Frame<'t>) -> bool) -> Option<CallRange<'t>> {
+        while !self.done {
+            let found = match self.events.next() {
+                Some(StackEvent::FrameStart(frame)) => {
+                    let found = self.until(frame.first_context().id().0.checked_sub(1));
+                    if excluded(&frame) {
+                        self.events.skip_children();
+                        self.since = None;
+                    } else {
+                        self.since = self.since.map(|since| since.max(frame.first_context().id()));
+                    }
+                    self.path.push(frame);
+                    found
+                }
+                Some(StackEvent::FrameEnd(frame)) => {
+                    let last = frame.last_context().id();
+                    let found = self.until(Some(last.0));
+                    self.path.pop();
+                    self.since = self.events.is_active().then_some(ContextId(last.0 + 1));
+                    found
+                }
+                Some(StackEvent::StackLeave(transition)) => {
+                    let found = self.until(Some(transition.id().context_before().0));
+                    self.since = None;
+                    found
+                }
+                Some(StackEvent::StackEnter(transition)) => {
+                    self.since = Some(transition.id().context_after());
+                    None
+                }
+                None => {
+                    self.done = true;
+                    self.until(self.path.first().map(|frame| frame.last_context().id().0))
+                }
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The range of the top of the path up to a context.
+    fn until(&self, last: Option<u64>) -> Option<CallRange<'t>> {
+        let range = ContextRange::new(self.since?, ContextId(last?)).ok()?;
+        Some(CallRange { frame: *self.path.last()?, depth: self.path.len() as u64 - 1, range })
+    }
+}
+
+impl<'t> Iterator for CallRanges<'t> {
+    type Item = CallRange<'t>;
+
+    fn next(&mut self) -> Option<CallRange<'t>> {
+        self.advance(&|_| false)
     }
 }
