@@ -4,10 +4,14 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
+use crate::call_range::CallRange;
+use crate::context::Context;
 use crate::convert::Failure;
+use crate::frame::StackFrame;
 use crate::owner::Owner;
-use crate::stack::{CallRange, Stack, StackFrame};
-use crate::trace::{Context, ContextRange, Transition};
+use crate::range::ContextRange;
+use crate::stack::Stack;
+use crate::transition::Transition;
 
 /// What iterators give, as the numbers that name it.
 pub(crate) enum Item {

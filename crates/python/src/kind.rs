@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use stackhound_calltree as model;
 
+use crate::context::Context;
 use crate::convert::wrong_type;
 use crate::owner::Owner;
-use crate::trace::Context;
 
 /// A member of one of the enumerations of `stackhound._kinds`; they are Python's own, so that they behave like any.
 pub(crate) struct Member {

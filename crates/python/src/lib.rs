@@ -8,29 +8,47 @@
 //! Knows the model and how it is shown to Python, nothing of where traces come from: that is behind [`open`].
 #![forbid(unsafe_code)]
 
+mod call_range;
+mod context;
 mod convert;
+mod event;
+mod frame;
 mod html;
 mod items;
 mod kind;
+mod location;
 mod open;
 mod owner;
+mod range;
 mod stack;
 mod trace;
+mod transition;
 
 /// What the package `stackhound` is made of; its modules show this under the names people use.
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
+    use crate::call_range::CallRange;
+    #[pymodule_export]
+    use crate::context::Context;
+    #[pymodule_export]
+    use crate::event::{FrameEnd, FrameStart, StackEnter, StackEventIterator, StackLeave};
+    #[pymodule_export]
+    use crate::frame::StackFrame;
+    #[pymodule_export]
     use crate::kind::{Count, Inferred, Observed, Open};
+    #[pymodule_export]
+    use crate::location::{Binary, Location};
     #[pymodule_export]
     use crate::open::{Recording, open};
     #[pymodule_export]
-    use crate::stack::{
-        Binary, CallRange, FrameEnd, FrameStart, Location, Stack, StackEnter, StackEventIterator, StackFrame,
-        StackLeave,
-    };
+    use crate::range::ContextRange;
     #[pymodule_export]
-    use crate::trace::{Context, ContextRange, Trace, Transition};
+    use crate::stack::Stack;
+    #[pymodule_export]
+    use crate::trace::Trace;
+    #[pymodule_export]
+    use crate::transition::Transition;
 
     use pyo3::prelude::*;
 

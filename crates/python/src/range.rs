@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::Context;
+use crate::context::Context;
 use crate::convert::Failure;
 use crate::items::{Item, Items};
 use crate::owner::Owner;

@@ -3,13 +3,13 @@
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::StackFrame;
+use crate::context::Context;
 use crate::convert::{Failure, axis};
+use crate::frame::StackFrame;
 use crate::html;
 use crate::items::{Items, items};
 use crate::kind::{Member, bound, stack_kind};
 use crate::owner::Owner;
-use crate::trace::Context;
 
 /// A stack as it is at one context: its known frames, from the top down.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]

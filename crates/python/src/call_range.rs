@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use stackhound_calltree as model;
 
-use super::StackFrame;
 use crate::convert::Failure;
-use crate::trace::ContextRange;
+use crate::frame::StackFrame;
+use crate::range::ContextRange;
 
 /// A range in which one frame was the top of the active stack, below the frame that was asked.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]

@@ -9,12 +9,13 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::{Trace, Transition};
 use crate::convert::{Failure, Whole, compare, datetime, hash};
 use crate::items::{Items, items};
 use crate::kind::stack_kind_of;
 use crate::owner::Owner;
 use crate::stack::Stack;
+use crate::trace::Trace;
+use crate::transition::Transition;
 
 /// The state between two transitions, seen from one processor.
 ///

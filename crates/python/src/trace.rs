@@ -4,13 +4,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::context::ContextLike;
-use super::transition::TransitionLike;
-use super::{Context, Transition};
+use crate::context::Context;
+use crate::context::ContextLike;
 use crate::convert::{Failure, Whole, ticks};
+use crate::frame::StackFrame;
 use crate::items::{Item, Items, items};
 use crate::owner::Owner;
-use crate::stack::StackFrame;
+use crate::transition::Transition;
+use crate::transition::TransitionLike;
 
 /// What happened to the stacks of a process or a system, from its first context to its last.
 #[pyclass(frozen, eq, hash, module = "stackhound.trace")]

@@ -5,13 +5,17 @@ use pyo3::prelude::*;
 use stackhound_calltree as model;
 use stackhound_export::tree::Limits;
 
-use super::{FrameEnd, FrameStart, Location, Stack, StackEventIterator};
+use crate::context::Context;
 use crate::convert::Failure;
+use crate::event::{FrameEnd, FrameStart, StackEventIterator};
 use crate::html;
 use crate::items::{Items, items};
 use crate::kind::{Count, Member, bound, continuity, end_type, evidence, start_type};
+use crate::location::Location;
 use crate::owner::Owner;
-use crate::trace::{Context, ContextRange, Transition};
+use crate::range::ContextRange;
+use crate::stack::Stack;
+use crate::transition::Transition;
 
 /// A frame of a stack: one execution of one function, from its first context to its last.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]

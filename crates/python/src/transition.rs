@@ -5,9 +5,10 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::{Context, Trace};
+use crate::context::Context;
 use crate::convert::{Failure, Whole, compare, datetime, hash};
 use crate::owner::Owner;
+use crate::trace::Trace;
 
 /// What leads from one context to the next: in exact traces mostly one executed instruction, in recordings one event.
 ///

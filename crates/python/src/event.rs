@@ -4,11 +4,11 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use stackhound_calltree as model;
 
-use super::StackFrame;
 use crate::convert::Failure;
+use crate::frame::StackFrame;
 use crate::kind::{Member, end_type, start_type};
 use crate::owner::Owner;
-use crate::trace::Transition;
+use crate::transition::Transition;
 
 /// A frame begins.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
