@@ -9,9 +9,22 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use stackhound::frames::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
 
-use crate::args::{Common, ListFormat, Output, SymbolArguments};
+use crate::inputs;
+use crate::options::{Common, ListFormat, Output};
+use crate::outcome::Outcome;
 use crate::output::Sink;
-use crate::{Outcome, inputs};
+
+/// Where names come from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct SymbolArguments {
+    /// Where symbol files are, in the syntax of _NT_SYMBOL_PATH, which it replaces
+    #[arg(long, value_name = "PATH")]
+    pub symbol_path: Option<String>,
+    /// Ask the servers of the symbol path for what is missing
+    #[arg(long)]
+    pub online: bool,
+}
 
 /// What a config file may state; all of it may be left out.
 #[derive(Debug, Default, Deserialize)]

@@ -5,9 +5,10 @@
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 use stackhound::detect::report::{Finding, Place};
 use stackhound::detect::{Binaries, DetectionId, Severity};
 use stackhound::hunt::Hunter;
@@ -18,15 +19,43 @@ use stackhound::trace::Recordings;
 use stackhound::{Label, Mode, Passes, Pipeline, Seen};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
-use crate::args::{Common, Demo, Mix};
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, naming, render};
+use crate::{naming, render};
+
+/// Arguments of `demo`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Keep the recording in this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How many events
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub events: u64,
+    /// Another seed makes another recording
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Which mix of events
+    #[arg(long, value_enum, default_value = "default")]
+    pub mix: Mix,
+}
+
+/// Which mix of events `demo` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mix {
+    /// A bit of everything
+    Default,
+    /// As a profiling session records: 44 % samples, 38 % provider events, 5 % stack parts. Drawn at random, for measuring: what
+    /// `hunt` finds in it means nothing
+    Profile,
+}
 
 /// Frames of a stack that are shown of each mode; the middle of long stacks says little.
 const FRAMES_SHOWN: usize = 12;
 
-pub fn run(arguments: &Demo, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let temporary = temporary::folder().context("cannot make a temporary directory")?;
     let folder = arguments.out.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -113,7 +142,7 @@ struct Hits {
 type Hunted = Vec<Hits>;
 
 fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
-    let trace = Recordings::file(path).threads(crate::threads(common)).open()?;
+    let trace = Recordings::file(path).threads(common.threads()).open()?;
     let mut progress = Progress::new(common, truth.bytes);
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);

@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 use crate::output::message;
+
 #[cfg(unix)]
 use stackhound::symbols::temporary;
 
@@ -21,7 +22,7 @@ pub fn prepare() -> std::io::Result<()> {
     stackhound::trace::on_shrunk_file(|path| {
         temporary::remove_all();
         message(format_args!("error: {}: became shorter while it was read", path.display()));
-        std::process::exit(crate::USAGE_OR_IO.into());
+        std::process::exit(crate::outcome::USAGE_OR_IO.into());
     })
 }
 

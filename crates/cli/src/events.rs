@@ -6,22 +6,61 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use clap::{Args, ValueEnum};
 use stackhound::frames::{CreateEnd, CreateOutcome, Level};
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 use stackhound_export::escape::{self, Short, cell, line, row};
 
-use crate::args::{Common, EventFormat, Events, Sources};
-use crate::filter::EventFilter;
-use crate::live::{self, Live};
+use crate::filter::{EventFilter, Filters};
+use crate::live::{self, Live, Sources};
+use crate::naming::{self, Naming};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, message};
 use crate::progress::Progress;
+use crate::reading::Reading;
 use crate::record::Line;
 use crate::time::TimeFormat;
-use crate::{Outcome, inputs, naming, render};
+use crate::{inputs, render};
 
-pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
+/// Arguments of `events`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub sources: Sources,
+    #[command(flatten)]
+    pub filters: Filters,
+    /// With call stacks
+    #[arg(long)]
+    pub stacks: bool,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    /// How times are shown in tables
+    #[arg(long, value_enum, default_value = "utc")]
+    pub time: TimeFormat,
+    #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One object a line
+    Ndjson,
+    /// Comma-separated, one line an event
+    Csv,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return run_live(arguments, common);
     }
@@ -44,7 +83,7 @@ pub fn run(arguments: &Events, common: &Common) -> Result<Outcome> {
 
 /// The events of one capture. Says whether a byte of it is damaged.
 fn run_recorded(
-    arguments: &Events,
+    arguments: &Arguments,
     common: &Common,
     trace: &OpenTrace,
     printer: &mut Printer<'_>,
@@ -65,7 +104,7 @@ fn run_recorded(
 }
 
 /// As [`run`] with one pass, only that events come from a session, and that somebody waits for them.
-fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
+fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     // Of somebody else's session, events are chosen by provider; ours has what is enabled in it.
     let mut filters = arguments.filters.clone();
     if arguments.sources.attach.is_none() {
@@ -108,10 +147,10 @@ fn run_live(arguments: &Events, common: &Common) -> Result<Outcome> {
 }
 
 /// How much of stacks is named, if anything is asked of it.
-fn enrichment(arguments: &Events, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
+fn enrichment(arguments: &Arguments, filter: &EventFilter, common: &Common) -> Result<Option<Enrichment>> {
     let used = match arguments.format {
-        EventFormat::Ndjson => naming::Use::EventsWithCode,
-        EventFormat::Table | EventFormat::Csv => naming::Use::Events,
+        Format::Ndjson => naming::Use::EventsWithCode,
+        Format::Table | Format::Csv => naming::Use::Events,
     };
     let wanted = arguments.stacks || filter.names_functions();
     wanted.then(|| naming::enrichment(&arguments.naming, common, used, Some(filter))).transpose()
@@ -126,7 +165,7 @@ fn with(pipeline: Pipeline<'_>, enrichment: Option<Enrichment>) -> Pipeline<'_> 
 
 /// Writes events in the form that is asked for.
 struct Printer<'a> {
-    arguments: &'a Events,
+    arguments: &'a Arguments,
     sink: Sink,
     /// When the capture begins.
     start: FileTime,
@@ -134,9 +173,9 @@ struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    fn open(arguments: &'a Events) -> Result<Printer<'a>> {
+    fn open(arguments: &'a Arguments) -> Result<Printer<'a>> {
         let mut sink = Sink::open(arguments.output.output.as_deref())?;
-        if arguments.format == EventFormat::Csv {
+        if arguments.format == Format::Csv {
             row(&mut sink, CSV_COLUMNS.into_iter().chain(arguments.stacks.then_some("stack")))?;
         }
         Ok(Printer { arguments, sink, start: FileTime(0), failure: None })
@@ -146,9 +185,9 @@ impl<'a> Printer<'a> {
     fn event(&mut self, seen: &Seen<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
         let written = match self.arguments.format {
-            EventFormat::Ndjson => ndjson(&mut self.sink, seen, with_stack),
-            EventFormat::Csv => csv(&mut self.sink, seen, with_stack),
-            EventFormat::Table => {
+            Format::Ndjson => ndjson(&mut self.sink, seen, with_stack),
+            Format::Csv => csv(&mut self.sink, seen, with_stack),
+            Format::Table => {
                 let time = match self.arguments.time {
                     TimeFormat::Utc => render::utc(seen.utc()),
                     TimeFormat::Relative => render::seconds(seen.utc().0.saturating_sub(self.start.0)),

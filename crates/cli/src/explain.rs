@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use stackhound::detect::DetectionId;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::output::Sink;
 
 /// Arguments of `explain`.

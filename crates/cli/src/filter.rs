@@ -1,11 +1,10 @@
 //! Which events a verb shows: one filter out of all options.
 
 use std::cell::{Cell, RefCell};
-use std::error::Error;
-use std::fmt;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use clap::Args;
 use rustc_hash::FxHashMap;
 use stackhound::expr::Undecided;
 use stackhound::stacks::OwnerKind;
@@ -13,9 +12,35 @@ use stackhound::system::System;
 use stackhound::trace::OpenTrace;
 use stackhound::{Clock, FileTime, Predicate, RawTime, Seen};
 
-use crate::args::Filters;
-use crate::output::grouped;
+use crate::output::{RefusedFilter, grouped};
 use crate::time::Point;
+
+/// Which events.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Which events")]
+pub struct Filters {
+    /// An expression, such as "pid = 4 and event ~ 'Image/*'"
+    #[arg(long = "where", value_name = "EXPR")]
+    pub expression: Option<String>,
+    /// Of these processes
+    #[arg(long, value_name = "ID")]
+    pub pid: Vec<u32>,
+    /// Of processes with these image names (* and ? stand for any text)
+    #[arg(long, value_name = "NAME")]
+    pub process: Vec<String>,
+    /// Of these providers (name or GUID)
+    #[arg(long, value_name = "NAME")]
+    pub provider: Vec<String>,
+    /// Of these kinds, such as Process/Start (* and ? stand for any text)
+    #[arg(long, value_name = "NAME")]
+    pub event: Vec<String>,
+    /// Not before this time: RFC 3339, or +5s since the start
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Point>,
+    /// Before this time
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Point>,
+}
 
 /// Decides about events.
 #[derive(Debug)]
@@ -174,18 +199,6 @@ pub fn texts(filters: &Filters) -> Vec<String> {
     texts.retain(|text| !text.is_empty());
     texts
 }
-
-/// What is wrong with an expression, with the place below it, in three lines.
-#[derive(Debug)]
-pub struct RefusedFilter(pub String);
-
-impl fmt::Display for RefusedFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for RefusedFilter {}
 
 /// An error to be reported.
 pub fn rendered(error: &stackhound::expr::Error, text: &str) -> anyhow::Error {

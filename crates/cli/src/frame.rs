@@ -5,7 +5,7 @@ use stackhound::frames::Region;
 use stackhound::symbols::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
 use stackhound::{Depth, Label, Mode};
 
-use crate::record::{Digits, Hex, Shown};
+use crate::json::{Digits, Hex, Shown};
 
 /// A frame: `addr`, `mode`, `module`, `rva`; of user frames `backing` and `region`; where functions are named `symbol`,
 /// `offset` and `origin` of the name to show, all names side by side, `line`, `inlines` and `call_site`.

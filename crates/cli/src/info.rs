@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
 use stackhound::etl::{Block, Damage, FileTime, Index, LogfileHeader};
@@ -13,10 +14,36 @@ use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::{Guid, Passes, Pipeline};
 use stackhound_export::escape::line;
 
-use crate::args::{Common, Info, InfoFormat};
+use crate::inputs::{self, Inputs};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, inputs, render};
+use crate::render;
+
+/// Arguments of `info`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    /// Read everything: count events, losses, damage and stacks
+    #[arg(long)]
+    pub full: bool,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One object, or {"files": […]} for several files; with "captures" if they are several
+    Json,
+}
 
 /// The facts of one recording.
 #[derive(Debug, Serialize)]
@@ -155,7 +182,7 @@ impl<'a> CaptureInfo<'a> {
     }
 }
 
-pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let mut files = Vec::new();
     let mut damaged = false;
@@ -164,7 +191,7 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
     for (source, index) in sources {
         let mut info = session_facts(source, index);
         if arguments.full {
-            let single = OpenTrace::new(vec![source.clone()], crate::threads(common))?;
+            let single = OpenTrace::new(vec![source.clone()], common.threads())?;
             let (contents, damage) = scan(&single, common)?;
             (info.full, info.damage) = (Some(contents), damage);
         }
@@ -173,14 +200,14 @@ pub fn run(arguments: &Info, common: &Common) -> Result<Outcome> {
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        InfoFormat::Json => match files.as_slice() {
+        Format::Json => match files.as_slice() {
             [one] => sink.json(one)?,
             many => {
                 let captures = (captures.len() > 1).then(|| captures.iter().map(CaptureInfo::new).collect());
                 sink.json(&Several { files: many, captures })?;
             }
         },
-        InfoFormat::Table => {
+        Format::Table => {
             for (index, info) in files.iter().enumerate() {
                 if index > 0 {
                     writeln!(sink)?;

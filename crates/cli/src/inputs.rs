@@ -6,13 +6,44 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
-use stackhound::calltree::{self, journal};
-use stackhound::trace::{Capture, Captures, Error, Grouping, OpenTrace, Recordings};
+use stackhound::trace::{self, Capture, Captures, Error, OpenTrace, Recordings, several_captures};
 
-use crate::args::Common;
-use crate::hunt::sysmon;
+use crate::options::Common;
 use crate::output::message;
+use crate::recognition;
+
+/// What to read.
+#[derive(Args, Debug)]
+pub struct Inputs {
+    /// Recordings, archives or directories
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub grouping: Grouping,
+}
+
+/// How several files are put together.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Grouping {
+    /// Take all files as one capture, even if they come from several machines, boots or times
+    #[arg(long, help_heading = "Reading")]
+    pub merge: bool,
+    /// Take every file as a capture of its own
+    #[arg(long, conflicts_with = "merge", help_heading = "Reading")]
+    pub separate: bool,
+}
+
+impl From<Grouping> for trace::Grouping {
+    fn from(grouping: Grouping) -> trace::Grouping {
+        match grouping {
+            Grouping { merge: true, .. } => trace::Grouping::Merge,
+            Grouping { separate: true, .. } => trace::Grouping::Separate,
+            _ => trace::Grouping::ByCapture,
+        }
+    }
+}
 
 /// Whether an input was left out, which the exit code says whatever the verb.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
@@ -83,19 +114,25 @@ fn wildcards(pattern: &str) -> Result<GlobMatcher> {
 
 /// Opens files and groups them into captures, of which there is at least one. A file that holds call trees is refused by
 /// naming the verbs that read it.
-pub fn captures(files: &[PathBuf], grouping: impl Into<Grouping>, common: &Common) -> Result<Vec<Capture>> {
+pub fn captures(
+    files: &[PathBuf],
+    grouping: impl Into<trace::Grouping>,
+    common: &Common,
+) -> Result<Vec<Capture>> {
     let files = expanded(files)?;
-    let recordings =
-        Recordings::files(files.clone()).threads(crate::threads(common)).grouping(grouping.into());
+    let recordings = Recordings::files(files.clone()).threads(common.threads()).grouping(grouping.into());
     match recordings.captures() {
-        Err(error @ Error::NotARecording(..)) => match files.iter().find(|path| holds_call_trees(path)) {
+        Err(error @ Error::NotARecording(..)) => match files
+            .iter()
+            .find(|path| recognition::holds_call_trees(path))
+        {
             Some(path) => {
                 let path = path.display();
                 bail!(
                     "{path} holds call trees: ask `stackhound stack {path} --at '#0'`, or tree, backtrace, calls"
                 )
             }
-            None => match files.iter().find(|path| path.is_file() && sysmon::is_one(path)) {
+            None => match files.iter().find(|path| path.is_file() && recognition::is_sysmon(path)) {
                 Some(path) => {
                     let path = path.display();
                     bail!("{path} is no recording: if it holds Sysmon's events, ask `stackhound hunt {path}`")
@@ -119,24 +156,15 @@ pub fn one(files: &[PathBuf], merge: bool, common: &Common) -> Result<OpenTrace>
     let mut captures = captures(files, grouping(merge), common)?;
     match captures.len() {
         1 => Ok(captures.remove(0).trace),
-        _ => Err(refusal(&Error::several(&captures))),
+        _ => Err(refusal(&several_captures(&captures))),
     }
 }
 
-pub fn grouping(merge: bool) -> Grouping {
-    if merge { Grouping::Merge } else { Grouping::ByCapture }
+pub fn grouping(merge: bool) -> trace::Grouping {
+    if merge { trace::Grouping::Merge } else { trace::Grouping::ByCapture }
 }
 
 /// What to do about several captures where one is needed.
 pub fn refusal(error: &Error) -> anyhow::Error {
     anyhow!("{error}; give the files of one, or --merge to take them as one")
-}
-
-fn holds_call_trees(path: &Path) -> bool {
-    let mut first = [0; 8];
-    if !path.is_file() {
-        return false;
-    }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && (journal::is_journal(&first) || first == *calltree::Trace::MAGIC)
 }

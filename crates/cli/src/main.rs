@@ -15,13 +15,18 @@ mod frame;
 mod hunt;
 mod info;
 mod inputs;
+mod json;
 mod kstack;
 mod live;
 mod naming;
+mod options;
+mod outcome;
 mod output;
 mod profile;
 mod progress;
 mod providers;
+mod reading;
+mod recognition;
 mod record;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recording;
@@ -30,7 +35,6 @@ mod stacks;
 mod symbols;
 mod time;
 
-use crate::output::report_error;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,20 +42,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
-use args::{Arguments, ColorChoice, Common, Verb};
-
-/// What a verb found, as far as the exit code tells it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// A byte of the input was damaged.
-    pub damaged: bool,
-    /// Something was found that somebody has to look at.
-    pub found: bool,
-}
-
-const FOUND: u8 = 1;
-const USAGE_OR_IO: u8 = 2;
-const DAMAGED: u8 = 3;
+use args::{Arguments, Verb};
+use options::ColorChoice;
+use outcome::{DAMAGED, FOUND, Outcome, USAGE_OR_IO};
+use output::report_error;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(with_default_verb(std::env::args_os().collect()));
@@ -152,14 +146,8 @@ fn is_recording(verb: &Verb) -> bool {
 use recording::run as exact;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn exact(_: &args::Record, _: &Common) -> Result<Outcome> {
+fn exact(_: &live::record::Arguments, _: &options::Common) -> Result<Outcome> {
     anyhow::bail!(
         "programs are recorded exactly on Linux (x86-64) only; on Windows, `stackhound record` without --exact records a session"
     )
-}
-
-/// How many threads to use.
-fn threads(common: &Common) -> usize {
-    let available = || std::thread::available_parallelism().map_or(1, usize::from);
-    common.threads.unwrap_or_else(available).max(1)
 }

@@ -5,18 +5,44 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 use stackhound::frames::{KernelSymbols, Origin, PolicyText};
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::{DownloadLimits, StoreOptions};
 use stackhound::symbols::{SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions};
 use stackhound::{Depth, Enrichment, Outcome, Pipeline};
 
-use crate::args::{Common, Naming, Symbols};
-use crate::config::Config;
+use crate::config::{Config, SymbolArguments};
 use crate::filter::EventFilter;
+use crate::options::Common;
 use crate::output::message;
 use crate::progress::Progress;
 use crate::render;
+
+/// How much of stacks is named.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Names")]
+pub struct Naming {
+    /// How much of stacks is named; by default what the settings say for each event
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub symbols: Option<Symbols>,
+    /// How much of the kernel's frames is named at most; by default what the settings say, which is modules
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub kernel_symbols: Option<Symbols>,
+    #[command(flatten)]
+    pub places: SymbolArguments,
+}
+
+/// How much of stacks is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Symbols {
+    /// Functions, with their module and the offset
+    Full,
+    /// Modules, with the offset in them
+    Modules,
+    /// Nothing: addresses only
+    Off,
+}
 
 /// What names are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,16 +108,13 @@ fn symbolizer(config: &Config, common: &Common, call_sites: bool) -> Result<Symb
 fn options(config: &Config, common: &Common, call_sites: bool) -> Result<SymbolizerOptions> {
     let store = store_options(config, common)?;
     let memory_limit = (config.memory_limit_mib.value as usize) << 20;
-    let work = WorkOptions { memory_limit, threads: crate::threads(common) };
+    let work = WorkOptions { memory_limit, threads: common.threads() };
     Ok(SymbolizerOptions { store, work, call_sites })
 }
 
 /// What a symbolizer is made with, for sources that make their own.
 #[cfg(windows)]
-pub fn symbolizer_options(
-    places: &crate::args::SymbolArguments,
-    common: &Common,
-) -> Result<SymbolizerOptions> {
+pub fn symbolizer_options(places: &SymbolArguments, common: &Common) -> Result<SymbolizerOptions> {
     options(&Config::read(common, places)?, common, false)
 }
 

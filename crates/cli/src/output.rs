@@ -1,6 +1,7 @@
 //! Where results go: standard output, or a file that appears when it is complete.
 
-use std::fmt::Arguments;
+use std::error::Error;
+use std::fmt::{self, Arguments};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,6 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stackhound::symbols::temporary::Temporary;
 use stackhound_export::escape::{Plain, json_pretty};
-
-use crate::filter::RefusedFilter;
 
 /// A destination for data.
 #[derive(Debug)]
@@ -93,6 +92,18 @@ impl Write for Sink {
 pub fn message(text: Arguments<'_>) {
     anstream::eprintln!("{}", Plain(text));
 }
+
+/// What is wrong with an expression, with the place below it, in three lines.
+#[derive(Debug)]
+pub struct RefusedFilter(pub String);
+
+impl fmt::Display for RefusedFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for RefusedFilter {}
 
 /// Writes an error with its causes; a filter that was refused keeps the line that it is in and the caret below it.
 pub fn report_error(error: &anyhow::Error) {

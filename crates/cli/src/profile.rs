@@ -8,20 +8,68 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, Profile as Collected};
 
-use crate::args::{Common, Profile, ProfileFormat};
-use crate::filter::EventFilter;
+use crate::filter::{EventFilter, Filters};
+use crate::inputs::{self, Inputs};
+use crate::naming::{self, Naming};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
 use crate::progress::Progress;
-use crate::{Outcome, inputs, naming, render};
+use crate::reading::Reading;
+use crate::render;
 use collect::{Collector, Counted, Limits};
 
-pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
+/// Arguments of `profile`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub output: Output,
+    /// Form of the output, where the name of the file does not tell it
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Count events of these kinds instead of profile samples, such as FileIo/* (* and ? stand for any text)
+    #[arg(long, value_name = "EVENT")]
+    pub samples: Option<String>,
+    /// How many other events become markers, at most
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub markers: usize,
+    /// How many context switches are taken, at most
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub switches: usize,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub naming: Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// Forms of `profile`. A name that ends in `.gz` means that it is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Firefox Profiler (.json, .json.gz)
+    Firefox,
+    /// A flame graph (.svg)
+    #[cfg(feature = "flamegraph")]
+    Flamegraph,
+    /// Folded stacks (.folded, .txt)
+    Folded,
+    /// Speedscope (.speedscope.json)
+    Speedscope,
+    /// Perfetto (.pftrace, .perfetto-trace)
+    Perfetto,
+}
+
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = arguments.output.output.as_deref();
     let format = format(arguments.format, path)?;
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
@@ -48,7 +96,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
     }
     let (profile, counted) = collector.finish();
     #[cfg(feature = "flamegraph")]
-    if format == ProfileFormat::Flamegraph && profile.samples() == 0 {
+    if format == Format::Flamegraph && profile.samples() == 0 {
         bail!("no event with a stack: there is nothing to draw");
     }
     let compressed = path.is_some_and(|path| path.extension().is_some_and(|end| end == "gz"));
@@ -73,7 +121,7 @@ pub fn run(arguments: &Profile, common: &Common) -> Result<Outcome> {
 
 /// Takes in one capture.
 fn collect(
-    arguments: &Profile,
+    arguments: &Arguments,
     common: &Common,
     trace: &OpenTrace,
     (collector, progress): (&mut Collector, &mut Progress),
@@ -109,31 +157,31 @@ fn collect(
 }
 
 /// Whether a format shows more than samples.
-fn shows_time(format: ProfileFormat) -> bool {
-    matches!(format, ProfileFormat::Firefox | ProfileFormat::Perfetto)
+fn shows_time(format: Format) -> bool {
+    matches!(format, Format::Firefox | Format::Perfetto)
 }
 
 /// The names of the files that were read.
-fn product(arguments: &Profile) -> String {
+fn product(arguments: &Arguments) -> String {
     let names = arguments.inputs.files.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
     names.map(|name| name.to_string_lossy()).collect::<Vec<_>>().join(", ")
 }
 
 /// The format that is asked for, else the one that the name of the file means.
-fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFormat> {
+fn format(asked: Option<Format>, path: Option<&Path>) -> Result<Format> {
     if let Some(asked) = asked {
         return Ok(asked);
     }
     let Some(path) = path else { bail!("where to? Write -o FILE, or --format for standard output") };
-    const ENDINGS: &[(&str, ProfileFormat)] = &[
-        (".speedscope.json", ProfileFormat::Speedscope),
-        (".json", ProfileFormat::Firefox),
+    const ENDINGS: &[(&str, Format)] = &[
+        (".speedscope.json", Format::Speedscope),
+        (".json", Format::Firefox),
         #[cfg(feature = "flamegraph")]
-        (".svg", ProfileFormat::Flamegraph),
-        (".folded", ProfileFormat::Folded),
-        (".txt", ProfileFormat::Folded),
-        (".pftrace", ProfileFormat::Perfetto),
-        (".perfetto-trace", ProfileFormat::Perfetto),
+        (".svg", Format::Flamegraph),
+        (".folded", Format::Folded),
+        (".txt", Format::Folded),
+        (".pftrace", Format::Perfetto),
+        (".perfetto-trace", Format::Perfetto),
     ];
     let name = path.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -148,14 +196,14 @@ fn format(asked: Option<ProfileFormat>, path: Option<&Path>) -> Result<ProfileFo
     })
 }
 
-fn write(profile: &Collected, format: ProfileFormat, out: &mut impl Write) -> io::Result<()> {
+fn write(profile: &Collected, format: Format, out: &mut impl Write) -> io::Result<()> {
     match format {
-        ProfileFormat::Firefox => export::firefox::write(profile, out),
+        Format::Firefox => export::firefox::write(profile, out),
         #[cfg(feature = "flamegraph")]
-        ProfileFormat::Flamegraph => export::flamegraph::write(profile, out),
-        ProfileFormat::Folded => export::folded::write(profile, out),
-        ProfileFormat::Speedscope => export::speedscope::write(profile, out),
-        ProfileFormat::Perfetto => export::perfetto::write(profile, out),
+        Format::Flamegraph => export::flamegraph::write(profile, out),
+        Format::Folded => export::folded::write(profile, out),
+        Format::Speedscope => export::speedscope::write(profile, out),
+        Format::Perfetto => export::perfetto::write(profile, out),
     }
 }
 

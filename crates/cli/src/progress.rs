@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::Common;
+use crate::options::Common;
 use crate::output::{grouped, message};
 
 /// Work shorter than this shows no bar.

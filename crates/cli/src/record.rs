@@ -1,7 +1,5 @@
 //! An event as NDJSON: the documented keys, in their order.
 
-use std::fmt::{self, Display};
-
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::frames::{CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, InType, Item, OutType, Value};
@@ -9,6 +7,7 @@ use stackhound::stacks::StackState;
 use stackhound::{Depth, Label, Mode, Seen};
 
 use crate::frame;
+use crate::json::{Digits, Hex, Shown};
 
 /// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, of
 /// files' creations `create`, and `stack` if wanted.
@@ -43,33 +42,6 @@ impl Serialize for Line<'_, '_> {
             map.serialize_entry("stack", &Stack(seen))?;
         }
         map.end()
-    }
-}
-
-/// Anything as a string by its `Display`.
-pub struct Shown<T>(pub T);
-
-impl<T: Display> Serialize for Shown<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-/// A number as `"0x…"`.
-pub struct Hex(pub u64);
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
-
-/// Bytes as hexadecimal digits.
-pub struct Digits<'a>(pub &'a [u8]);
-
-impl Display for Digits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

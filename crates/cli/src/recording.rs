@@ -11,15 +11,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stackhound_calltree::journal::Writer;
 use stackhound_record_ptrace::{Ending, Recorder, Totals, wait_for_end};
 
-use crate::Outcome;
-use crate::args::{Common, Record};
+use crate::live::record::Arguments;
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::{grouped, message};
 
 /// The exit code of a program that is interrupted twice.
 const INTERRUPTED: i32 = 130;
 
 /// Records, and waits for the program's end unless interrupted.
-pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let path = match &arguments.output {
         Some(path) => path.clone(),
         None => default_path(&arguments.program),

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
+use clap::{Args, ValueEnum};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
@@ -12,14 +13,48 @@ use stackhound::trace::{Capture, OpenTrace};
 use stackhound::{Address, Depth, FrameView, Label, Naming, Pipeline, Seen, frames, symbols};
 use stackhound_export::escape::{folded_name, line};
 
-use crate::args::{Common, StackFormat, Stacks};
-use crate::filter::EventFilter;
+use crate::filter::{EventFilter, Filters};
 use crate::frame;
 use crate::info::CaptureInfo;
+use crate::inputs::{self, Inputs};
 use crate::naming;
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped};
 use crate::progress::Progress;
-use crate::{Outcome, inputs};
+use crate::reading::Reading;
+
+/// Arguments of `stacks`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub inputs: Inputs,
+    #[command(flatten)]
+    pub filters: Filters,
+    /// How many stacks of each kind of event
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub top: usize,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub naming: naming::Naming,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Forms of `stacks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// Folded stacks for flame graphs: all stacks, outermost frame first
+    Folded,
+    /// One object
+    Json,
+}
 
 /// One stack of one process, as it is shown. Addresses mean different modules in different processes.
 #[derive(Clone, Debug)]
@@ -115,7 +150,7 @@ impl Shown<'_> {
     }
 }
 
-pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     let sink = Sink::open(arguments.output.output.as_deref())?;
     let mut report =
@@ -131,7 +166,7 @@ pub fn run(arguments: &Stacks, common: &Common) -> Result<Outcome> {
 
 /// Takes in the stacks of one capture. Says whether a byte of it is damaged.
 fn of_capture(
-    arguments: &Stacks,
+    arguments: &Arguments,
     common: &Common,
     trace: &OpenTrace,
     report: &mut Report<'_>,
@@ -159,7 +194,7 @@ fn of_capture(
         .map(|(event, found)| kind(event, found, &frames))
         .collect();
     kinds.sort_by(|a, b| b.with_stack.cmp(&a.with_stack).then_with(|| a.event.cmp(&b.event)));
-    if arguments.format != StackFormat::Folded {
+    if arguments.format != Format::Folded {
         kinds.iter_mut().for_each(|kind| kind.stacks.truncate(arguments.top));
     }
     name(&mut pipeline, &kinds, &mut frames);
@@ -172,7 +207,7 @@ fn of_capture(
 
 /// Writes the stacks of one capture after the other.
 struct Report<'a> {
-    format: StackFormat,
+    format: Format,
     sink: Sink,
     captures: &'a [Capture],
     /// How many captures are written.
@@ -187,7 +222,7 @@ impl Report<'_> {
         let capture = (self.captures.len() > 1).then(|| &self.captures[self.written]);
         self.written += 1;
         match self.format {
-            StackFormat::Table => {
+            Format::Table => {
                 if let Some(capture) = capture {
                     if self.written > 1 {
                         writeln!(self.sink)?;
@@ -197,8 +232,8 @@ impl Report<'_> {
                 }
                 table(&mut self.sink, kinds, shown)
             }
-            StackFormat::Folded => folded(&mut self.folded, kinds, shown),
-            StackFormat::Json => {
+            Format::Folded => folded(&mut self.folded, kinds, shown),
+            Format::Json => {
                 let kinds: Vec<_> = kinds.iter().map(|kind| KindJson { kind, shown }).collect();
                 let Some(capture) = capture else {
                     return self.sink.json(&HashMap::from([("kinds", kinds)]));
@@ -213,7 +248,7 @@ impl Report<'_> {
         for (stack, count) in &self.folded {
             line(&mut self.sink, format_args!("{stack} {count}"))?;
         }
-        if self.format == StackFormat::Json && self.captures.len() > 1 {
+        if self.format == Format::Json && self.captures.len() > 1 {
             writeln!(self.sink, "]}}")?;
         }
         self.sink.finish()

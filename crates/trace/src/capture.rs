@@ -13,6 +13,7 @@ use stackhound_etl::{
 use stackhound_schema::Rfc3339;
 use stackhound_schema::kernel::view::CpuConfig;
 
+use crate::Error;
 use crate::recordings::OpenTrace;
 
 /// How sources are put together.
@@ -180,13 +181,14 @@ impl fmt::Display for Capture {
     }
 }
 
-/// The captures of an error, by their files.
-pub(crate) fn described(captures: &[Capture]) -> String {
+/// The error that names several captures where one is needed.
+pub fn several_captures(captures: &[Capture]) -> Error {
     let files = |capture: &Capture| {
         let names = capture.trace.sources().iter().map(|source| &*source.name);
         format!("({})", listed(names, SHOWN_FILES, ", "))
     };
-    listed(captures.iter().map(files), SHOWN_CAPTURES, " ")
+    let described = listed(captures.iter().map(files), SHOWN_CAPTURES, " ");
+    Error::SeveralCaptures { count: captures.len(), captures: described }
 }
 
 fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>, max: usize, between: &str) -> String {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use stackhound_etl::{Guid, OpenError};
 
 use crate::SettingError;
-use crate::capture::{self, Capture};
 
 /// Why a trace cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -96,11 +95,4 @@ pub enum Error {
     /// Something else failed on the way to a session.
     #[error("{0}")]
     Other(String),
-}
-
-impl Error {
-    /// Names several captures where one is needed.
-    pub fn several(captures: &[Capture]) -> Error {
-        Error::SeveralCaptures { count: captures.len(), captures: capture::described(captures) }
-    }
 }

@@ -33,7 +33,7 @@ mod session;
 mod source;
 mod stats;
 
-pub use capture::{Capture, Grouping, Machine};
+pub use capture::{Capture, Grouping, Machine, several_captures};
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};

@@ -68,7 +68,7 @@ impl Recordings {
         match (captures.len(), skipped.into_iter().next()) {
             (_, Some(error)) => Err(error),
             (1, None) => Ok(captures.remove(0).trace),
-            _ => Err(Error::several(&captures)),
+            _ => Err(capture::several_captures(&captures)),
         }
     }
 

@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::calltree::Count;
 use stackhound_export::escape;
 
-use crate::args::Common;
+use crate::options::Common;
 use crate::output::{Sink, message};
 
 /// Forms of lists.

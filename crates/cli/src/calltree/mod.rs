@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use stackhound::FileTime;
 use stackhound::calltree::{Context, Pattern, Trace};
 use stackhound::trace::Error;
-use stackhound::{OpenStacksError, StacksFrom};
+use stackhound::{FileTime, OpenStacksError, StacksFrom};
 
-use crate::args::{Common, Naming};
-use crate::naming::{self, Use};
+use crate::inputs;
+use crate::naming::{self, Naming, Use};
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::message;
 use crate::render::utc;
-use crate::{Outcome, inputs};
 
 /// Forms of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -12,8 +12,8 @@ use stackhound_export::tree::text;
 use super::list::{List, ListFormat, tell, without_joined};
 use super::place::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
-use crate::Outcome;
-use crate::args::{Common, Output};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::Sink;
 
 /// Arguments of `ranges`.

@@ -11,8 +11,8 @@ use stackhound_export::tree::text;
 
 use super::place::Spot;
 use super::{At, Format, Source, open, time};
-use crate::Outcome;
-use crate::args::{Common, Output};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::Sink;
 
 /// Arguments of `stack`.

@@ -11,8 +11,8 @@ use stackhound_export::tree::{Limits, Tree, html, text};
 
 use super::place::Spot;
 use super::{At, Source, open};
-use crate::Outcome;
-use crate::args::{Common, Output};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::Sink;
 
 /// Arguments of `tree`.

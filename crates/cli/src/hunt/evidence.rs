@@ -7,19 +7,18 @@ use stackhound::detect::{Binaries, Judge};
 use stackhound::frames::Lists;
 use stackhound::symbols::file_loader;
 
-use crate::args::{Common, Hunt};
-use crate::config::Config;
-use crate::inputs;
-use crate::naming;
-
+use super::Arguments;
 use super::sums::Sums;
+use crate::config::Config;
+use crate::options::Common;
+use crate::{inputs, naming};
 
 /// A judge with the lists and files that the arguments name.
-pub fn judge(arguments: &Hunt, common: &Common) -> Result<Judge> {
+pub fn judge(arguments: &Arguments, common: &Common) -> Result<Judge> {
     Ok(Judge::new(lists(arguments)?, binaries(arguments, common)?))
 }
 
-fn lists(arguments: &Hunt) -> Result<Lists> {
+fn lists(arguments: &Arguments) -> Result<Lists> {
     let lists = match &arguments.lists {
         None => Lists::default(),
         Some(file) => {
@@ -36,7 +35,7 @@ fn lists(arguments: &Hunt) -> Result<Lists> {
 }
 
 /// Files along the symbol path, those of `--images` first.
-fn binaries(arguments: &Hunt, common: &Common) -> Result<Binaries> {
+fn binaries(arguments: &Arguments, common: &Common) -> Result<Binaries> {
     let config = Config::read(common, &arguments.symbols)?;
     let mut options = naming::store_options(&config, common)?;
     for folder in arguments.images.iter().rev() {

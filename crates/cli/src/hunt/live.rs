@@ -10,15 +10,16 @@ use stackhound::detect::report::Place;
 use stackhound::hunt::Hunter;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
-use super::{evidence, is_colored, recorded, report::Report};
-use crate::args::{Common, Hunt, MemoryReach};
+use super::{Arguments, MemoryReach, evidence, is_colored, recorded, report::Report};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::{grouped, message};
-use crate::{Outcome, render};
+use crate::render;
 
 /// As of recordings that are read once, only that findings are shown as they come.
-pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     // Of somebody else's session, events are chosen by provider; ours has what is enabled in it.
     let mut filters = arguments.filters.clone();
     if arguments.sources.attach.is_none() {
@@ -105,7 +106,7 @@ fn looked(stats: MemoryStats) -> String {
 }
 
 /// What findings name as their input.
-fn session_name(arguments: &Hunt) -> String {
+fn session_name(arguments: &Arguments) -> String {
     let named = arguments.sources.attach.clone().or_else(|| arguments.sources.settings.session.clone());
     named.unwrap_or_else(|| "live".to_owned())
 }

@@ -12,15 +12,115 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use stackhound::detect::{DetectionId, Severity};
 use stackhound::trace::{self, Capture};
 use stackhound_sysmon::Sysmon;
 
-use crate::args::{ColorChoice, Common, Hunt, HuntFormat};
+use crate::config::SymbolArguments;
+use crate::filter::Filters;
+use crate::live::Sources;
+use crate::options::{ColorChoice, Common, Output};
+use crate::outcome::Outcome;
 use crate::output::{grouped, report_error};
 use crate::progress::Progress;
-use crate::{Outcome, inputs, render};
+use crate::reading::Reading;
+use crate::{inputs, recognition, render};
 use report::Report;
 use rows::RowFilter;
+
+/// Arguments of `hunt`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Only findings that matter as much or more
+    #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = severity, help_heading = "Findings")]
+    pub min_severity: Severity,
+    /// Only these detections, such as CS01,CS05
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = detection, help_heading = "Findings")]
+    pub only: Vec<DetectionId>,
+    /// Also what cannot be determined, with what is missing for it
+    #[arg(long, help_heading = "Findings")]
+    pub all: bool,
+    /// Exit with 0 whatever is found
+    #[arg(long, help_heading = "Findings")]
+    pub exit_zero: bool,
+    /// Image and symbol files of the recorded machine: any files, or a symbol store; only those that are the very ones that
+    /// were recorded are used
+    #[arg(long, value_name = "DIR", help_heading = "Evidence")]
+    pub images: Vec<PathBuf>,
+    /// Who is who: a file that states lists in place of built-in ones, in TOML
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub lists: Option<PathBuf>,
+    /// Images that are known to be part of Windows: a path, file name or SHA-256 sum a line
+    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
+    pub known_images: Option<PathBuf>,
+    /// Look into the memory of the processes, too, as it is when their events arrive: of code in no module and of what is
+    /// innermost, with `=images` of all images in stacks. Not for sessions that replay what happened elsewhere
+    #[arg(
+        long,
+        value_name = "REACH",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "code",
+        requires = "live",
+        // What a conflict excludes is not required, so each says both.
+        conflicts_with = "files",
+        help_heading = "Evidence"
+    )]
+    pub live_memory: Option<MemoryReach>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    pub filters: Filters,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Whose memory `hunt` looks into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MemoryReach {
+    /// Code in no module, and the innermost user frame
+    Code,
+    /// All user frames
+    Images,
+}
+
+/// Forms of `hunt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One object a finding, one a line
+    Ndjson,
+    /// Documents of the Elastic Common Schema, one a line
+    Ecs,
+    /// Detection findings of the Open Cybersecurity Schema Framework, one a line
+    Ocsf,
+    /// A layer for the ATT&CK Navigator
+    Navigator,
+    /// Comma-separated, one line a finding
+    Csv,
+}
+
+fn severity(text: &str) -> Result<Severity, String> {
+    let names = Severity::ALL.map(Severity::name).join(", ");
+    Severity::of(text).ok_or_else(|| format!("`{text}` is no severity; write one of {names}"))
+}
+
+fn detection(text: &str) -> Result<DetectionId, String> {
+    let mut ids = DetectionId::all().map(DetectionId::name);
+    let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
+    DetectionId::parse(text.trim())
+        .ok_or_else(|| format!("there is no detection `{text}`; they are {first} to {last}"))
+}
 
 /// What is read at once.
 enum Input {
@@ -32,7 +132,7 @@ enum Input {
 
 /// Hunts in all inputs: in the captures of all recordings, in the order of their beginning, where the first recording is
 /// given; in Sysmon's data in the order given.
-pub fn run(arguments: &Hunt, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.sources.live {
         return live::run(arguments, common);
     }
@@ -132,7 +232,7 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
         let mut found = sysmon::Found::default();
         if path.is_dir() {
             found.look(path, common)?;
-        } else if sysmon::is_pipe(path) || path.is_file() && sysmon::is_one(path) {
+        } else if recognition::is_pipe(path) || path.is_file() && recognition::is_sysmon(path) {
             found.sysmon.push(path.clone());
         } else {
             found.recordings.push(path.clone());
@@ -158,10 +258,11 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
 }
 
 /// Opens recordings; of what is none, says what else could have been meant.
-fn open(files: &[PathBuf], arguments: &Hunt, common: &Common) -> Result<Vec<Capture>> {
+fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec<Capture>> {
     inputs::captures(files, arguments.sources.grouping, common).map_err(|error| {
         let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotARecording(..)));
-        let told = files.iter().filter(|_| is_none).find_map(|path| Some((path, sysmon::what_else(path)?)));
+        let told =
+            files.iter().filter(|_| is_none).find_map(|path| Some((path, recognition::what_else(path)?)));
         match told {
             Some((path, sentence)) => anyhow!("{}: {sentence}", path.display()),
             None if is_none => {
@@ -175,8 +276,8 @@ fn open(files: &[PathBuf], arguments: &Hunt, common: &Common) -> Result<Vec<Capt
 }
 
 /// Only tables that go to a terminal have colours, unless they are asked for.
-fn is_colored(arguments: &Hunt, common: &Common) -> bool {
-    let is_table = arguments.format == HuntFormat::Table;
+fn is_colored(arguments: &Arguments, common: &Common) -> bool {
+    let is_table = arguments.format == Format::Table;
     let by_itself = || {
         arguments.output.output.is_none()
             && io::stdout().is_terminal()

@@ -9,10 +9,11 @@ use stackhound::hunt::Hunter;
 use stackhound::trace::OpenTrace;
 use stackhound::{Outcome, Pipeline, Seen};
 
+use super::Arguments;
 use super::report::Report;
-use crate::args::{Common, Hunt, Naming};
 use crate::filter::EventFilter;
-use crate::naming;
+use crate::naming::{self, Naming};
+use crate::options::Common;
 use crate::progress::Progress;
 
 /// What became of a trace.
@@ -29,7 +30,7 @@ pub struct Hunted {
 pub fn hunt(
     trace: &OpenTrace,
     judge: Judge,
-    arguments: &Hunt,
+    arguments: &Arguments,
     common: &Common,
     (report, progress): (&mut Report<'_>, &mut Progress),
 ) -> Result<(Judge, Hunted)> {
@@ -81,7 +82,7 @@ pub fn judge_one(
 /// Judging needs no names from other threads; expressions over functions do.
 pub fn with_names<'t>(
     pipeline: Pipeline<'t>,
-    arguments: &Hunt,
+    arguments: &Arguments,
     filter: &EventFilter,
     common: &Common,
 ) -> Result<Pipeline<'t>> {

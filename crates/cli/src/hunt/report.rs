@@ -10,7 +10,7 @@ use stackhound::detect::{DetectionId, Judgement, Outcome, Severity, Totals, Verd
 use stackhound::frames::Lists;
 use stackhound_export::findings::{FindingsFormat, Writer};
 
-use crate::args::{Hunt, HuntFormat};
+use super::{Arguments, Format};
 use crate::output::{Sink, grouped};
 
 /// Inputs that the closing line names as missing, at most.
@@ -18,7 +18,7 @@ const MISSING_SHOWN: usize = 3;
 
 /// Writes findings.
 pub struct Report<'a> {
-    arguments: &'a Hunt,
+    arguments: &'a Arguments,
     writer: Writer,
     sink: Sink,
     alerts: Alerts,
@@ -31,19 +31,19 @@ pub struct Report<'a> {
     failure: Option<anyhow::Error>,
 }
 
-fn format(format: HuntFormat) -> FindingsFormat {
+fn format(format: Format) -> FindingsFormat {
     match format {
-        HuntFormat::Table => FindingsFormat::Table,
-        HuntFormat::Ndjson => FindingsFormat::Ndjson,
-        HuntFormat::Ecs => FindingsFormat::Ecs,
-        HuntFormat::Ocsf => FindingsFormat::Ocsf,
-        HuntFormat::Navigator => FindingsFormat::Navigator,
-        HuntFormat::Csv => FindingsFormat::Csv,
+        Format::Table => FindingsFormat::Table,
+        Format::Ndjson => FindingsFormat::Ndjson,
+        Format::Ecs => FindingsFormat::Ecs,
+        Format::Ocsf => FindingsFormat::Ocsf,
+        Format::Navigator => FindingsFormat::Navigator,
+        Format::Csv => FindingsFormat::Csv,
     }
 }
 
 impl<'a> Report<'a> {
-    pub fn open(arguments: &'a Hunt, lists: &Lists, is_colored: bool) -> Result<Report<'a>> {
+    pub fn open(arguments: &'a Arguments, lists: &Lists, is_colored: bool) -> Result<Report<'a>> {
         Ok(Report {
             arguments,
             writer: Writer::new(format(arguments.format), is_colored),

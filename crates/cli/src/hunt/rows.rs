@@ -10,8 +10,7 @@ use stackhound::expr::{Filter, Matcher, Value, Visitor};
 use stackhound::schema::Rfc3339;
 use stackhound_sysmon::Judged;
 
-use crate::args::Filters;
-use crate::filter;
+use crate::filter::{self, Filters};
 use crate::output::grouped;
 use crate::time::Point;
 

@@ -6,16 +6,16 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use flate2::read::MultiGzDecoder;
 use stackhound::detect::Judge;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_recording_name};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
 use super::report::Report;
 use super::rows::RowFilter;
-use crate::args::Common;
+use crate::options::Common;
 use crate::output::{grouped, message};
 use crate::progress::Progress;
+use crate::recognition::{self, STANDARD_INPUT, is_pipe};
 
 /// Things that cannot be read are told one by one up to this number; all are counted.
 const TOLD_MAX: u64 = 5;
@@ -23,63 +23,7 @@ const TOLD_MAX: u64 = 5;
 /// Endings of files in directories that are taken for Sysmon's, also followed by `.gz`.
 const ENDINGS: [&str; 4] = [".evtx", ".json", ".jsonl", ".ndjson"];
 
-/// Bytes of a file's first line that are looked at.
-const FIRST_LINE_MAX: u64 = 1 << 20;
-
-/// Stands for standard input.
-const STANDARD_INPUT: &str = "-";
-
 const BUFFER_SIZE: usize = 1 << 18;
-
-/// Whether it can be read only once, as standard input, named pipes and those of shells.
-pub fn is_pipe(path: &Path) -> bool {
-    let is_special = |path: &Path| path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
-    path == Path::new(STANDARD_INPUT) || is_special(path)
-}
-
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// The content of a file, and whether it is packed as `.gz`.
-fn open(path: &Path) -> io::Result<(Box<dyn BufRead>, bool)> {
-    let mut file = BufReader::with_capacity(BUFFER_SIZE, File::open(path)?);
-    let is_packed = file.fill_buf()?.starts_with(&GZIP_MAGIC);
-    let content: Box<dyn BufRead> = match is_packed {
-        true => Box::new(BufReader::with_capacity(BUFFER_SIZE, MultiGzDecoder::new(file))),
-        false => Box::new(file),
-    };
-    Ok((content, is_packed))
-}
-
-/// Whether a file begins as Sysmon's do: JSON with a whole object on its first line. What cannot be opened is none: it is told
-/// by who opens it.
-pub fn is_one(path: &Path) -> bool {
-    let Ok(start) = first_line(path) else { return false };
-    match detects(&start) {
-        Some(Format::Evtx) => true,
-        Some(Format::Json) => start.trim_ascii_end().ends_with(b"}") || start.len() as u64 == FIRST_LINE_MAX,
-        None => false,
-    }
-}
-
-/// Up to the first end of a line behind something else.
-fn first_line(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open(path)?.0.take(FIRST_LINE_MAX);
-    let mut line = Vec::new();
-    while file.read_until(b'\n', &mut line)? > 0 && line.trim_ascii().is_empty() {}
-    Ok(line)
-}
-
-/// What is wrong with a file that could be Sysmon's, if its beginning tells.
-pub fn what_else(path: &Path) -> Option<&'static str> {
-    let start = first_line(path).ok()?;
-    Some(match start.trim_ascii_start() {
-        [b'{' | b'[', ..] => {
-            "JSON is read with one object on each line; `jq -c '.[]?' FILE` writes the objects of a list so"
-        }
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "text in UTF-16; JSON is read in UTF-8",
-        _ => return None,
-    })
-}
 
 /// What a directory and those in it hold, in the order of their names.
 #[derive(Debug, Default)]
@@ -113,7 +57,7 @@ impl Found {
                 if self.recordings.last().is_none_or(|last| last != directory) {
                     self.recordings.push(directory.to_owned());
                 }
-            } else if may_be_one && is_one(&path) {
+            } else if may_be_one && recognition::is_sysmon(&path) {
                 self.sysmon.push(path);
             } else {
                 self.other += 1;
@@ -169,7 +113,7 @@ pub fn hunt(
     let totals = if is_pipe(path) {
         sysmon.hunt_json(pipe(path)?, &name, judge, on)
     } else {
-        let (mut content, is_packed) = open(path).with_context(|| name.clone())?;
+        let (mut content, is_packed) = recognition::open(path).with_context(|| name.clone())?;
         match detects(content.fill_buf().with_context(|| name.clone())?) {
             Some(Format::Json) => sysmon.hunt_json(content, &name, judge, on),
             // Event logs are read from more than one place.

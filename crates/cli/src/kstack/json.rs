@@ -10,7 +10,7 @@ use stackhound::{FileTime, Mode};
 use stackhound_export::escape;
 
 use crate::frame::names_into;
-use crate::record::Hex;
+use crate::json::Hex;
 use crate::render::utc;
 
 /// `time` that the stacks are of, null if each is of another moment, and `threads`.

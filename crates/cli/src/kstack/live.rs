@@ -7,10 +7,12 @@ use stackhound::Pipeline;
 use stackhound::kstack::{KernelStackSource, SwitchStacks};
 
 use super::Arguments;
-use crate::args::{Common, Grouping, LiveSettings, Preset, Sources};
-use crate::live::{self, Live};
+use crate::inputs::Grouping;
+use crate::live::{self, Live, LiveSettings, Preset, Sources};
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::message;
-use crate::{Outcome, naming, render};
+use crate::{naming, render};
 
 /// As of recordings that are read once, at the session's end.
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {

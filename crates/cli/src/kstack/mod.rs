@@ -15,13 +15,15 @@ use stackhound::kstack::{KernelStackSource, Selection, SwitchStacks, ThreadStack
 use stackhound::trace::TraceTime;
 use stackhound::{Depth, FileTime, Pid, Tid};
 
-use crate::args::{Common, Naming, Output, Reading, Symbols};
-use crate::naming;
+use crate::inputs;
+use crate::naming::{self, Naming, Symbols};
+use crate::options::{Common, Output};
+use crate::outcome::Outcome;
 use crate::output::Sink;
 use crate::progress::Progress;
+use crate::reading::Reading;
 use crate::render::utc;
 use crate::time::Point;
-use crate::{Outcome, inputs};
 
 /// Arguments of `kstack`.
 #[derive(Args, Debug)]

@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::Arguments;
-use crate::Outcome;
-use crate::args::Common;
+use crate::options::Common;
+use crate::outcome::Outcome;
 
 /// Windows has the driver ask each thread.
 #[cfg(windows)]

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stackhound::trace::{LiveSession, ProgramEnd, SessionCounters, on_program_end};
 
-use crate::args::Common;
+use crate::options::Common;
 use crate::output::{grouped, message};
 
 /// How often it looks whether it shall end.

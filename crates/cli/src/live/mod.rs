@@ -7,19 +7,52 @@ mod keeper;
 pub mod record;
 mod settings;
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
+use clap::Args;
 use stackhound::etl::Pid;
 use stackhound::stacks::Window;
 use stackhound::trace::LiveSession;
 use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
 use stackhound::{Outcome, Seen};
 
-use crate::args::{BufferPreset, Common, Sources};
+use crate::inputs::Grouping;
+use crate::options::Common;
 use crate::output::{grouped, message};
 use keeper::Shown;
 pub use keeper::{Ended, Keeper, Losses};
 use settings::Planned;
-pub use settings::ProviderSpec;
+pub use settings::{BufferPreset, LiveSettings, Preset, ProviderSpec};
+
+/// What to read: recordings, or what happens now.
+#[derive(Args, Debug)]
+pub struct Sources {
+    /// Recordings, archives or directories
+    #[arg(
+        required_unless_present = "live",
+        conflicts_with_all = ["live", "attach", "preset", "buffers", "session", "replace", "duration"],
+        value_name = "FILE"
+    )]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub grouping: Grouping,
+    /// What happens now instead of a recording, on Windows; `--provider NAME[:KEYWORDS[:LEVEL]]` then enables
+    /// providers
+    #[arg(long, conflicts_with_all = ["merge", "separate"], help_heading = "Live")]
+    pub live: bool,
+    /// Take the events of this session that runs already, and leave it as it is
+    #[arg(
+        long,
+        value_name = "SESSION",
+        requires = "live",
+        conflicts_with_all = ["preset", "buffers", "session", "replace"],
+        help_heading = "Live"
+    )]
+    pub attach: Option<String>,
+    #[command(flatten)]
+    pub settings: LiveSettings,
+}
 
 /// Sessions with small buffers are asked for where events cannot wait: then nothing here waits longer either, neither for
 /// slower processors nor for stacks.

@@ -6,18 +6,64 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use stackhound::trace::LiveSession;
-
-use super::keeper::{Keeper, Losses, Shown, written};
-use super::settings::{Planned, plan};
 use stackhound_export::escape::line;
 
-use crate::Outcome;
-use crate::args::{Common, Record};
+use super::keeper::{Keeper, Losses, Shown, written};
+use super::settings::{LiveSettings, Planned, ProviderSpec, plan};
+use crate::options::Common;
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
 
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Write to this file as things happen; by default to one in this directory, called as the session or the program
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: LiveSettings,
+    /// Enable this provider (name or GUID), with these keywords and up to this level
+    #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]", help_heading = "Live")]
+    pub provider: Vec<ProviderSpec>,
+    /// Events of providers bring their call stacks along
+    #[arg(long, help_heading = "Live")]
+    pub stacks: bool,
+    /// Only tell which sessions run
+    #[arg(long, conflicts_with_all = ["stop", "output"], conflicts_with_all = LIVE, help_heading = "Live")]
+    pub list: bool,
+    /// Only stop this session, whoever started it
+    #[arg(long, value_name = "SESSION", conflicts_with = "output", conflicts_with_all = LIVE, help_heading = "Live")]
+    pub stop: Option<String>,
+    /// Of a program on Linux: instruction by instruction, so that nothing is missed; it is slowed down ten-thousandfold
+    #[arg(
+        long,
+        requires = "program",
+        conflicts_with_all = ["list", "stop"],
+        conflicts_with_all = LIVE,
+        help_heading = "One program"
+    )]
+    pub exact: bool,
+    /// Let the program run on unrecorded after so many transitions (mostly instructions)
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "exact",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "One program"
+    )]
+    pub limit: Option<u64>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM", requires = "exact", help_heading = "One program")]
+    pub program: Vec<std::ffi::OsString>,
+}
+
+/// What only a recording of a session takes.
+const LIVE: [&str; 7] = ["preset", "buffers", "session", "replace", "duration", "provider", "stacks"];
+
 /// Records until interrupted, or as long as is asked for.
-pub fn run(arguments: &Record, common: &Common) -> Result<Outcome> {
+pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if !cfg!(windows) {
         bail!("sessions are recorded on Windows only; {}", instead());
     }

@@ -1,12 +1,53 @@
 //! From arguments to sessions and providers.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 use stackhound::Provider;
 use stackhound::trace::{Buffers, IfExists, ProviderSettings, Session};
 
-use crate::args::{BufferPreset, LiveSettings, Preset};
+/// A live session: what it records, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Live")]
+pub struct LiveSettings {
+    /// What of the kernel is recorded; `enrichment` if no provider is given either
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub preset: Option<Preset>,
+    /// How it is buffered; by default as the preset wants it
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub buffers: Option<BufferPreset>,
+    /// What the session is called; by default something that no other session is called
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Stop a session that runs under this name already
+    #[arg(long, requires = "session")]
+    pub replace: bool,
+    /// End after this time, such as 30s or 5min
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::time::parse_duration)]
+    pub duration: Option<Duration>,
+}
+
+/// What of the kernel is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Every system call with its stack
+    Syscalls,
+    /// Processes, threads, images, registry, files and memory, with the stacks that are named by default
+    Enrichment,
+    /// Processes, threads, images, and context switches with their stacks: what `kstack` asks for
+    Switches,
+}
+
+/// How much a session buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BufferPreset {
+    /// Large buffers, handed over every second: for many events
+    Throughput,
+    /// Small buffers, handed over every 5 ms: for events that cannot wait
+    LowLatency,
+}
 
 /// A provider with what is wanted of it: `NAME[:KEYWORDS[:LEVEL]]`, where the name may be a GUID.
 #[derive(Clone, PartialEq, Eq, Debug)]

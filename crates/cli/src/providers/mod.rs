@@ -12,12 +12,10 @@ use clap::Args;
 use globset::GlobBuilder;
 use stackhound::Guid;
 
-use crate::Outcome;
-use crate::args::{Common, ListFormat, Output};
+use crate::options::{Common, ListFormat, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
-
 use sources::Known;
-pub use sources::store;
 
 /// Arguments of `providers`.
 #[derive(Args, Debug)]

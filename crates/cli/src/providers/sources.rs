@@ -1,19 +1,16 @@
 //! Where descriptions of providers come from: tables, files, and the system.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-use stackhound::schema::{
-    ProviderDescription, SchemaStore, looks_like_manifest, providers_of_image, providers_of_manifest,
-};
+use anyhow::Result;
+use stackhound::schema::{ProviderDescription, SchemaStore};
 use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
 
-use crate::args::Common;
 use crate::inputs;
+use crate::options::Common;
+use crate::reading::of_manifest_or_image;
 
 /// A provider, and who described it.
 #[derive(Debug)]
@@ -35,9 +32,6 @@ impl Known {
 
 #[cfg(windows)]
 const SYSTEM: &str = "system";
-
-/// No manifest and no image of a provider is larger.
-const FILE_SIZE_MAX: u64 = 1 << 30;
 
 /// The providers that are built in, and on Windows those that the system knows, by name.
 pub fn built_in_and_of_the_system() -> Vec<Known> {
@@ -64,7 +58,7 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
             Some(descriptions) => descriptions,
             None => {
                 let mut described = Vec::new();
-                let opened = Recordings::file(path).threads(crate::threads(common)).captures()?;
+                let opened = Recordings::file(path).threads(common.threads()).captures()?;
                 for capture in inputs::reported(opened) {
                     let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
                     let outcome =
@@ -80,74 +74,4 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
         );
     }
     Ok((known, damaged))
-}
-
-/// A store that knows what manifests and images say.
-pub fn store(files: &[PathBuf]) -> Result<SchemaStore> {
-    let mut store = SchemaStore::new();
-    for path in files {
-        let Some(descriptions) = of_manifest_or_image(path, None)? else {
-            bail!("{}: expected a manifest or an image with one", path.display());
-        };
-        descriptions.into_iter().for_each(|description| store.learn_description(description));
-    }
-    Ok(store)
-}
-
-/// What a file says if it is a manifest or an image, as its first bytes tell.
-fn of_manifest_or_image(path: &Path, culture: Option<&str>) -> Result<Option<Vec<ProviderDescription>>> {
-    let context = || path.display().to_string();
-    // Opening a pipe waits for a writer.
-    if path.exists() && !path.is_file() {
-        return Ok(None);
-    }
-    let mut start = [0; 64];
-    let length = File::open(path).and_then(|mut file| file.read(&mut start)).with_context(context)?;
-    if looks_like_manifest(&start[..length]) {
-        let bytes = read(path)?;
-        return providers_of_manifest(&bytes, culture).map(Some).with_context(context);
-    }
-    if !start.starts_with(b"MZ") {
-        return Ok(None);
-    }
-    let texts: Vec<Vec<u8>> = texts_beside(path, culture).iter().filter_map(|path| read(path).ok()).collect();
-    let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-    providers_of_image(&read(path)?, &texts).map(Some).with_context(context)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    file.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
-    if bytes.len() as u64 > FILE_SIZE_MAX {
-        bail!("{}: larger than 1 GiB", path.display());
-    }
-    Ok(bytes)
-}
-
-/// The files with the texts of an image: its name with `.mui`, in a folder that is called as the culture, in that of en-US,
-/// beside the image, and in other folders there.
-fn texts_beside(image: &Path, culture: Option<&str>) -> Vec<PathBuf> {
-    let Some(name) = image.file_name() else { return Vec::new() };
-    let mut mui = name.to_owned();
-    mui.push(".mui");
-    let folder = match image.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.push(folder.to_owned());
-    let is =
-        |path: &Path, culture: &str| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(culture));
-    folders.sort_by_key(|path| {
-        let rank = match path {
-            path if culture.is_some_and(|culture| is(path, culture)) => 0,
-            path if is(path, "en-US") => 1,
-            path if path == folder => 2,
-            _ => 3,
-        };
-        (rank, path.clone())
-    });
-    folders.into_iter().map(|folder| folder.join(&mui)).filter(|path| path.is_file()).collect()
 }

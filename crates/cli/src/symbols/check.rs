@@ -8,14 +8,13 @@ use clap::Args;
 use serde::Serialize;
 use stackhound::symbols::store::{Store, StoreOptions};
 use stackhound::symbols::{Cause, Failure, FileKind};
-
-use super::modules::{self, Arguments, Module};
 use stackhound_export::escape::line;
 
-use crate::Outcome;
-use crate::args::{Common, ListFormat};
+use super::modules::{self, Arguments, Module};
 use crate::config::Config;
 use crate::naming;
+use crate::options::{Common, ListFormat};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped};
 
 /// Arguments of `symbols fetch`.

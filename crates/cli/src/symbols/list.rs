@@ -6,14 +6,13 @@ use anyhow::Result;
 use serde::Serialize;
 use stackhound::symbols::Failure;
 use stackhound::symbols::store::{Found, Store};
-
-use super::modules::{self, Arguments, Module};
 use stackhound_export::escape::line;
 
-use crate::Outcome;
-use crate::args::{Common, ListFormat};
+use super::modules::{self, Arguments, Module};
 use crate::config::Config;
 use crate::naming;
+use crate::options::{Common, ListFormat};
+use crate::outcome::Outcome;
 use crate::output::Sink;
 
 #[derive(Debug, Serialize)]

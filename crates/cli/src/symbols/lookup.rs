@@ -14,9 +14,9 @@ use stackhound::symbols::{
 };
 use stackhound_export::escape::line;
 
-use crate::Outcome;
-use crate::args::{Common, ListFormat, Output};
 use crate::frame;
+use crate::options::{Common, ListFormat, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, message};
 
 /// Arguments of `symbols lookup`.

@@ -13,8 +13,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
-use crate::Outcome;
-use crate::args::Common;
+use crate::options::Common;
+use crate::outcome::Outcome;
 
 /// What to do with images and symbol files.
 #[derive(Debug, Subcommand)]

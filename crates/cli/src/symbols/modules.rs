@@ -9,7 +9,9 @@ use stackhound::symbols::ModuleIdentity;
 use stackhound::symbols::store::{ModuleFiles, Store};
 use stackhound::{Passes, Pipeline};
 
-use crate::args::{Common, Inputs, ListFormat, Output, SymbolArguments};
+use crate::config::SymbolArguments;
+use crate::inputs::Inputs;
+use crate::options::{Common, ListFormat, Output};
 
 /// Downloads at a time: they mostly wait.
 const DOWNLOADS: usize = 8;
@@ -69,7 +71,7 @@ pub fn look(
     online: bool,
     common: &Common,
 ) -> Vec<Module> {
-    let threads = if online { DOWNLOADS } else { crate::threads(common) };
+    let threads = if online { DOWNLOADS } else { common.threads() };
     let (identities, mapped): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
     let files = store.files_of_all(&identities, threads);
     let modules = identities.into_iter().zip(mapped).zip(files);

@@ -11,8 +11,8 @@ use stackhound::symbols::image::Image;
 use stackhound::symbols::stubs::{self, Stub, StubState};
 use stackhound_export::escape::line;
 
-use crate::Outcome;
-use crate::args::{Common, ListFormat, Output};
+use crate::options::{Common, ListFormat, Output};
+use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
 
 /// Arguments of `symbols stubs`.
