@@ -5,7 +5,6 @@ mod live;
 mod recorded;
 mod report;
 mod rows;
-mod sums;
 pub mod sysmon;
 
 use std::io::{self, IsTerminal};

@@ -1,8 +1,6 @@
 //! `kstack`: the kernel stacks of threads, out of recordings and live sessions, or of a process that runs.
 
 mod json;
-mod live;
-mod now;
 mod table;
 
 use std::ops::ControlFlow;
@@ -13,16 +11,17 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use stackhound::kstack::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
 use stackhound::trace::TraceTime;
-use stackhound::{Depth, FileTime, Pid, Tid};
+use stackhound::{Depth, FileTime, Pid, Pipeline, Tid};
 
-use crate::inputs;
+use crate::inputs::{self, Grouping};
+use crate::live::{self, Live, LiveSettings, Preset, Sources};
 use crate::naming::{self, Naming, Symbols};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::Sink;
+use crate::output::{Sink, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
-use crate::render::utc;
+use crate::render::{self, utc};
 use crate::time::Point;
 
 /// Arguments of `kstack`.
@@ -102,9 +101,9 @@ pub enum Format {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.live {
-        live::run(arguments, common)
+        sampled(arguments, common)
     } else if arguments.recording.is_empty() {
-        now::run(arguments, common)
+        now(arguments, common)
     } else {
         recorded(arguments, common)
     }
@@ -148,6 +147,81 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     write(arguments, source.time(), &stacks)?;
     naming::finish(progress, &outcome, source.pipeline(), None, common);
     Ok(Outcome { damaged: !outcome.trace.damage.is_empty(), ..Outcome::default() })
+}
+
+/// What happens for a while: a session with context switches and their stacks, read as recordings
+/// in one pass, at its end.
+fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, None)?;
+    let schemas = arguments.reading.schemas()?;
+    let settings = LiveSettings {
+        preset: Some(Preset::Switches),
+        buffers: None,
+        session: arguments.session.clone(),
+        replace: false,
+        duration: Some(arguments.duration),
+    };
+    let grouping = Grouping { merge: false, separate: false };
+    let sources =
+        Sources { files: Vec::new(), grouping, live: true, attach: arguments.attach.clone(), settings };
+    let Live { keeper, arrivals, .. } = Live::open(&sources, &[], true, common, false)?;
+    let pipeline = Pipeline::live(arrivals, schemas).with(enrichment);
+    let mut source = SwitchStacks::live(pipeline).depth(arguments.depth());
+    let watch = |counted: &stackhound::Counted<'_>| {
+        let trace = counted.trace();
+        keeper.tell(trace.events, trace.events_dropped);
+        ControlFlow::Continue(())
+    };
+    let outcome = source.read(|| (), watch).clone();
+    let ended = keeper.finish()?;
+    let stacks = source.stacks(&arguments.selection())?;
+    write(arguments, source.time(), &stacks)?;
+    if !common.quiet {
+        let closing = live::closing(&outcome, &ended);
+        let symbols = source.pipeline().symbol_stats();
+        let stacks = render::stacks(&outcome.stacks);
+        message(format_args!("{closing}{stacks}{}", render::symbols(symbols.as_ref())));
+        naming::tell_missing(symbols.as_ref());
+    }
+    Ok(Outcome::default())
+}
+
+/// Windows has the driver ask each thread.
+#[cfg(windows)]
+fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
+    use stackhound::kstack::{DriverOptions, DriverSource};
+
+    let symbols = naming::symbolizer_options(&arguments.naming.places, common)?;
+    let options = DriverOptions {
+        depth: arguments.depth(),
+        symbols,
+        user_in_critical_regions: arguments.user_always,
+        ..DriverOptions::default()
+    };
+    let mut source = DriverSource::open(options)?;
+    let stacks = source.stacks(&arguments.selection())?;
+    write(arguments, None, &stacks)?;
+    if !common.quiet {
+        naming::tell_missing(source.symbol_stats());
+    }
+    Ok(Outcome::default())
+}
+
+/// Linux tells them in `/proc`.
+#[cfg(target_os = "linux")]
+fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
+    use stackhound::kstack::ProcStacks;
+
+    let stacks = ProcStacks::default().stacks(&arguments.selection())?;
+    write(arguments, None, &stacks)?;
+    Ok(Outcome::default())
+}
+
+#[cfg(not(any(windows, target_os = "linux")))]
+fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
+    anyhow::bail!(
+        "the kernel stacks of a process that runs cannot be asked for on this system; `stackhound kstack --recording FILE.etl` tells those of recordings"
+    )
 }
 
 /// Writes the stacks, with the time that they are of, if it is one for all.
