@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use stackhound::frames::{CreateEnd, CreateOutcome, Level};
+use stackhound::schema::ItemText;
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
@@ -260,7 +261,7 @@ fn event(f: &mut fmt::Formatter<'_>, seen: &Seen<'_>, time: &str) -> fmt::Result
         seen.name()
     )?;
     for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
-        let content = render::Content(field.field, &field.item);
+        let content = ItemText(field.field, &field.item);
         write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
     }
     let Some(CreateOutcome { asked, end }) = seen.create() else { return Ok(()) };
@@ -282,7 +283,7 @@ fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
         .into_iter()
         .flatten()
         .filter_map(Result::ok)
-        .map(|field| format!("{}={}", field.field.name, render::Content(field.field, &field.item)))
+        .map(|field| format!("{}={}", field.field.name, ItemText(field.field, &field.item)))
         .collect();
     let mut columns = vec![
         render::utc(seen.utc()),

@@ -80,11 +80,6 @@ impl EventFilter {
         EventFilter { from: filters.from.map(raw), to: filters.to.map(raw), ..self }
     }
 
-    /// Of all events of a kind, such as `FileIo/*`.
-    pub fn of_kind(pattern: &str) -> Result<EventFilter> {
-        Ok(EventFilter::of(vec![parse(&format!("event i~ {}", quoted(pattern)))?]))
-    }
-
     fn of(predicates: Vec<Predicate>) -> EventFilter {
         let undecided = predicates.iter().map(|predicate| vec![0; predicate.names().count()]).collect();
         EventFilter {
@@ -180,6 +175,11 @@ impl EventFilter {
     pub fn is_past(&self, seen: &Seen<'_>) -> bool {
         self.to.is_some_and(|to| RawTime(seen.time().0) >= to)
     }
+}
+
+/// Selects all events of a kind, such as `FileIo/*`.
+pub fn of_kind(pattern: &str) -> Result<Predicate> {
+    parse(&format!("event i~ {}", quoted(pattern)))
 }
 
 /// The short cuts and the expression, each as an expression; all must hold.

@@ -1,8 +1,5 @@
 //! `profile`: samples, context switches and events for the tools that people look at profiles with.
 
-mod collect;
-mod stacks;
-
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use stackhound::profile::{Collector, Counted, Limits};
 use stackhound::symbols::SymbolStats;
 use stackhound::trace::OpenTrace;
 use stackhound_export::{self as export, Profile as Collected};
 
-use crate::filter::{EventFilter, Filters};
+use crate::filter::{self, EventFilter, Filters};
 use crate::inputs::{self, Inputs};
 use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
@@ -24,7 +22,6 @@ use crate::output::{Sink, grouped, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::render;
-use collect::{Collector, Counted, Limits};
 
 /// Arguments of `profile`.
 #[derive(Args, Debug)]
@@ -40,10 +37,10 @@ pub struct Arguments {
     #[arg(long, value_name = "EVENT")]
     pub samples: Option<String>,
     /// How many other events become markers, at most
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().markers)]
     pub markers: usize,
     /// How many context switches are taken, at most
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().switches)]
     pub switches: usize,
     #[command(flatten)]
     pub filters: Filters,
@@ -74,7 +71,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let format = format(arguments.format, path)?;
     let captures = inputs::captures(&arguments.inputs.files, arguments.inputs.grouping, common)?;
     EventFilter::parse(&arguments.filters)?;
-    let chosen = arguments.samples.as_deref().map(EventFilter::of_kind).transpose()?;
+    let chosen = arguments.samples.as_deref().map(filter::of_kind).transpose()?;
     let limits = if shows_time(format) {
         Limits { markers: arguments.markers, switches: arguments.switches }
     } else {

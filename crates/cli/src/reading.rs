@@ -1,4 +1,5 @@
-//! How traces are read: in one pass or two, with descriptions of providers from manifests and images.
+//! How traces are read: in one pass or two, with descriptions of providers from manifests and
+//! images.
 
 use std::fs::File;
 use std::io::Read;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stackhound::schema::{Field, Item, Rfc3339};
+use stackhound::schema::Rfc3339;
 use stackhound::stacks::StackStats;
 use stackhound::symbols::SymbolStats;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
@@ -95,31 +95,4 @@ pub fn symbols(stats: Option<&SymbolStats>) -> String {
         grouped(stats.evictions),
         (stats.load_time + stats.resolve_time).as_secs_f64()
     )
-}
-
-/// A field's content on one line: arrays in brackets, structures in braces.
-pub struct Content<'f, 'p>(pub &'f Field, pub &'f Item<'p>);
-
-impl fmt::Display for Content<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.1 {
-            Item::Value(value) => write!(f, "{}", self.0.render(*value)),
-            Item::Array(array) => {
-                write!(f, "[")?;
-                for (index, item) in array.iter().enumerate() {
-                    let comma = if index > 0 { ", " } else { "" };
-                    write!(f, "{comma}{}", Content(array.field(), &item))?;
-                }
-                write!(f, "]")
-            }
-            Item::Struct(members) => {
-                write!(f, "{{")?;
-                for (index, member) in members.clone().filter_map(Result::ok).enumerate() {
-                    let comma = if index > 0 { ", " } else { "" };
-                    write!(f, "{comma}{}={}", member.field.name, Content(member.field, &member.item))?;
-                }
-                write!(f, "}}")
-            }
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stackhound_etl::FileTime;
 
+use crate::decode::Item;
 use crate::model::{Field, Map, MapKind, OutType, Value};
 use crate::value::{Sid, socket_address, utf16_chars};
 
@@ -20,6 +21,35 @@ impl Field {
     /// Shows one of this field's values, see [`render`].
     pub fn render<'a>(&'a self, value: Value<'a>) -> impl fmt::Display + 'a {
         render(value, self.out_type, self.map.as_deref())
+    }
+}
+
+/// Shows a field's content on one line: arrays in brackets, structures in braces. Members that
+/// cannot be decoded are left out.
+#[derive(Debug)]
+pub struct ItemText<'f, 'p>(pub &'f Field, pub &'f Item<'p>);
+
+impl fmt::Display for ItemText<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Item::Value(value) => write!(f, "{}", self.0.render(*value)),
+            Item::Array(array) => {
+                write!(f, "[")?;
+                for (index, item) in array.iter().enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{}", ItemText(array.field(), &item))?;
+                }
+                write!(f, "]")
+            }
+            Item::Struct(members) => {
+                write!(f, "{{")?;
+                for (index, member) in members.clone().filter_map(Result::ok).enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    write!(f, "{comma}{}={}", member.field.name, ItemText(member.field, &member.item))?;
+                }
+                write!(f, "}}")
+            }
+        }
     }
 }
 

@@ -38,6 +38,7 @@ mod naming;
 mod pipeline;
 pub mod pred;
 mod predicate;
+pub mod profile;
 mod seen;
 mod slots;
 #[cfg(windows)]
@@ -64,6 +65,7 @@ pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
 };
+pub use stackhound_export as export;
 pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
 pub use stackhound_frames as frames;

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stackhound-detect",
             "stackhound-frames",
             "stackhound-etl",
+            "stackhound-export",
             "stackhound-expr",
             "stackhound-kstack-client",
             "stackhound-kstack-proto",

@@ -1,24 +1,62 @@
-//! From the events of a trace to a profile.
+//! From the events of a trace to a profile: samples, context switches and markers, for
+//! [`export`](crate::export) to write.
+//!
+//! ```
+//! use std::fs::File;
+//! use std::ops::ControlFlow;
+//! use stackhound::profile::{Collector, Limits};
+//! use stackhound::{Enrichment, Passes, Pipeline, export, trace::Recordings};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
+//! let trace = Recordings::file("trace.etl").open()?;
+//! let mut pipeline = Pipeline::new(&trace, Passes::Two).with(Enrichment::default());
+//! let mut collector = Collector::new("trace.etl".to_owned(), &trace, None, Limits::default());
+//! let mut full = Ok(());
+//! pipeline.run(|event| {
+//!     full = collector.observe(event, || event.process_name() == Some("notepad.exe"));
+//!     if full.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+//! });
+//! full?;
+//! let (known, _, naming) = pipeline.parts();
+//! collector.end_capture(known, naming);
+//! let (profile, _) = collector.finish();
+//! export::speedscope::write(&profile, &mut File::create("trace.speedscope.json")?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Knows events, stacks and names. Does not know formats of profiles.
+
+mod stacks;
 
 use rustc_hash::FxHashMap;
-use stackhound::schema::{self, Value, kernel};
-use stackhound::system::{self, Evidence, Span};
-use stackhound::trace::{OpenTrace, TraceTime};
-use stackhound::{Clock, FileTime, Knowledge, Naming, RawTime, Seen, Tid};
+use stackhound_etl::{Clock, FileTime, Pid, RawTime, Tid};
 use stackhound_export::{
     Full, Marker, MarkerKind, MarkerKindId, Nanos, Process, ProcessId, Profile, ProfileBuilder, Sample,
     StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
 };
+use stackhound_schema::{self as schema, ItemText, Value, kernel};
+use stackhound_system::{self as system, Evidence, Span};
+use stackhound_trace::{OpenTrace, TraceTime};
 
-use super::stacks::Stacks;
-use crate::filter::EventFilter;
-use crate::render;
+use self::stacks::Stacks;
+use crate::{Knowledge, Naming, Predicate, Seen};
 
-/// How much is taken beside samples.
+/// How much is taken in addition to samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Events that become markers, at most.
     pub markers: usize,
+    /// Context switches, at most.
     pub switches: usize,
+}
+
+impl Default for Limits {
+    /// 100,000 markers and 1,000,000 context switches.
+    fn default() -> Limits {
+        Limits { markers: 100_000, switches: 1_000_000 }
+    }
 }
 
 /// What became of events.
@@ -26,7 +64,9 @@ pub struct Limits {
 pub struct Counted {
     /// There were no profile samples, so that all events with a stack are samples.
     pub stand_ins: bool,
+    /// Events that did not become markers, since the limit was reached.
     pub markers_dropped: u64,
+    /// Context switches that were not taken, since the limit was reached.
     pub switches_dropped: u64,
 }
 
@@ -34,7 +74,7 @@ pub struct Counted {
 #[derive(Debug)]
 enum Samples {
     /// Those of this kind.
-    Chosen(EventFilter),
+    Chosen(Box<Predicate>),
     /// Profile samples; as long as there are none, all events with a stack.
     NoneYet,
     /// Profile samples.
@@ -66,6 +106,9 @@ enum ThreadKey {
 }
 
 /// Collects a profile out of events in the order of time.
+///
+/// Keeps each stack, frame, process and thread once. Costs one look-up for an event whose stack was
+/// seen before.
 #[derive(Debug)]
 pub struct Collector {
     builder: ProfileBuilder,
@@ -86,13 +129,16 @@ pub struct Collector {
 }
 
 impl Collector {
-    pub fn new(product: String, trace: &OpenTrace, chosen: Option<EventFilter>, limits: Limits) -> Collector {
+    /// Begins with the first capture. `product` names what was recorded. Samples are the events
+    /// that `chosen` selects; without one, the profile samples of the trace, or all events with a
+    /// stack if it has none.
+    pub fn new(product: String, trace: &OpenTrace, chosen: Option<Predicate>, limits: Limits) -> Collector {
         let start = trace.sources()[0].recording.session().start_time;
         Collector {
             builder: ProfileBuilder::new(product, unix_nanos(start)),
             clock: trace.clock(),
             start,
-            samples: chosen.map_or(Samples::NoneYet, Samples::Chosen),
+            samples: chosen.map_or(Samples::NoneYet, |chosen| Samples::Chosen(Box::new(chosen))),
             limits,
             counted: Counted::default(),
             begun: false,
@@ -106,7 +152,11 @@ impl Collector {
         }
     }
 
-    /// Takes the next event, if it is wanted.
+    /// Takes the next event, if it is wanted. Every event of the trace has to be passed, since
+    /// others say what is loaded where.
+    ///
+    /// # Errors
+    /// If the profile has no room for another stack, frame, process or thread.
     pub fn observe(&mut self, seen: &Seen<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
         if !self.begun {
             self.begin(seen);
@@ -127,7 +177,7 @@ impl Collector {
             self.samples = Samples::Profile;
         }
         let is_sample = match &self.samples {
-            Samples::Chosen(filter) => filter.wants(seen),
+            Samples::Chosen(predicate) => predicate.decide(seen).is_ok_and(|chosen| chosen),
             Samples::NoneYet => seen.stack().is_some(),
             Samples::Profile => profiles,
         };
@@ -143,7 +193,8 @@ impl Collector {
         }
     }
 
-    /// Goes on with a capture that begins no earlier than those before it. Its processes, threads and modules are others.
+    /// Goes on with a capture that begins no earlier than those before it. Its processes, threads
+    /// and modules are others.
     pub fn begin_capture(&mut self, clock: Clock) {
         self.clock = clock;
         self.processes.clear();
@@ -151,7 +202,7 @@ impl Collector {
         self.stacks = Stacks::default();
     }
 
-    /// Names the frames of the capture.
+    /// Names the frames of the capture. Waits for names that are still being looked up.
     pub fn end_capture(&mut self, known: &Knowledge, naming: Option<&mut Naming>) {
         self.stacks.name(known, naming, &mut self.builder);
     }
@@ -252,9 +303,8 @@ impl Collector {
         self.markers += 1;
         let fields = || seen.fields().into_iter().flatten().filter_map(Result::ok);
         let keys: Vec<String> = fields().map(|decoded| decoded.field.name.to_string()).collect();
-        let values: Vec<String> = fields()
-            .map(|decoded| shortened(render::Content(decoded.field, &decoded.item).to_string()))
-            .collect();
+        let values: Vec<String> =
+            fields().map(|decoded| shortened(ItemText(decoded.field, &decoded.item).to_string())).collect();
         let kind = self.kind(&seen.name(), keys)?;
         let (process, thread) = self.thread_of(seen)?;
         let stack = self.stack_of(seen, process)?;
@@ -296,7 +346,7 @@ impl Collector {
         }
         let owner = match (known, pid) {
             (Some(thread), _) => Some(thread.process()),
-            (None, Some(pid)) => system.process_of_event(stackhound::Pid(pid), time),
+            (None, Some(pid)) => system.process_of_event(Pid(pid), time),
             (None, None) => None,
         };
         let process = self.process(owner, owner.map(|owner| owner.pid().0).or(pid))?;

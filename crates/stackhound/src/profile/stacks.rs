@@ -4,14 +4,16 @@
 //! is named once for each process, and again when modules have come or gone.
 
 use rustc_hash::FxHashMap;
-use stackhound::stacks::StackState;
-use stackhound::symbols::{self, FrameNumber};
-use stackhound::system::{self, ModuleRef};
-use stackhound::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen, frames};
 use stackhound_export::{
     AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
     ProcessId, ProfileBuilder, SourceLine, StackId,
 };
+use stackhound_frames as frames;
+use stackhound_stacks::StackState;
+use stackhound_symbols::{self as symbols, FrameNumber};
+use stackhound_system::{self as system, ModuleRef};
+
+use crate::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -117,7 +119,7 @@ impl Stacks {
     fn frame(
         &mut self,
         seen: &Seen<'_>,
-        frame: &stackhound::FrameView<'_>,
+        frame: &crate::FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
         let kind = match frame.kind {
@@ -162,7 +164,7 @@ impl Stacks {
                 naming.wait(number);
             }
             let names = naming.as_ref().and_then(|naming| naming.frame(number?));
-            let frame = stackhound::FrameView::new(facts, known.system(), depth);
+            let frame = crate::FrameView::new(facts, known.system(), depth);
             let label = Label { frame: &frame, names };
             let Some(name) = label.name() else { continue };
             let origin = match name.origin {
@@ -182,7 +184,7 @@ impl Stacks {
         if let Some(&id) = self.modules.get(&module.id()) {
             return Ok(id);
         }
-        let identity = stackhound::frames::identity(module);
+        let identity = frames::identity(module);
         let id = builder.module(Module {
             name: identity.name,
             path: module.path().to_owned(),
