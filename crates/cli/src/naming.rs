@@ -129,6 +129,9 @@ pub fn store_options(config: &Config, common: &Common) -> Result<StoreOptions> {
             message(format_args!("The symbol path names {unusable}, which cannot be used on this system."));
         }
     }
+    if config.online.value && cfg!(not(feature = "download")) {
+        bail!("this program was built without the feature `download`: --online needs it");
+    }
     if config.online.value && !path.has_server() {
         bail!(
             "the symbol path names no server: add one, such as srv*https://msdl.microsoft.com/download/symbols, with --symbol-path or _NT_SYMBOL_PATH"

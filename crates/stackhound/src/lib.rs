@@ -23,6 +23,17 @@
 //! where, [`schema`] says what payloads mean. Each is a crate of its own and can be used alone.
 //!
 //! [`open_stacks`] opens a file for its call trees: see [`calltree`].
+//!
+//! # Features
+//!
+//! All are on by default. Without them, the library is Rust alone: no C compiler, no TLS.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `download` | files of symbol servers, by HTTP; without it they count as [`symbols::Cause::NotBuilt`] |
+//! | `pdb` | names, lines and inlined functions of PDB files; without it, exports are named |
+//! | `profile` | `profile` and `export`: profiles for other tools |
+//! | `windows` | on Windows: live sessions, memory of processes, the driver, the Debug Help library |
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -38,10 +49,11 @@ mod naming;
 mod pipeline;
 pub mod pred;
 mod predicate;
+#[cfg(feature = "profile")]
 pub mod profile;
 mod seen;
 mod slots;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod system_schemas;
 pub mod testing;
 mod timeline;
@@ -65,6 +77,7 @@ pub use stackhound_etl as etl;
 pub use stackhound_etl::{
     Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
 };
+#[cfg(feature = "profile")]
 pub use stackhound_export as export;
 pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
@@ -76,7 +89,7 @@ pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
 pub use stackhound_timeline::Counts as TimelineCounts;
 pub use stackhound_trace as trace;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
 };

@@ -173,7 +173,7 @@ impl<'t> Pipeline<'t> {
     /// has happened, as with one pass.
     pub fn live(arrivals: Arrivals, schemas: SchemaStore) -> Pipeline<'static> {
         let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
-        #[cfg(windows)]
+        #[cfg(all(windows, feature = "windows"))]
         let schemas = crate::system_schemas::asking_windows(schemas);
         let known = Knowledge::live(&arrivals, schemas);
         Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)

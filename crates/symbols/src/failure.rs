@@ -45,6 +45,9 @@ pub enum Cause {
     NotKept,
     /// Not in any folder of the symbol path. Its servers were not asked.
     NotAsked,
+    /// It is there or could be downloaded, but this program was built without the feature that does
+    /// it.
+    NotBuilt,
     /// It is there in a packed form only, or as a reference to another place.
     Packed,
     /// A PDB of the right build is there, written another time.
@@ -55,7 +58,7 @@ pub enum Cause {
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 13] = [
+    pub const ALL: [Cause; 14] = [
         Cause::NoIdentity,
         Cause::NoPdb,
         Cause::BadName,
@@ -66,6 +69,7 @@ impl Cause {
         Cause::TooLarge,
         Cause::NotKept,
         Cause::NotAsked,
+        Cause::NotBuilt,
         Cause::Packed,
         Cause::WrongAge,
         Cause::Damaged,
@@ -83,6 +87,7 @@ impl Cause {
             Cause::Unreachable => "unreachable",
             Cause::TooLarge => "too-large",
             Cause::NotKept => "not-kept",
+            Cause::NotBuilt => "not-built",
             Cause::Packed => "packed",
             Cause::WrongIdentity => "wrong-identity",
             Cause::WrongAge => "wrong-age",
@@ -102,6 +107,7 @@ impl Cause {
             Cause::Unreachable => "a symbol server could not be reached",
             Cause::TooLarge => "larger than may be downloaded",
             Cause::NotKept => "downloaded, but could not be written to its folder",
+            Cause::NotBuilt => "this program was built without the feature that reads or downloads it",
             Cause::Packed => "in the symbol path in packed form only",
             Cause::WrongIdentity => "only other builds of it are in the symbol path",
             Cause::WrongAge => "the PDB was written again after the image was linked",
@@ -129,6 +135,7 @@ impl Cause {
             }
             Cause::TooLarge => "Download it by other means and add its folder with --symbol-path.",
             Cause::NotKept => "Make room in the folder that keeps downloads, or allow writing to it.",
+            Cause::NotBuilt => "Build with the features `download` and `pdb`.",
             Cause::Packed => "Unpack the file beside it (expand on Windows, cabextract elsewhere).",
             Cause::WrongIdentity => {
                 "Find the file of the build that was recorded; another build would give wrong names."

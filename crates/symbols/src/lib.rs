@@ -4,9 +4,12 @@
 //! address of a module: the name in its PDB, the export that the address is in, and the export before it, side by side.
 //!
 //! Knows modules and addresses in them; must not know events, processes or stacks.
+//!
+//! Features, all on by default: `download` asks symbol servers by HTTP, `pdb` reads PDB files, `windows`
+//! asks the Debug Help library of Windows. What one of them would have given is [`Cause::NotBuilt`].
 #![forbid(unsafe_code)]
 
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod debug_help;
 pub mod demangle;
 mod failure;
@@ -18,6 +21,7 @@ mod identity;
 pub mod image;
 mod name;
 pub mod path;
+#[cfg(feature = "pdb")]
 pub mod pdb;
 pub mod store;
 pub mod stubs;
@@ -25,7 +29,7 @@ mod symbolizer;
 pub mod table;
 pub mod temporary;
 
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use debug_help::DebugHelp;
 pub use failure::{Cause, Failure, FileKind};
 pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};

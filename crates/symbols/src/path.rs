@@ -59,7 +59,7 @@ impl ServerUrl {
     /// `text` must start with `http://` or `https://`, whatever the case, and have a host.
     fn parse(text: &str) -> Result<ServerUrl, PathError> {
         let bad = || PathError::BadServer(text.to_owned());
-        let url: ureq::http::Uri = text.parse().map_err(|_| bad())?;
+        let url: http::Uri = text.parse().map_err(|_| bad())?;
         let has_host = url.host().is_some_and(|host| !host.is_empty());
         // A query would end up in front of the file's name.
         let is_whole = has_host && url.query().is_none() && is_server(text) && !text.contains('#');

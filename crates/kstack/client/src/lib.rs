@@ -11,12 +11,12 @@ mod client;
 mod device;
 mod error;
 mod stack;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod windows;
 
 pub use client::{Client, Patience};
 pub use device::{Device, Refused};
 pub use error::Error;
 pub use stack::{Frames, Part, Reply, Stack, Thread};
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use windows::{SystemDevice, threads};

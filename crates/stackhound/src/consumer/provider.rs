@@ -64,7 +64,7 @@ impl Provider {
             return Ok(Provider::guid(guid));
         }
         let found = schemas.find_provider(name);
-        #[cfg(windows)]
+        #[cfg(all(windows, feature = "windows"))]
         let found = found.or_else(|| crate::find_provider_of_the_system(name));
         found.map(Provider::guid).ok_or_else(|| Error::UnknownProvider(name.to_owned()))
     }

@@ -8,7 +8,7 @@
 //! Knows threads, frames and how they were observed; must not know how they are shown.
 
 mod absent;
-#[cfg(any(windows, test))]
+#[cfg(any(all(windows, feature = "windows"), test))]
 mod driver;
 mod evidence;
 mod frames;
@@ -18,7 +18,7 @@ mod recording;
 mod switches;
 
 pub use absent::Absent;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use driver::{DriverOptions, DriverSource};
 pub use evidence::{Certainty, Evidence, SwitchEvidence, SwitchRelation, ThreadState};
 pub use frames::{FramePlace, StackFrame, StatedName};

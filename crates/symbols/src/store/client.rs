@@ -4,50 +4,20 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::{Agent, Error};
 
 use super::wanted::Wanted;
+use super::{DownloadLimits, Refusal};
 use crate::failure::Cause;
 use crate::path::ServerUrl;
-
-/// What a download may cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DownloadLimits {
-    /// Most bytes of a file.
-    pub file_size: u64,
-    /// Time to find and connect to a server.
-    pub connect: Duration,
-    /// Time to wait for the next bytes.
-    pub stall: Duration,
-    /// Time for a whole file.
-    pub file: Duration,
-    /// How often a server may send on to another place.
-    pub redirects: u32,
-}
-
-impl Default for DownloadLimits {
-    fn default() -> DownloadLimits {
-        DownloadLimits {
-            file_size: 2 << 30,
-            connect: Duration::from_secs(15),
-            stall: Duration::from_secs(30),
-            file: Duration::from_secs(30 * 60),
-            redirects: 5,
-        }
-    }
-}
 
 /// A server that failed this often in a row is left alone.
 const FAILURES_MAX: u32 = 3;
 
 /// What can stand in a URL as it is, beside letters and digits.
 const AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_').remove(b'~');
-
-/// Why a file was not downloaded.
-type Refusal = (Cause, String);
 
 /// Asks servers for files.
 #[derive(Debug)]
@@ -128,7 +98,7 @@ impl Client {
 }
 
 fn is_loopback(url: &str) -> bool {
-    let url: Option<ureq::http::Uri> = url.parse().ok();
+    let url: Option<http::Uri> = url.parse().ok();
     url.and_then(|url| url.host().map(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]")))
         .unwrap_or(false)
 }

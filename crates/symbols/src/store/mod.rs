@@ -5,11 +5,14 @@
 //!
 //! Knows folders, servers and identities; must not know what is in the files.
 
+#[cfg(feature = "download")]
 mod client;
 mod directory;
 mod file_name;
 mod folder;
 mod missing;
+#[cfg(not(feature = "download"))]
+mod offline;
 #[cfg(test)]
 mod tests;
 mod wanted;
@@ -19,8 +22,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-pub use client::DownloadLimits;
 pub use directory::cache_directory;
 pub use file_name::FileName;
 
@@ -29,20 +32,54 @@ use crate::image::Image;
 use crate::path::{Place, ServerUrl, StoreFolder, SymbolPath};
 use crate::temporary::Temporary;
 use crate::{ImageIdentity, ModuleIdentity, PdbIdentity};
+#[cfg(feature = "download")]
 use client::Client;
 use folder::{Candidate, Folders};
 use missing::Missing;
+#[cfg(not(feature = "download"))]
+use offline::Client;
 use wanted::Wanted;
 
 /// Larger images are not read into memory.
 const IMAGE_SIZE_MAX: u64 = 1 << 30;
+
+/// What a download may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DownloadLimits {
+    /// Most bytes of a file.
+    pub file_size: u64,
+    /// Time to find and connect to a server.
+    pub connect: Duration,
+    /// Time to wait for the next bytes.
+    pub stall: Duration,
+    /// Time for a whole file.
+    pub file: Duration,
+    /// How often a server may send on to another place.
+    pub redirects: u32,
+}
+
+impl Default for DownloadLimits {
+    fn default() -> DownloadLimits {
+        DownloadLimits {
+            file_size: 2 << 30,
+            connect: Duration::from_secs(15),
+            stall: Duration::from_secs(30),
+            file: Duration::from_secs(30 * 60),
+            redirects: 5,
+        }
+    }
+}
+
+/// Why a file was not downloaded.
+type Refusal = (Cause, String);
 
 /// Where to look, and whether to download.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreOptions {
     /// Where to look.
     pub path: SymbolPath,
-    /// Whether servers of the path may be asked.
+    /// Whether servers of the path may be asked. Without the feature `download`, they count as
+    /// [`Cause::NotBuilt`].
     pub online: bool,
     /// Whether to ask servers again for files that they did not have before.
     pub ask_again: bool,

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::FileName;
+use super::{FileName, Refusal};
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
-use crate::pdb::Pdb;
 use crate::{ImageIdentity, PdbIdentity};
 
 /// Headers of images are within these bytes.
@@ -64,7 +63,7 @@ impl Wanted {
                 }
                 Err(error) => failure(Cause::Damaged, &error.to_string()),
             },
-            Identity::Pdb(wanted) => match Pdb::open_path(path).map(|pdb| pdb.identity()) {
+            Identity::Pdb(wanted) => match pdb_identity(path) {
                 Ok(found) if (found.guid, found.age) == (wanted.guid, wanted.age) => Ok(()),
                 Ok(found) if found.guid == wanted.guid => {
                     failure(Cause::WrongAge, &format!("has age {}, not {}", found.age, wanted.age))
@@ -72,7 +71,7 @@ impl Wanted {
                 Ok(found) => {
                     failure(Cause::WrongIdentity, &format!("is {}, not {}", found.store_key(), self.key))
                 }
-                Err(error) => failure(Cause::Damaged, &error.to_string()),
+                Err((cause, what)) => failure(cause, &what),
             },
         }
     }
@@ -84,6 +83,17 @@ fn file_name(file: FileKind, name: &str) -> Result<FileName, Failure> {
     }
     let bad = || Failure { file, cause: Cause::BadName, detail: format!("{name:?}") };
     FileName::last_of(name).ok_or_else(bad)
+}
+
+#[cfg(feature = "pdb")]
+fn pdb_identity(path: &Path) -> Result<PdbIdentity, Refusal> {
+    let pdb = crate::pdb::Pdb::open_path(path);
+    pdb.map(|pdb| pdb.identity()).map_err(|error| (Cause::Damaged, error.to_string()))
+}
+
+#[cfg(not(feature = "pdb"))]
+fn pdb_identity(_: &Path) -> Result<PdbIdentity, Refusal> {
+    Err((Cause::NotBuilt, "PDB files need the feature `pdb`".to_owned()))
 }
 
 fn image_identity(path: &Path) -> io::Result<ImageIdentity> {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -11,9 +10,8 @@ use super::Loaded;
 use crate::ModuleIdentity;
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
-use crate::pdb::Pdb;
 use crate::store::{FileName, ModuleFiles, Store, read_image};
-use crate::table::{Detail, SymbolTable, SymbolTableBuilder};
+use crate::table::{SymbolTable, SymbolTableBuilder};
 use crate::temporary::Temporary;
 
 /// Larger tables are not kept on disk.
@@ -118,24 +116,9 @@ fn damaged(file: FileKind, path: &Path, what: &dyn std::fmt::Display) -> Failure
 /// The names of all files that can be read; what cannot is a failure.
 fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Failure>) -> SymbolTable {
     let mut builder = SymbolTableBuilder::new();
+    #[cfg(feature = "pdb")]
     if let Ok(pdb) = &files.pdb {
-        // A PDB can be damaged in ways that its library does not expect. The image still has names then.
-        let added = catch_unwind(AssertUnwindSafe(|| {
-            let file = Pdb::open_path(&pdb.path).map_err(|error| error.to_string())?;
-            builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())
-        }));
-        match added.unwrap_or_else(|_| Err("cannot be read".to_owned())) {
-            Ok(0) => {}
-            Ok(modules) => failures.push(damaged(
-                FileKind::Pdb,
-                &pdb.path,
-                &format!("{modules} of its object files are damaged; their names are missing"),
-            )),
-            Err(error) => {
-                failures.push(damaged(FileKind::Pdb, &pdb.path, &error));
-                builder = SymbolTableBuilder::new();
-            }
-        }
+        builder = with_pdb(builder, &pdb.path, failures);
     }
     if let (Some(bytes), Ok(image)) = (image, &files.image) {
         let added = Image::parse(bytes).and_then(|image| builder.add_image(&image));
@@ -145,4 +128,32 @@ fn make_table(files: &ModuleFiles, image: Option<&[u8]>, failures: &mut Vec<Fail
         }
     }
     builder.build()
+}
+
+/// Adds the names of a PDB, if it can be read.
+#[cfg(feature = "pdb")]
+fn with_pdb(mut builder: SymbolTableBuilder, path: &Path, failures: &mut Vec<Failure>) -> SymbolTableBuilder {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use crate::pdb::Pdb;
+    use crate::table::Detail;
+
+    // A PDB can be damaged in ways that its library does not expect. The image still has names then.
+    let added = catch_unwind(AssertUnwindSafe(|| {
+        let file = Pdb::open_path(path).map_err(|error| error.to_string())?;
+        builder.add_pdb(&file, Detail::Lines).map_err(|error| error.to_string())
+    }));
+    match added.unwrap_or_else(|_| Err("cannot be read".to_owned())) {
+        Ok(0) => {}
+        Ok(modules) => failures.push(damaged(
+            FileKind::Pdb,
+            path,
+            &format!("{modules} of its object files are damaged; their names are missing"),
+        )),
+        Err(error) => {
+            failures.push(damaged(FileKind::Pdb, path, &error));
+            return SymbolTableBuilder::new();
+        }
+    }
+    builder
 }

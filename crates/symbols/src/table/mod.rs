@@ -21,7 +21,9 @@ mod image;
 mod names;
 mod spans;
 
-pub use builder::{Detail, SymbolTableBuilder};
+#[cfg(feature = "pdb")]
+pub use builder::Detail;
+pub use builder::SymbolTableBuilder;
 pub use file::TableError;
 
 use std::borrow::Cow;

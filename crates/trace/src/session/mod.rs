@@ -396,13 +396,19 @@ fn named(name: String) -> String {
 }
 
 /// The process that generated the name of a session; `None` if the name was given.
-#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows has sessions"))]
+#[cfg_attr(
+    not(any(all(windows, feature = "windows"), test)),
+    expect(dead_code, reason = "only Windows has sessions")
+)]
 pub(crate) fn process_of(name: &str) -> Option<u32> {
     name.strip_prefix(NAME_PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
 /// A GUID that nobody has, by which a session is known again. Of the kind that is made by chance (RFC 9562, version 4).
-#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows starts sessions"))]
+#[cfg_attr(
+    not(any(all(windows, feature = "windows"), test)),
+    expect(dead_code, reason = "only Windows starts sessions")
+)]
 pub(crate) fn fresh_guid() -> Guid {
     let [mut bytes, more] = [chance().to_le_bytes(), chance().to_le_bytes()];
     bytes[7] = bytes[7] & 0x0F | 0x40;

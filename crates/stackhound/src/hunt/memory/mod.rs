@@ -10,7 +10,7 @@
 //!
 //! Knows frames and processes; must not know what detections make of it, nor events.
 
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod system;
 #[cfg(test)]
 mod tests;
@@ -135,9 +135,9 @@ impl LiveMemory {
     /// Of the processes of this machine; `None` where it is no Windows. Takes the privilege to open those of other users and
     /// of the system, if this process has it.
     pub fn of_this_machine(reach: Reach) -> Option<LiveMemory> {
-        #[cfg(windows)]
+        #[cfg(all(windows, feature = "windows"))]
         return Some(LiveMemory::new(system::opener(), reach));
-        #[cfg(not(windows))]
+        #[cfg(not(all(windows, feature = "windows")))]
         {
             let _ = reach;
             None

@@ -213,7 +213,7 @@ fn memory_that_has_become_something_else_tells_nothing() {
 }
 
 /// A program with memory of each kind; `scripts/windows-check.sh` makes it, and tells where it is.
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod with_a_program {
     use std::io::{BufRead, BufReader};
     use std::path::Path;

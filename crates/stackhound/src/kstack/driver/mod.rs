@@ -11,7 +11,7 @@
 mod dispatcher;
 mod modules;
 mod place;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod system;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use stackhound_symbols::Symbolizer;
 use super::{Absent, Evidence, KernelStackError, Part, ThreadStack, ThreadState};
 use place::{Placed, Surroundings};
 
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use system::{DriverOptions, DriverSource};
 
 /// What one thread answered: its stack, or why there is none.

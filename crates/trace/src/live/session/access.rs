@@ -62,7 +62,10 @@ pub fn access_needed(provider: Guid) -> AccessNeed {
 
 /// What was tried when Windows refused.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows refuses"))]
+#[cfg_attr(
+    not(any(all(windows, feature = "windows"), test)),
+    expect(dead_code, reason = "only Windows refuses")
+)]
 pub(super) enum Tried<'a> {
     /// Something with a session.
     Session { name: &'a str, kernel: bool },
@@ -71,7 +74,10 @@ pub(super) enum Tried<'a> {
 }
 
 /// The meaning of an error of a function of Windows.
-#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "only Windows refuses"))]
+#[cfg_attr(
+    not(any(all(windows, feature = "windows"), test)),
+    expect(dead_code, reason = "only Windows refuses")
+)]
 pub(super) fn meaning(tried: Tried<'_>, function: &'static str, code: u32, text: String) -> Error {
     let plain = |text| Error::Windows { function, code, text };
     match (tried, code) {

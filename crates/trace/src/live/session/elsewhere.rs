@@ -1,4 +1,4 @@
-//! Systems without Event Tracing for Windows.
+//! Systems without Event Tracing for Windows, and Windows without the feature `windows`.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,9 +9,11 @@ use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::live::{Incoming, Queue};
 use crate::{Error, ProviderSettings, Session};
 
-const UNSUPPORTED: Error = Error::Unsupported(
-    "live sessions need Windows; recordings (.etl files) can be read on every system, and sessions write them",
-);
+const UNSUPPORTED: Error = Error::Unsupported(if cfg!(windows) {
+    "this program was built without the feature `windows`: live sessions need it"
+} else {
+    "live sessions need Windows; recordings (.etl files) can be read on every system, and sessions write them"
+});
 
 /// A running session that is listened to. There is none on this system.
 #[derive(Debug)]

@@ -5,14 +5,14 @@
 //! [`Error::Unsupported`]: crate::Error::Unsupported
 
 mod access;
-#[cfg(not(windows))]
+#[cfg(not(all(windows, feature = "windows")))]
 mod elsewhere;
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 mod system;
 
-#[cfg(not(windows))]
+#[cfg(not(all(windows, feature = "windows")))]
 pub use elsewhere::{LiveSession, on_program_end};
-#[cfg(windows)]
+#[cfg(all(windows, feature = "windows"))]
 pub use system::{LiveSession, on_program_end};
 
 pub use access::{AccessNeed, access_needed};
