@@ -1,11 +1,15 @@
 //! How many steps a second the tracker takes: generated executions as they are, where every second step concerns
 //! frames, and with as many plain steps between as programs have.
 
+#[allow(dead_code, reason = "the truth is for tests")]
+#[path = "../tests/execution/mod.rs"]
+mod execution;
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use execution::{Event, Execution};
 use stackhound_calltree::tracker::{Class, Step, Tracker};
-use stackhound_scenario::exact::{Event, Execution};
 
 /// Real programs make 7 to 15 calls in 1,000 instructions, and change the stack pointer by 4 to 13 % of them.
 const PLAIN: usize = 10;

@@ -23,7 +23,6 @@ mod attack;
 mod calls;
 pub mod cases;
 mod event;
-pub mod exact;
 mod frames;
 mod image;
 mod machine;

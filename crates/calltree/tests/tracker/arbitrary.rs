@@ -1,10 +1,10 @@
 //! Whatever it is told, the tracker says something well-formed.
 
+use crate::execution::Event;
 use proptest::prelude::*;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracked};
 use stackhound_calltree::{Address, ContextId};
-use stackhound_scenario::exact::Event;
 
 use super::found::{Found, tell, tracker};
 

@@ -1,9 +1,10 @@
 //! What a tracker said, put together: and whether it can be said at all.
 
+use crate::execution::truth::TrueFrame;
+use crate::execution::{Event, Memory};
 use stackhound_calltree::tracker::{Tracked, Tracker};
 use stackhound_calltree::{Address, ContextId, StackId};
 use stackhound_calltree::{EndType, StartType};
-use stackhound_scenario::exact::{Event, Memory, TrueFrame};
 
 /// The frames of each stack and the periods of activity.
 #[derive(Debug, Default)]
@@ -112,5 +113,5 @@ pub fn tell(tracker: &mut Tracker, event: Event, memory: Memory, sink: impl FnMu
 
 /// A tracker for a generated execution.
 pub fn tracker() -> Tracker {
-    Tracker::new(stackhound_scenario::exact::Execution::FIRST_THREAD)
+    Tracker::new(crate::execution::Execution::FIRST_THREAD)
 }

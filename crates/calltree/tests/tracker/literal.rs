@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use crate::execution::truth::TrueFrame;
 use proptest::prelude::*;
 use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{Address, ContextId, EndType, StackKind, StartType};
-use stackhound_scenario::exact::TrueFrame;
 
 use super::found::Found;
 

@@ -2,6 +2,8 @@
 //! form of its rules, and against arbitrary steps.
 
 mod arbitrary;
+#[path = "../execution/mod.rs"]
+mod execution;
 mod found;
 mod limits;
 mod literal;

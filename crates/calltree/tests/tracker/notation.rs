@@ -12,10 +12,10 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use crate::execution::Event;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{Address, ContextId, TransitionId};
-use stackhound_scenario::exact::Event;
 
 use super::found::{Found, tell};
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::execution::Execution;
+use crate::execution::truth::{TrueFrame, Truth};
 use proptest::prelude::*;
 use stackhound_calltree::tracker::Tracked;
 use stackhound_calltree::{
     Builder, ContextId, Cpu, EndType, FrameId, LocationId, LocationInfo, StackInfo, StartType, Trace,
 };
-use stackhound_scenario::exact::{Execution, TrueFrame, Truth};
 
 use super::found::{Found, tell, tracker};
 

@@ -1,14 +1,5 @@
 //! Generated executions of programs, transition by transition, and the truth about their stacks.
 //!
-//! ```
-//! use stackhound_scenario::exact::{Event, Execution};
-//!
-//! let mut steps = 0;
-//! let truth = Execution::new(1).run(|event, _memory| steps += u64::from(matches!(event, Event::Step(_))));
-//! assert!(steps <= truth.transitions);
-//! assert!(truth.stacks.len() > 1);
-//! ```
-//!
 //! A simulated machine with memory, a stack pointer and several stacks does at random what programs, their run-time
 //! libraries and systems do: calls, returns, tail calls, `longjmp`, exceptions, coroutines, threads, interrupts, signals on
 //! alternate stacks, frames that somebody else puts on a stack, overwritten return addresses, retpolines, memory that is
@@ -19,13 +10,14 @@
 
 mod action;
 mod machine;
-mod truth;
+mod random;
+pub mod truth;
 
 use stackhound_calltree::Address;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Space, Step, Thread};
 
-pub use truth::{Active, TrueFrame, TrueStack, Truth};
+use truth::Truth;
 
 /// An execution to generate. The same one is always the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

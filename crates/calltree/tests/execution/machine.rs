@@ -6,9 +6,9 @@ use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread};
 use stackhound_calltree::{Address, ContextId};
 use stackhound_calltree::{EndType, StackKind, StartType};
 
+use super::random::Random;
 use super::truth::{Active, TrueFrame, TrueStack, Truth};
 use super::{Event, Execution, Memory};
-use crate::random::Random;
 
 pub(super) const SPACE: Space = Space(7);
 /// The functions stand at multiples of this, and their code takes half of it.
