@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares stackhound-testkit's validator of .etl files with another one.
+"""Compares stackhound-validator's validator of .etl files with another one.
 
 usage: check-validator.py OTHER TRACE... [--corruptions N] [--seed N]
 
@@ -131,7 +131,7 @@ class Trace:
 
 def build():
     """Our validator as a program."""
-    command = ["cargo", "build", "--quiet", "-p", "stackhound-testkit", "--example", "validate"]
+    command = ["cargo", "build", "--quiet", "-p", "stackhound-validator", "--example", "validate"]
     subprocess.run(command, cwd=ROOT, check=True)
     target = subprocess.run([ROOT / "scripts/target-folder"], stdout=subprocess.PIPE, text=True, check=True).stdout
     return pathlib.Path(target.strip(), "debug/examples/validate")

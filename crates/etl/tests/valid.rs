@@ -8,8 +8,8 @@ use std::path::Path;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
-use stackhound_testkit::Rule::*;
-use stackhound_testkit::{Known, assert_known};
+use stackhound_validator::Rule::*;
+use stackhound_validator::{Known, assert_known};
 
 #[path = "../examples/write_sample.rs"]
 #[allow(dead_code)]

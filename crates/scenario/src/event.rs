@@ -1,4 +1,5 @@
 //! The kinds of records in a scenario: kernel events with their versions and headers, and how all kinds are named.
+#![expect(missing_docs, reason = "each is named as the event that it is")]
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use crate::provider;
 
 /// A kernel event as Windows 10 logs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct KernelEvent {
+pub struct KernelEvent {
     pub hook: u16,
     pub version: u8,
     /// Whether the header tells thread and process.
@@ -36,22 +37,22 @@ const fn without_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent 
 }
 
 pub(crate) const HEADER: KernelEvent = with_ids(0x0000, 2, "EventTrace/Header");
-pub(crate) const EXTENSION: KernelEvent = without_ids(0x0005, 2, "EventTrace/Extension");
-pub(crate) const RUNDOWN_COMPLETE: KernelEvent = without_ids(0x0008, 2, "EventTrace/RDComplete");
-pub(crate) const END_EXTENSION: KernelEvent = without_ids(0x0020, 2, "EventTrace/EndExtension");
-pub(crate) const PARTITION_INFO: KernelEvent = with_ids(0x0050, 2, "EventTrace/PartitionInfoExtension");
+pub const EXTENSION: KernelEvent = without_ids(0x0005, 2, "EventTrace/Extension");
+pub const RUNDOWN_COMPLETE: KernelEvent = without_ids(0x0008, 2, "EventTrace/RDComplete");
+pub const END_EXTENSION: KernelEvent = without_ids(0x0020, 2, "EventTrace/EndExtension");
+pub const PARTITION_INFO: KernelEvent = with_ids(0x0050, 2, "EventTrace/PartitionInfoExtension");
 pub(crate) const DISK_READ: KernelEvent = without_ids(0x010a, 3, "DiskIo/Read");
 pub(crate) const DISK_WRITE: KernelEvent = without_ids(0x010b, 3, "DiskIo/Write");
 pub(crate) const DISK_READ_INIT: KernelEvent = with_ids(0x010c, 3, "DiskIo/ReadInit");
 pub(crate) const DISK_WRITE_INIT: KernelEvent = with_ids(0x010d, 3, "DiskIo/WriteInit");
 pub(crate) const HARD_FAULT: KernelEvent = without_ids(0x0220, 2, "PageFault/HardFault");
-pub(crate) const VIRTUAL_ALLOC: KernelEvent = without_ids(0x0262, 2, "PageFault/VirtualAlloc");
+pub const VIRTUAL_ALLOC: KernelEvent = without_ids(0x0262, 2, "PageFault/VirtualAlloc");
 pub(crate) const VIRTUAL_FREE: KernelEvent = without_ids(0x0263, 2, "PageFault/VirtualFree");
 pub(crate) const PROCESS_START: KernelEvent = with_ids(0x0301, 4, "Process/Start");
 pub(crate) const PROCESS_END: KernelEvent = with_ids(0x0302, 4, "Process/End");
-pub(crate) const PROCESS_DC_START: KernelEvent = without_ids(0x0303, 4, "Process/DCStart");
+pub const PROCESS_DC_START: KernelEvent = without_ids(0x0303, 4, "Process/DCStart");
 pub(crate) const PROCESS_DC_END: KernelEvent = without_ids(0x0304, 4, "Process/DCEnd");
-pub(crate) const IMAGE_LOAD: KernelEvent = with_ids(0x030a, 3, "Image/Load");
+pub const IMAGE_LOAD: KernelEvent = with_ids(0x030a, 3, "Image/Load");
 pub(crate) const PROCESS_TERMINATE: KernelEvent = with_ids(0x030b, 2, "Process/Terminate");
 pub(crate) const FILE_NAME_CREATE: KernelEvent = without_ids(0x0420, 2, "FileIo/FileCreate");
 pub(crate) const FILE_NAME_DELETE: KernelEvent = without_ids(0x0423, 2, "FileIo/FileDelete");
@@ -62,11 +63,11 @@ pub(crate) const FILE_CLOSE: KernelEvent = without_ids(0x0442, 3, "FileIo/Close"
 pub(crate) const FILE_READ: KernelEvent = without_ids(0x0443, 3, "FileIo/Read");
 pub(crate) const FILE_WRITE: KernelEvent = without_ids(0x0444, 3, "FileIo/Write");
 pub(crate) const FILE_OPERATION_END: KernelEvent = without_ids(0x044c, 3, "FileIo/OperationEnd");
-pub(crate) const THREAD_START: KernelEvent = with_ids(0x0501, 3, "Thread/Start");
+pub const THREAD_START: KernelEvent = with_ids(0x0501, 3, "Thread/Start");
 pub(crate) const THREAD_END: KernelEvent = with_ids(0x0502, 3, "Thread/End");
-pub(crate) const THREAD_DC_START: KernelEvent = with_ids(0x0503, 3, "Thread/DCStart");
+pub const THREAD_DC_START: KernelEvent = with_ids(0x0503, 3, "Thread/DCStart");
 pub(crate) const THREAD_DC_END: KernelEvent = with_ids(0x0504, 3, "Thread/DCEnd");
-pub(crate) const CONTEXT_SWITCH: KernelEvent = without_ids(0x0524, 4, "Thread/CSwitch");
+pub const CONTEXT_SWITCH: KernelEvent = without_ids(0x0524, 4, "Thread/CSwitch");
 pub(crate) const READY_THREAD: KernelEvent = without_ids(0x0532, 2, "Thread/ReadyThread");
 pub(crate) const TCP_SEND: KernelEvent = without_ids(0x060a, 2, "TcpIp/SendIPV4");
 pub(crate) const TCP_RECEIVE: KernelEvent = without_ids(0x060b, 2, "TcpIp/RecvIPV4");
@@ -80,9 +81,9 @@ pub(crate) const KCB_RUNDOWN_BEGIN: KernelEvent = without_ids(0x0918, 2, "Regist
 pub(crate) const KCB_RUNDOWN_END: KernelEvent = without_ids(0x0919, 2, "Registry/KCBRundownEnd");
 pub(crate) const REGISTRY_CLOSE: KernelEvent = with_ids(0x091b, 2, "Registry/Close");
 pub(crate) const CPU: KernelEvent = with_ids(0x0b0a, 3, "SystemConfig/CPU");
-pub(crate) const SAMPLED_PROFILE: KernelEvent = without_ids(0x0f2e, 2, "PerfInfo/SampledProfile");
-pub(crate) const SYSTEM_CALL_ENTER: KernelEvent = without_ids(0x0f33, 2, "PerfInfo/SysCallEnter");
-pub(crate) const SYSTEM_CALL_EXIT: KernelEvent = without_ids(0x0f34, 2, "PerfInfo/SysCallExit");
+pub const SAMPLED_PROFILE: KernelEvent = without_ids(0x0f2e, 2, "PerfInfo/SampledProfile");
+pub const SYSTEM_CALL_ENTER: KernelEvent = without_ids(0x0f33, 2, "PerfInfo/SysCallEnter");
+pub const SYSTEM_CALL_EXIT: KernelEvent = without_ids(0x0f34, 2, "PerfInfo/SysCallExit");
 pub(crate) const INTERRUPT: KernelEvent = without_ids(0x0f43, 2, "PerfInfo/ISR");
 pub(crate) const DEFERRED_CALL: KernelEvent = without_ids(0x0f44, 2, "PerfInfo/DPC");
 pub(crate) const TIMER_DEFERRED_CALL: KernelEvent = without_ids(0x0f45, 2, "PerfInfo/TimerDPC");
@@ -92,7 +93,7 @@ pub(crate) const SAMPLING_INTERVAL_END: KernelEvent =
     with_ids(0x0f4a, 3, "PerfInfo/SampledProfileIntervalCollectionEnd");
 pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(0x1402, 3, "Image/Unload");
 /// An image of a process in the rundown.
-pub(crate) const IMAGE_DC_START: KernelEvent = without_ids(0x1403, 3, "Image/DCStart");
+pub const IMAGE_DC_START: KernelEvent = without_ids(0x1403, 3, "Image/DCStart");
 pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(0x1404, 3, "Image/DCEnd");
 
 /// Stack records, which the writer makes itself.

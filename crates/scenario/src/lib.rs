@@ -21,13 +21,12 @@
 
 mod attack;
 mod calls;
-pub mod cases;
-mod event;
+pub mod event;
 mod frames;
 mod image;
 mod machine;
 mod output;
-mod payload;
+pub mod payload;
 mod perform;
 mod plan;
 mod profile;
@@ -38,7 +37,7 @@ mod rundown;
 mod simulation;
 mod site;
 mod stacks;
-mod symbols;
+pub mod symbols;
 mod thread;
 mod truth;
 
@@ -48,6 +47,7 @@ use stackhound_etl::write::WriteError;
 
 pub use event::EventKind;
 pub use image::Image;
+pub use provider::{METHOD_LOAD, RUNTIME};
 pub use symbols::ImageFile;
 pub use truth::{
     Attack, AttackKind, Deed, Did, EventStack, Lost, Process, Region, StackRecords, State, States,

@@ -164,23 +164,6 @@ impl LiveProcess {
     }
 }
 
-/// What is known of the processes that have no program: Idle, with process 0, and System.
-pub(crate) fn kernel_process(pid: Pid, name: &str) -> Process {
-    Process {
-        pid,
-        parent: Pid::IDLE,
-        session: None,
-        name: name.to_owned(),
-        command_line: String::new(),
-        is_wow64: false,
-        started: None,
-        ended: None,
-        images: Vec::new(),
-        threads: Vec::new(),
-        code_regions: Vec::new(),
-    }
-}
-
 /// Images, processes and threads.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -205,7 +188,7 @@ impl Machine {
         let idle = Thread { tid: Tid(0), start_address, started: None, ended: None };
         Machine {
             images,
-            idle: Process { threads: vec![idle; PROCESSORS.into()], ..kernel_process(Pid::IDLE, "Idle") },
+            idle: Process { threads: vec![idle; PROCESSORS.into()], ..Process::of_kernel(Pid::IDLE, "Idle") },
             processes: Vec::new(),
             layout,
             next_id: 4,

@@ -1,4 +1,5 @@
 //! Payloads: the bytes that follow the headers of kernel events, as `docs/format` describes them for 64-bit systems.
+#![expect(missing_docs, reason = "each is named as the event or the type of value that it writes")]
 
 use stackhound_etl::{Address, Pid, PointerSize, Tid};
 
@@ -8,11 +9,11 @@ use crate::truth::{Process, Thread};
 
 /// A payload in the making. Its memory is used again for the next one.
 #[derive(Debug, Default)]
-pub(crate) struct Payload(Vec<u8>);
+pub struct Payload(Vec<u8>);
 
 const STILL_ACTIVE: u32 = 0x103;
 /// Commit and reserve.
-pub(crate) const ALLOCATE: u32 = 0x3000;
+pub const ALLOCATE: u32 = 0x3000;
 /// Release.
 pub(crate) const RELEASE: u32 = 0x8000;
 
@@ -124,7 +125,7 @@ pub(crate) mod object {
 const USER: [u32; 5] = [21, 1_004_336_348, 1_177_238_915, 682_003_330, 1001];
 const SYSTEM: [u32; 1] = [18];
 
-pub(crate) fn process(out: &mut Payload, process: &Process, exit_status: Option<u32>) {
+pub fn process(out: &mut Payload, process: &Process, exit_status: Option<u32>) {
     out.u64(object::process(process.pid)).u32(process.pid.0).u32(process.parent.0);
     out.u32(process.session.unwrap_or(u32::MAX)).u32(exit_status.unwrap_or(STILL_ACTIVE));
     // The page directory, then the flags.
@@ -140,7 +141,7 @@ pub(crate) fn process(out: &mut Payload, process: &Process, exit_status: Option<
     out.narrow(&process.name).wide(&process.command_line).wide("").wide("");
 }
 
-pub(crate) fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
+pub fn thread(out: &mut Payload, pid: Pid, thread: &Thread) {
     let tid = thread.tid;
     let kernel_stack = 0xffff_c10f_0000_0000 + u64::from(tid.0) * 0x7000;
     let user_stack = 0x10_0000_0000 + u64::from(tid.0) * 0x10_0000;
@@ -164,7 +165,7 @@ pub(crate) fn thread_start(out: &mut Payload, pid: Pid, thread: &Thread) {
     out.address(thread.start_address).address(thread.start_address).u64(0).u32(0);
 }
 
-pub(crate) fn image(out: &mut Payload, pid: Pid, image: &Image) {
+pub fn image(out: &mut Payload, pid: Pid, image: &Image) {
     out.address(image.base).u64(image.size.into()).u32(pid.0).u32(image.checksum).u32(image.time_date_stamp);
     // Signature level and type: signed by Windows, catalogue.
     out.u8(12).u8(2).u16(0).address(image.base).zeros(16).wide(&image.path);
@@ -172,7 +173,7 @@ pub(crate) fn image(out: &mut Payload, pid: Pid, image: &Image) {
 
 /// A switch from one thread to another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Switch {
+pub struct Switch {
     pub new: Tid,
     pub old: Tid,
     pub priorities: (u8, u8),
@@ -183,7 +184,7 @@ pub(crate) struct Switch {
     pub waited_ticks: u32,
 }
 
-pub(crate) fn context_switch(out: &mut Payload, switch: &Switch) {
+pub fn context_switch(out: &mut Payload, switch: &Switch) {
     out.u32(switch.new.0).u32(switch.old.0).u8(switch.priorities.0).u8(switch.priorities.1);
     // The idle state before; no decrement.
     out.u8(u8::from(switch.old.0 == 0)).u8(0);
@@ -196,7 +197,7 @@ pub(crate) fn ready_thread(out: &mut Payload, tid: Tid, by_deferred_call: bool) 
     out.u32(tid.0).u8(1).u8(0).u8(by_deferred_call.into()).u8(0);
 }
 
-pub(crate) fn sample(out: &mut Payload, address: Address, tid: Tid) {
+pub fn sample(out: &mut Payload, address: Address, tid: Tid) {
     out.address(address).u32(tid.0).u16(1).u16(0);
 }
 
@@ -296,7 +297,7 @@ pub(crate) fn hard_fault(out: &mut Payload, transfer: &Transfer, address: Addres
     out.u64(object::file_key(transfer.file.into())).u32(tid.0).u32(transfer.size);
 }
 
-pub(crate) fn virtual_memory(out: &mut Payload, base: u64, size: u64, pid: Pid, flags: u32) {
+pub fn virtual_memory(out: &mut Payload, base: u64, size: u64, pid: Pid, flags: u32) {
     out.u64(base).u64(size).u32(pid.0).u32(flags);
 }
 
@@ -325,14 +326,14 @@ pub(crate) fn cpu(out: &mut Payload) {
 }
 
 /// Which kernel events are on, as the eight group masks.
-pub(crate) type Groups = [u32; 8];
+pub type Groups = [u32; 8];
 /// None.
-pub(crate) const NO_GROUPS: Groups = [0; 8];
+pub const NO_GROUPS: Groups = [0; 8];
 /// Those that scenarios have.
-pub(crate) const GROUPS: Groups = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
+pub const GROUPS: Groups = [0x0603_2707, 0xc286, 0x40, 0, 0, 0, 0, 0];
 
 /// Group masks with the version of the kernel's events.
-pub(crate) fn group_masks(out: &mut Payload, groups: Groups) {
+pub fn group_masks(out: &mut Payload, groups: Groups) {
     for mask in groups {
         out.u32(mask);
     }
@@ -340,7 +341,7 @@ pub(crate) fn group_masks(out: &mut Payload, groups: Groups) {
 }
 
 /// That the machine is no partition of another one, and its clock is not moved.
-pub(crate) fn partition_info(out: &mut Payload) {
+pub fn partition_info(out: &mut Payload) {
     out.zeros(48);
 }
 

@@ -70,12 +70,13 @@ pub(crate) const SYSTEM_CONFIGURATION: Guid =
 pub(crate) const SYSTEM_PATHS: u8 = 33;
 pub(crate) const VOLUME_MAPPING: u8 = 35;
 /// The runtime of managed code, and the provider of its rundown.
-pub(crate) const RUNTIME: Guid =
+pub const RUNTIME: Guid =
     Guid::new(0xe13c_0d23, 0xccbc, 0x4e12, [0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4]);
 pub(crate) const RUNTIME_RUNDOWN: Guid =
     Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
 pub(crate) const ALLOCATION_TICK: u16 = 10;
-pub(crate) const METHOD_LOAD: u16 = 143;
+/// Its event for code that was compiled.
+pub const METHOD_LOAD: u16 = 143;
 pub(crate) const METHOD_RUNDOWN: u16 = 144;
 
 pub(crate) fn classic_name(class: Guid, opcode: u8) -> Option<&'static str> {

@@ -97,6 +97,25 @@ pub struct Process {
     pub code_regions: Vec<Region>,
 }
 
+impl Process {
+    /// What is known of the processes that have no program: Idle, with process 0, and System.
+    pub fn of_kernel(pid: Pid, name: &str) -> Process {
+        Process {
+            pid,
+            parent: Pid::IDLE,
+            session: None,
+            name: name.to_owned(),
+            command_line: String::new(),
+            is_wow64: false,
+            started: None,
+            ended: None,
+            images: Vec::new(),
+            threads: Vec::new(),
+            code_regions: Vec::new(),
+        }
+    }
+}
+
 /// A thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thread {

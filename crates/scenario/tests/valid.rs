@@ -2,10 +2,9 @@
 
 use std::io::Cursor;
 
-use stackhound_scenario::cases::{self, Kind};
 use stackhound_scenario::{Mix, Scenario};
-use stackhound_testkit::Rule::*;
-use stackhound_testkit::{Known, assert_known};
+use stackhound_validator::Rule::*;
+use stackhound_validator::{Known, assert_known};
 
 const SCENARIOS: &[&str] = &["default", "profile"];
 
@@ -32,12 +31,4 @@ fn scenarios_are_valid_but_for_what_is_known() {
     };
     let files = [("default", write(Mix::Default)), ("profile", write(Mix::Profile))];
     assert_known(&files, SCENARIOS_EXPECTED);
-}
-
-#[test]
-fn cases_are_valid() {
-    let files = cases::files().unwrap();
-    let traces = files.iter().filter(|file| file.kind == Kind::Etl);
-    let traces: Vec<_> = traces.map(|file| (file.name.as_str(), file.bytes.clone())).collect();
-    assert_known(&traces, &[]);
 }

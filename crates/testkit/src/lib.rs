@@ -1,63 +1,188 @@
-//! Checks `.etl` files against what holds in every trace that Windows wrote.
+//! Single events of known meaning: for each detection of call stacks such as must be found, such as must not, and such as
+//! nobody can decide, because something is missing.
 //!
-//! ```
-//! use stackhound_testkit::{Rule, validate};
+//! Each is a good stack of a generated system with one thing changed, so that its answer is known from how it was made:
+//! another service than the stub's, a cut end, a frame in no module, a return address behind no call. The same events are
+//! written as recordings (`.etl`) and as rows of Sysmon, as far as Sysmon tells of such events, each with the image files
+//! that are at hand for whoever judges.
 //!
-//! let report = validate(&[0; 16]);
-//! assert_eq!(report.violated(), [Rule::F01, Rule::F02]);
-//! ```
-//!
-//! [`validate`] looks at every buffer and record and counts for each [`Rule`] how often it was checked and violated.
-//! The rules depend on the class of the trace: live or relogged, compressed or not, the Windows version. They come
-//! from comparing traces of Windows Vista to Windows 11 and are stricter than readers have to be: a file that violates
-//! one differs from what Windows writes, and may still be readable. [`assert_known`] compares files that we write with a
-//! table of the violations that are known.
-//!
-//! Reads the bytes itself and uses no other crate of the workspace, since it evaluates what their writer makes.
-//! Does not repair or resynchronise: after a buffer of impossible size it stops.
+//! Knows what the detections are called and ask. Does not know who answers.
 #![forbid(unsafe_code)]
 
-mod buffer;
-mod bytes;
-mod data;
-mod header;
-mod kernel;
-mod known;
-mod record;
-mod report;
-mod rules;
-mod xpress;
+mod book;
+mod code;
+mod images;
+mod recording;
+mod rows;
+mod scene;
+mod stories;
 
-pub use known::{Known, assert_known};
-pub use report::{Report, Tally, Violation};
-pub use rules::Rule;
+use stackhound_etl::write::WriteError;
+use stackhound_scenario::ImageFile;
 
-use self::buffer::{BUFFER_HEADER_SIZE, Buffer};
-use self::header::Session;
+pub use self::book::{Answer, Kind};
+use self::book::{Book, Draft, Flaw, Setting};
+use self::scene::World;
 
-/// Checks a whole file. Never panics, whatever the bytes are.
+/// A case: an event, and the answer to one question about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// The detection, such as `CS05`.
+    pub detection: &'static str,
+    /// What it must answer.
+    pub answer: Answer,
+    /// Honest programs do so too: the most that it may matter, as the spelling of a severity.
+    pub at_most: Option<&'static str>,
+    /// What was done, for people.
+    pub title: String,
+    /// Raw time of the event in a recording; no other record has it. The number of the row from 1 otherwise.
+    pub at: u64,
+}
+
+/// A file with cases.
+#[derive(Clone, Debug)]
+pub struct CaseFile {
+    /// What its cases have in common, for people.
+    pub name: String,
+    /// Its form.
+    pub kind: Kind,
+    /// The recording, or the text of the rows.
+    pub bytes: Vec<u8>,
+    /// The image files that are at hand.
+    pub images: Vec<ImageFile>,
+    /// Programs that are known to be part of Windows, one a line; empty if that is not known.
+    pub known_images: &'static str,
+    /// The cases.
+    pub cases: Vec<Case>,
+}
+
+/// An answer that a form of events can never give to a question, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// The detection.
+    pub detection: &'static str,
+    /// The form.
+    pub kind: Kind,
+    /// The answer that cannot be.
+    pub answer: Answer,
+    /// Why, in a few words.
+    pub reason: &'static str,
+}
+
+const fn limit(detection: &'static str, kind: Kind, answer: Answer, reason: &'static str) -> Limit {
+    Limit { detection, kind, answer, reason }
+}
+
+/// All answers that cannot be given.
+pub const LIMITS: &[Limit] = &[
+    limit("CS09", Kind::CallTrace, Answer::Yes, "Sysmon does not tell what memory is"),
+    limit("CS15", Kind::CallTrace, Answer::Yes, "Sysmon does not tell where the thread started"),
+    limit("CS15", Kind::CallTrace, Answer::No, "Sysmon does not tell where the thread started"),
+    limit("CS18", Kind::Etl, Answer::Yes, "recordings have no memory"),
+    limit("CS18", Kind::Etl, Answer::No, "recordings have no memory"),
+    limit("CS18", Kind::CallTrace, Answer::Yes, "Sysmon does not tell what stands in memory"),
+    limit("CS18", Kind::CallTrace, Answer::No, "Sysmon does not tell what stands in memory"),
+    limit("CS21", Kind::CallTrace, Answer::Yes, "Sysmon tells of no waits"),
+    limit("CS22", Kind::CallTrace, Answer::No, "opening a process is sensitive, and registers are not told"),
+    limit("CS23", Kind::CallTrace, Answer::Yes, "Sysmon does not tell the kernel's part"),
+    limit("CS23", Kind::CallTrace, Answer::No, "Sysmon does not tell the kernel's part"),
+];
+
+/// The program that is known to be part of Windows, where that is known.
+const KNOWN: &str = "inbox.exe";
+
+/// Writes all cases. The same on every machine; some 30 MB of files.
 ///
-/// Takes memory in the order of the file's size.
-pub fn validate(file: &[u8]) -> Report {
-    let mut report = Report::default();
-    let mut buffers = Vec::new();
-    let mut at = 0;
-    while at + BUFFER_HEADER_SIZE <= file.len() {
-        let size = bytes::u32(file, at) as usize;
-        let fits = (BUFFER_HEADER_SIZE..=file.len() - at).contains(&size);
-        if !report.check(Rule::F01, at, fits, || format!("a buffer of {size} bytes")) {
-            break;
+/// # Errors
+/// If a recording cannot be written.
+pub fn files() -> Result<Vec<CaseFile>, WriteError> {
+    let world = World::new();
+    let mut book = Book::new(&world);
+    stories::tell(&mut book);
+    let drafts = book.drafts;
+    let mut settings: Vec<(Kind, Setting)> = drafts.iter().map(|draft| (draft.kind, draft.setting)).collect();
+    settings.sort_unstable();
+    settings.dedup();
+    settings
+        .into_iter()
+        .map(|(kind, setting)| {
+            let drafts: Vec<&Draft> =
+                drafts.iter().filter(|draft| (draft.kind, draft.setting) == (kind, setting)).collect();
+            let (bytes, places) = match kind {
+                Kind::Etl => recording::write(&world, setting.flaw, &drafts)?,
+                Kind::CallTrace => rows::write(&world, &drafts),
+            };
+            let case = |(draft, at): (&&Draft, u64)| Case {
+                detection: draft.detection,
+                answer: draft.answer,
+                at_most: draft.at_most,
+                title: draft.title.clone(),
+                at,
+            };
+            Ok(CaseFile {
+                name: name(setting),
+                kind,
+                bytes,
+                images: world.image_files(setting.without).collect(),
+                known_images: if setting.knows_system { KNOWN } else { "" },
+                cases: drafts.iter().zip(places).map(case).collect(),
+            })
+        })
+        .collect()
+}
+
+fn name(setting: Setting) -> String {
+    match setting {
+        Setting { flaw: Flaw::NoRundown, .. } => "without rundown".to_owned(),
+        Setting { flaw: Flaw::LostBuffer, .. } => "with a lost buffer".to_owned(),
+        Setting { without: Some(image), .. } => format!("without the file of {image}"),
+        Setting { knows_system: true, .. } => "with known images of Windows".to_owned(),
+        Setting { .. } => "with all that can be told".to_owned(),
+    }
+}
+
+impl World {
+    /// The files of all images but one.
+    fn image_files(&self, without: Option<&'static str>) -> impl Iterator<Item = ImageFile> + '_ {
+        let units = self.units.iter().filter(move |unit| Some(unit.spec.key) != without);
+        units.map(|unit| {
+            let (name, stamp) = (unit.spec.name(), unit.file.time_date_stamp);
+            ImageFile {
+                store_path: format!("{name}/{stamp:08X}{:x}/{name}", unit.file.size),
+                bytes: unit.file.write(),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn each_answer_has_five_cases_where_it_can_be_given() {
+        let mut counts: BTreeMap<(&str, Kind, Answer), u32> = BTreeMap::new();
+        for file in files().unwrap() {
+            for case in &file.cases {
+                *counts.entry((case.detection, file.kind, case.answer)).or_default() += 1;
+            }
         }
-        buffers.push(Buffer::parse(at, &file[at..at + size]));
-        at += size;
+        for number in 1..=24 {
+            let detection = format!("CS{number:02}");
+            for kind in Kind::ALL {
+                for (answer, least) in [(Answer::Yes, 5), (Answer::No, 5), (Answer::Undetermined, 1)] {
+                    let is_limit = |limit: &&Limit| {
+                        (limit.detection, limit.kind, limit.answer) == (&*detection, kind, answer)
+                    };
+                    let count = counts.get(&(&*detection, kind, answer)).copied().unwrap_or(0);
+                    match LIMITS.iter().find(is_limit) {
+                        Some(_) => assert_eq!(count, 0, "{detection} {kind:?} {answer:?}"),
+                        None => assert!(count >= least, "{detection} {kind:?} {answer:?}: {count}"),
+                    }
+                }
+            }
+        }
     }
-    if buffers.is_empty() && report.violated().is_empty() {
-        report.check(Rule::F01, 0, false, || format!("no buffer in {} bytes", file.len()));
-    }
-    report.check(Rule::F02, at, at == file.len(), || format!("{} bytes more", file.len() - at));
-    let Some((first, data)) = buffers.split_first() else { return report };
-    if let Some(session) = Session::check(&mut report, first, buffers.len(), file.len()) {
-        data::check(&mut report, &session, data);
-    }
-    report
 }

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-etl", &[]),
     ("stackhound-expr", &[]),
-    ("stackhound-testkit", &[]),
+    ("stackhound-validator", &[]),
     ("stackhound-calltree", &[]),
     ("stackhound-corpus", &[]),
     ("stackhound-calltree", &[]),
@@ -21,10 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stackhound-trace", &["stackhound-etl", "stackhound-expr", "stackhound-schema", "stackhound-windows"]),
     ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
     ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
-    (
-        "stackhound-scenario",
-        &["stackhound-calltree", "stackhound-etl", "stackhound-schema", "stackhound-sysmon"],
-    ),
+    ("stackhound-scenario", &["stackhound-etl"]),
     (
         "stackhound-frames",
         &[

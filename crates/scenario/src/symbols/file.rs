@@ -2,22 +2,27 @@
 
 /// An exported function.
 #[derive(Clone, Debug)]
-pub(crate) struct Export {
+pub struct Export {
+    /// Where it begins.
     pub rva: u32,
     /// Bytes.
     pub size: u32,
+    /// Its name.
     pub name: String,
 }
 
 /// What goes into an image file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct File {
+pub struct File {
     /// 32 bits.
     pub is_narrow: bool,
+    /// A library, not a program.
     pub is_library: bool,
+    /// Seconds since 1970, in the header.
     pub time_date_stamp: u32,
     /// Of the image in memory.
     pub size: u32,
+    /// In the header.
     pub checksum: u32,
     /// In any order.
     pub exports: Vec<Export>,
@@ -88,6 +93,7 @@ impl CodeSection {
 }
 
 impl File {
+    /// The bytes of the file.
     pub fn write(&self) -> Vec<u8> {
         // The size of the data does not depend on where it stands.
         let needed = self.data(0).0.len() as u32;

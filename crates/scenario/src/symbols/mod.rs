@@ -4,7 +4,7 @@
 //! the ranges of exported functions, and the code of the system calls' stubs. None can run. The identities of
 //! `ntdll.dll`, `win32u.dll` and `kernel32.dll` are genuine, so keep the files apart from real symbols.
 
-pub(crate) mod file;
+pub mod file;
 mod names;
 
 use self::file::{Export, File};
@@ -88,7 +88,7 @@ fn image_file(image: &Image, known: Option<Known>) -> File {
 }
 
 /// `mov r10, rcx`, `mov eax, number`, the test for `int 2e`, `syscall`, `ret`, `int 2e`, `ret`: as since build 10586.
-pub(crate) fn stub_code(number: u32) -> [u8; 24] {
+pub fn stub_code(number: u32) -> [u8; 24] {
     let mut code =
         *b"\x4c\x8b\xd1\xb8\0\0\0\0\xf6\x04\x25\x08\x03\xfe\x7f\x01\x75\x03\x0f\x05\xc3\xcd\x2e\xc3";
     code[4..8].copy_from_slice(&number.to_le_bytes());

@@ -9,7 +9,7 @@ use stackhound::frames::Lists;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{ImageIdentity, ModuleIdentity, file_loader};
-use stackhound_scenario::cases::CaseFile;
+use stackhound_testkit::CaseFile;
 
 /// The files of the cases, in a folder of their own.
 pub struct Judges {

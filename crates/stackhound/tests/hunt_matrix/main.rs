@@ -13,8 +13,8 @@ use stackhound::detect::{DetectionId, Judge, Judgement, Outcome, Severity, Verdi
 use stackhound::hunt::Hunter;
 use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
-use stackhound_scenario::cases::{self, Answer, Case, CaseFile, Kind, LIMITS};
 use stackhound_sysmon::{Found, Sysmon};
+use stackhound_testkit::{Answer, Case, CaseFile, Kind, LIMITS};
 
 /// The least number of cases with a "yes" and with a "no" where these answers can be given.
 const LEAST: u32 = 5;
@@ -95,7 +95,7 @@ struct Tally {
 fn every_case_is_answered_as_it_was_made() {
     let mut matrix: BTreeMap<(&str, Kind), Tally> = BTreeMap::new();
     let mut complaints = Vec::new();
-    for file in cases::files().expect("cases") {
+    for file in stackhound_testkit::files().expect("cases") {
         let judges = Judges::of(&file);
         let judged = match file.kind {
             Kind::Etl => recording(&file, judges.judge(), Passes::Two),
@@ -158,7 +158,7 @@ fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
 
 #[test]
 fn one_pass_finds_what_two_passes_find() {
-    for file in cases::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
+    for file in stackhound_testkit::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
         let judges = Judges::of(file);
         let one = recording(file, judges.judge(), Passes::One);
         let two = recording(file, judges.judge(), Passes::Two);

@@ -4,7 +4,7 @@
 //! `validate FILE...`
 
 use serde_json::json;
-use stackhound_testkit::{Rule, validate};
+use stackhound_validator::{Rule, validate};
 
 fn main() -> std::io::Result<()> {
     for path in std::env::args_os().skip(1) {

@@ -1,10 +1,10 @@
 //! Code that no file backs: as the caller of the native layer (CS07), elsewhere (CS08), and in what memory (CS09).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{
+use crate::Answer::No;
+use crate::book::{
     AGENT, BOTH, Book, CALLS, ETL, HOOKED, MANAGED, OPEN, PROGRAMS, ROWS, TOOL, allocation, private,
 };
-use crate::cases::scene::{Memory, Scene, Spot, What};
+use crate::scene::{Memory, Scene, Spot, What};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     callers(book);

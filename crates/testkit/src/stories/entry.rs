@@ -1,10 +1,10 @@
 //! Who entered the kernel: direct system calls (CS01, CS02), the native API (CS06), a second `ntdll.dll` (CS10), 64-bit
 //! calls of 32-bit programs (CS20).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, CALLS, ETL, MANAGED, OPEN, PROGRAMS, ROWS, TOOL, private};
-use crate::cases::images::OWN_SYSCALL_RETURN;
-use crate::cases::scene::{Scene, Spot, What, Who};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, CALLS, ETL, MANAGED, OPEN, PROGRAMS, ROWS, TOOL, private};
+use crate::images::OWN_SYSCALL_RETURN;
+use crate::scene::{Scene, Spot, What, Who};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     from_private_memory(book);

@@ -1,8 +1,8 @@
 //! Where stacks end: cut ones (CS14), and roots that are not where the thread started (CS15).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
-use crate::cases::scene::{Scene, Who};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
+use crate::scene::{Scene, Who};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     cut(book);

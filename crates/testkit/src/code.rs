@@ -1,8 +1,8 @@
 //! Makes image files out of functions and what they call, so that the return addresses of a stack have the calls before
 //! them that really lead to its frames.
 
-use crate::symbols::file::{Export, File};
-use crate::symbols::stub_code;
+use stackhound_scenario::symbols::file::{Export, File};
+use stackhound_scenario::symbols::stub_code;
 
 /// What a function does.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Stubs of system calls: another service than the stub's (CS03), no stub at all (CS04), a stub that nobody called (CS05).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS, TOOL};
-use crate::cases::images::STRAY_RETURN;
-use crate::cases::scene::{Scene, Spot, What};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS, TOOL};
+use crate::images::STRAY_RETURN;
+use crate::scene::{Scene, Spot, What};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     mismatches(book);

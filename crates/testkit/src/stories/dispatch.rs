@@ -1,9 +1,9 @@
 //! Dispatchers of callbacks: calls for which nobody seems to ask (CS17), waits (CS21), handlers of exceptions (CS22).
 
 use super::entry::LOAD;
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS};
-use crate::cases::scene::{Scene, Spot, What};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS};
+use crate::scene::{Scene, Spot, What};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     proxies(book);

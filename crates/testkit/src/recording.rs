@@ -8,16 +8,13 @@ use stackhound_etl::write::{
     EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload as PayloadSpec, RecordSpec, Session, WriteError,
 };
 use stackhound_etl::{Address, Guid, LogFileMode, Pid, PointerSize, RawTime, Tid};
+use stackhound_scenario::event::{self, KernelEvent};
+use stackhound_scenario::payload::{self, GROUPS, NO_GROUPS, Payload};
+use stackhound_scenario::{Image, METHOD_LOAD, Process, RUNTIME, Thread};
 
 use super::book::{Draft, Flaw};
 use super::code::{Place, SIZE};
 use super::scene::{FRAMES_MAX, Memory, Parts, Scene, Spot, What, Who, World};
-use crate::event::{self, KernelEvent};
-use crate::image::Image;
-use crate::machine::kernel_process;
-use crate::payload::{self, GROUPS, NO_GROUPS, Payload};
-use crate::provider::{METHOD_LOAD, RUNTIME};
-use crate::truth::{Process, Thread};
 
 /// The recording, and the time of each case's event.
 pub(super) fn write(world: &World, flaw: Flaw, drafts: &[&Draft]) -> Result<(Vec<u8>, Vec<u64>), WriteError> {
@@ -107,7 +104,7 @@ impl Recorder<'_> {
         }
         for (pid, name) in [(Pid::IDLE, "Idle"), (Pid::SYSTEM, "System")] {
             if has_rundown {
-                payload::process(&mut self.payload, &kernel_process(pid, name), None);
+                payload::process(&mut self.payload, &Process::of_kernel(pid, name), None);
                 self.kernel(event::PROCESS_DC_START, Issuer::UNKNOWN)?;
             }
         }

@@ -1,9 +1,9 @@
 //! Where threads start (CS19), kernel code in no driver (CS23), handles to the process that holds credentials (CS24).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
-use crate::cases::images::OWN_SYSCALL_RETURN;
-use crate::cases::scene::{ALL_ACCESS, QUERY, Scene, Spot, What};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
+use crate::images::OWN_SYSCALL_RETURN;
+use crate::scene::{ALL_ACCESS, QUERY, Scene, Spot, What};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     starts(book);

@@ -2,8 +2,8 @@
 
 mod file;
 
-use stackhound_testkit::Rule::{self, *};
-use stackhound_testkit::validate;
+use stackhound_validator::Rule::{self, *};
+use stackhound_validator::validate;
 
 use self::file::Class::{self, Compressed, Kernel, Live, Relogged, Windows7};
 use self::file::{BUFFER, Buffers, LOGFILE, START, T0, event, file, full, perf_info, put, system};

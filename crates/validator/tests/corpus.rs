@@ -1,6 +1,6 @@
 //! Traces that Windows wrote violate nothing.
 
-use stackhound_testkit::{Rule, validate};
+use stackhound_validator::{Rule, validate};
 
 #[test]
 fn traces_of_windows_violate_nothing() {

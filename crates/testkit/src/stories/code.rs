@@ -1,11 +1,11 @@
 //! Where return addresses point: behind no call (CS11), at gadgets (CS12), outside of functions (CS13), to other functions
 //! than those above them (CS16); and code that was changed in memory (CS18).
 
-use crate::cases::Answer::No;
-use crate::cases::book::{AGENT, BOTH, Book, ETL, OPEN, PROGRAMS, TOOL};
-use crate::cases::code::DATA_AT;
-use crate::cases::images::GADGET;
-use crate::cases::scene::{Scene, Spot};
+use crate::Answer::No;
+use crate::book::{AGENT, BOTH, Book, ETL, OPEN, PROGRAMS, TOOL};
+use crate::code::DATA_AT;
+use crate::images::GADGET;
+use crate::scene::{Scene, Spot};
 
 pub(super) fn tell(book: &mut Book<'_>) {
     without_call(book);

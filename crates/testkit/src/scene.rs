@@ -1,9 +1,9 @@
 //! What happens in a case, before it is written in any form: who does what, with which stack.
 
+use stackhound_scenario::symbols::file::File;
+
 use super::code::{self, Built, Place, SIZE, Spec};
 use super::images::IMAGES;
-use crate::random::hash;
-use crate::symbols::file::File;
 
 /// A place in a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl World {
             (Place::Narrow, 0x7700_0000),
         ];
         let units = IMAGES.iter().enumerate().map(|(number, spec)| {
-            let (file, functions) = code::build(spec, hash(0xca5e_0000 + number as u64) as u32);
+            let (file, functions) = code::build(spec, 0xca5e_0000 + number as u32);
             let place =
                 next.iter_mut().find(|(place, _)| *place == spec.place).expect("all places are there");
             let base = place.1;

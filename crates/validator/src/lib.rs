@@ -1,0 +1,63 @@
+//! Checks `.etl` files against what holds in every trace that Windows wrote.
+//!
+//! ```
+//! use stackhound_validator::{Rule, validate};
+//!
+//! let report = validate(&[0; 16]);
+//! assert_eq!(report.violated(), [Rule::F01, Rule::F02]);
+//! ```
+//!
+//! [`validate`] looks at every buffer and record and counts for each [`Rule`] how often it was checked and violated.
+//! The rules depend on the class of the trace: live or relogged, compressed or not, the Windows version. They come
+//! from comparing traces of Windows Vista to Windows 11 and are stricter than readers have to be: a file that violates
+//! one differs from what Windows writes, and may still be readable. [`assert_known`] compares files that we write with a
+//! table of the violations that are known.
+//!
+//! Reads the bytes itself and uses no other crate of the workspace, since it evaluates what their writer makes.
+//! Does not repair or resynchronise: after a buffer of impossible size it stops.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod bytes;
+mod data;
+mod header;
+mod kernel;
+mod known;
+mod record;
+mod report;
+mod rules;
+mod xpress;
+
+pub use known::{Known, assert_known};
+pub use report::{Report, Tally, Violation};
+pub use rules::Rule;
+
+use self::buffer::{BUFFER_HEADER_SIZE, Buffer};
+use self::header::Session;
+
+/// Checks a whole file. Never panics, whatever the bytes are.
+///
+/// Takes memory in the order of the file's size.
+pub fn validate(file: &[u8]) -> Report {
+    let mut report = Report::default();
+    let mut buffers = Vec::new();
+    let mut at = 0;
+    while at + BUFFER_HEADER_SIZE <= file.len() {
+        let size = bytes::u32(file, at) as usize;
+        let fits = (BUFFER_HEADER_SIZE..=file.len() - at).contains(&size);
+        if !report.check(Rule::F01, at, fits, || format!("a buffer of {size} bytes")) {
+            break;
+        }
+        buffers.push(Buffer::parse(at, &file[at..at + size]));
+        at += size;
+    }
+    if buffers.is_empty() && report.violated().is_empty() {
+        report.check(Rule::F01, 0, false, || format!("no buffer in {} bytes", file.len()));
+    }
+    report.check(Rule::F02, at, at == file.len(), || format!("{} bytes more", file.len() - at));
+    let Some((first, data)) = buffers.split_first() else { return report };
+    if let Some(session) = Session::check(&mut report, first, buffers.len(), file.len()) {
+        data::check(&mut report, &session, data);
+    }
+    report
+}
