@@ -17,7 +17,7 @@ cargo build --locked --quiet --workspace "${flags[@]}" --example system_soak --e
 examples=$(scripts/target-folder)/$profile/examples
 if [ "${1:-}" = --long ]; then
   # An hour of a session on 64 processors; the ordinary tests run seconds of it.
-  STACKHOUND_MEMORY_SECONDS=3600 cargo test --locked --quiet --release -p stackhound-trace --test memory -- --nocapture
+  STACKHOUND_MEMORY_SECONDS=3600 cargo test --locked --quiet --release -p stackhound-live --test memory -- --nocapture
 fi
 "$examples/system_soak" "$events"
 "$examples/stacks_soak" "$stacks"

@@ -133,7 +133,7 @@ def measure_file(name, file, runs, with_dissect):
     )
 
 
-LIVE = [("stackhound-trace", "capture"), ("stackhound-schema", "parse"), ("stackhound", "predicate")]
+LIVE = [("stackhound-live", "capture"), ("stackhound-schema", "parse"), ("stackhound", "predicate")]
 
 
 def measure_live():

@@ -57,7 +57,7 @@ windows cargo test --locked --profile cross -p stackhound-symbols --test debug_h
 if [ "${1:-}" != --short ]; then
   step "what is the same everywhere, in Wine"
   windows cargo test --locked --profile cross -p stackhound-etl -p stackhound-expr -p stackhound-schema \
-    -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound --lib --target $gnu
+    -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound-live -p stackhound --lib --target $gnu
 fi
 
 step "consumers, in Wine"
@@ -79,7 +79,7 @@ step "one code, two sources"
 scripts/live-check.sh --short
 
 step "event tracing and live sessions, each by itself, with the double"
-scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p stackhound-trace \
+scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p stackhound-live \
   --test etw --test live --target $gnu
 
 step "the demonstration in Wine, the same as here"

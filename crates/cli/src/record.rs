@@ -20,7 +20,7 @@ impl Serialize for Line<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seen = self.seen;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("time", &Shown(stackhound::schema::Rfc3339(seen.utc())))?;
+        map.serialize_entry("time", &Shown(stackhound::etl::Rfc3339(seen.utc())))?;
         map.serialize_entry("ts", &seen.raw_time().0)?;
         map.serialize_entry("cpu", &seen.processor())?;
         map.serialize_entry("pid", &seen.pid().map(|pid| pid.0))?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stackhound::schema::Rfc3339;
+use stackhound::etl::Rfc3339;
 use stackhound::stacks::StackStats;
 use stackhound::symbols::SymbolStats;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};

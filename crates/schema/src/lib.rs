@@ -45,7 +45,7 @@ pub use pack::OwnedValue;
 pub use parser::{Ansi, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime, Unfit, Utf16};
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
-pub use render::{ItemText, Rfc3339, render};
+pub use render::{ItemText, render};
 pub use store::{Fallback, SchemaStore};
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use value::Sid;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::{env, error, io, sync::mpsc, thread};
 
-use stackhound::trace::Session;
+use stackhound::live::Session;
 use stackhound::{EventFilter, Provider, Trace};
 
 /// The keyword of events about IPv4.

@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeMap, env, error, io, sync::mpsc, thread};
 
+use stackhound::live::{KernelProvider, Session};
 use stackhound::symbols::path::SymbolPath;
-use stackhound::trace::{KernelProvider, Session};
 use stackhound::{Enrichment, EventFilter, Label, Mode, Provider, Trace, pred};
 
 fn main() -> Result<(), Box<dyn error::Error>> {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Guid, Pid, Selection, Tid};
+use stackhound_live::Arrivals;
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
 use stackhound_system::{Limits, Losses, System};
-use stackhound_trace::live::Arrivals;
 use stackhound_trace::{Event, OpenTrace, TraceTime};
 
 use crate::pipeline::Passes;

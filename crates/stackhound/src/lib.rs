@@ -83,6 +83,7 @@ pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
 pub use stackhound_frames as frames;
 pub use stackhound_frames::Mode;
+pub use stackhound_live as live;
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 
 use stackhound_etl::{Clock, Described, Selection, TICKS_PER_SECOND};
 use stackhound_frames::{CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules};
+use stackhound_live::{Arrivals, Step};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
 use stackhound_symbols::SymbolStats;
 use stackhound_system::SystemStats;
-use stackhound_trace::live::{Arrivals, Step};
 use stackhound_trace::{Flow, LossMap, OpenTrace, Ordered, Stats, TimeBase, TraceTime};
 
 use crate::enrichment::{Enricher, Enrichment};

@@ -27,9 +27,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use stackhound_etl::{Address, FileTime, Guid, Pid, Tid};
+use stackhound_etl::{Address, FileTime, Guid, Pid, Rfc3339, Tid};
 use stackhound_expr::{self as expr, Field, Filter, field};
-use stackhound_schema::{Rfc3339, Sid};
+use stackhound_schema::Sid;
 
 use crate::predicate::PAYLOAD;
 

@@ -4,7 +4,7 @@
 //! ```
 //! use stackhound::schema::SchemaStore;
 //! use stackhound::testing::{RecordBuilder, replay};
-//! use stackhound::trace::Session;
+//! use stackhound::live::Session;
 //! use stackhound::{Guid, Provider, Trace};
 //! use std::sync::mpsc;
 //!

@@ -8,10 +8,8 @@ use std::fmt;
 use stackhound_etl::record::Record;
 use stackhound_etl::{
     Block, BufferRef, ClockKind, FileTime, Index, LogFileMode, LogfileHeader, PointerSize, Recording,
-    Selection, TICKS_PER_SECOND,
+    Rfc3339, Selection, TICKS_PER_SECOND,
 };
-use stackhound_schema::Rfc3339;
-use stackhound_schema::kernel::view::CpuConfig;
 
 use crate::Error;
 use crate::recordings::OpenTrace;
@@ -312,10 +310,12 @@ fn computer_name(recording: &Recording, index: &Index) -> Option<String> {
     at_start.or_else(|| edge(recording, buffers.iter().rev().copied(), Some(&selection)).and_then(name_in))
 }
 
+/// Skips five numbers; the name is padded with zeros to 256 units of UTF-16.
 fn name_of(record: &Record<'_>) -> Option<String> {
-    let pointer = record.pointer_size();
-    let cpu = CpuConfig::parse(record.payload(), record.version(), pointer).ok()?;
-    let name = cpu.computer_name.to_string();
+    let name = record.payload().get(20..20 + 2 * 256)?;
+    let units = name.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    let units: Vec<u16> = units.take_while(|&unit| unit != 0).collect();
+    let name = String::from_utf16_lossy(&units);
     (!name.is_empty()).then_some(name)
 }
 

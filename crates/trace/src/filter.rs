@@ -9,10 +9,14 @@ use crate::event::{Event, TraceTime};
 /// Events of one provider, by level and keywords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderFilter {
-    pub(crate) provider: Guid,
-    pub(crate) any: u64,
-    pub(crate) all: u64,
-    pub(crate) level: u8,
+    /// The provider, or the classic event class.
+    pub provider: Guid,
+    /// See [`any`](ProviderFilter::any); 0 for all events.
+    pub any: u64,
+    /// See [`all`](ProviderFilter::all); 0 for all events.
+    pub all: u64,
+    /// See [`level`](ProviderFilter::level); 0 for all events.
+    pub level: u8,
 }
 
 impl ProviderFilter {
@@ -158,7 +162,7 @@ mod tests {
     use stackhound_etl::{PointerSize, RawTime, Recording};
 
     use super::*;
-    use crate::{EnableProperties, EtwFilter, OpenTrace, ProviderSettings, Source};
+    use crate::{OpenTrace, Source};
 
     const PROVIDER: Guid = Guid([9; 16]);
 
@@ -197,34 +201,6 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!(ids, expected);
-    }
-
-    #[track_caller]
-    fn check_provider(settings: Result<ProviderSettings, crate::SettingError>, expected: &[u16]) {
-        let settings = settings.unwrap();
-        let mut ids = Vec::new();
-        trace().run(|event| {
-            if settings.wants(event) {
-                ids.extend(event.record().descriptor().map(|descriptor| descriptor.id));
-            }
-            ControlFlow::Continue(())
-        });
-        assert_eq!(ids, expected);
-    }
-
-    #[test]
-    fn what_etw_was_asked_to_filter_is_tested_again() {
-        let of = || ProviderSettings::new(PROVIDER);
-        check_provider(Ok(ProviderSettings::new(Guid::ZERO)), &[]);
-        check_provider(Ok(of().any(0b110).level(1)), &[0, 1]);
-        check_provider(of().only_in_etw(EtwFilter::EventIds(vec![7, 3])), &[3, 7]);
-        check_provider(of().level(3).only_in_etw(EtwFilter::NotEventIds(vec![1, 2])), &[0, 3]);
-        check_provider(of().only_in_etw(EtwFilter::Pids(vec![1, 4])), &[2, 3, 8, 9]);
-        let without_keyword_0 = of().level(2).enable_properties(EnableProperties::IGNORE_KEYWORD_0);
-        check_provider(Ok(without_keyword_0), &[1, 2]);
-        // Which program it is, no header tells; which events get stacks is no choice of events.
-        check_provider(of().level(1).only_in_etw(EtwFilter::Executables(vec!["a.exe".into()])), &[0, 1]);
-        check_provider(of().level(1).only_in_etw(EtwFilter::StackIds(vec![5])), &[0, 1]);
     }
 
     #[test]

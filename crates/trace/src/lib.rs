@@ -1,4 +1,4 @@
-//! Sources of trace events, and one time-ordered stream out of all of them.
+//! Files of trace events, and one time-ordered stream out of all of them.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -17,7 +17,7 @@
 //!
 //! A [`Recordings`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
 //! by block as stored. Sources of several machines, boots or captures are one [`Capture`] each. Knows files, clocks, machines
-//! and order; does not know stacks or what an event means, but for the one that names the computer.
+//! and order; does not know live sessions, stacks or what an event means, but for the one that names the computer.
 #![deny(unsafe_code)]
 
 mod capture;
@@ -25,11 +25,9 @@ mod error;
 mod event;
 mod feed;
 mod filter;
-pub mod live;
 mod loss;
 mod merge;
 mod recordings;
-mod session;
 mod source;
 mod stats;
 
@@ -37,15 +35,9 @@ pub use capture::{Capture, Grouping, Machine, several_captures};
 pub use error::Error;
 pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
-pub use live::{LiveSession, ProgramEnd, SessionCounters, SessionInfo, on_program_end};
 pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};
 pub use recordings::{Captures, Flow, OpenTrace, Recordings};
-pub use session::{
-    Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
-    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
-    Session, SessionClock, SessionNumbers, SettingError,
-};
 #[cfg(unix)]
 pub use source::on_shrunk_file;
 pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_recording_name};

@@ -29,7 +29,8 @@ pub enum TimeBase {
 }
 
 impl TimeBase {
-    pub(crate) fn between(from: Clock, to: Clock) -> TimeBase {
+    /// From the clock of a session to that of the trace.
+    pub fn between(from: Clock, to: Clock) -> TimeBase {
         if from.comparable(&to) { TimeBase::Same } else { TimeBase::Convert { from, to } }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stackhound::trace::{LiveSession, ProgramEnd, SessionCounters, on_program_end};
+use stackhound::live::{LiveSession, ProgramEnd, SessionCounters, on_program_end};
 
 use crate::options::Common;
 use crate::output::{grouped, message};

@@ -12,9 +12,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use stackhound::etl::Pid;
+use stackhound::live::{Arrivals, Incoming, LiveSession, Overflow, Queue};
 use stackhound::stacks::Window;
-use stackhound::trace::LiveSession;
-use stackhound::trace::live::{Arrivals, Incoming, Overflow, Queue};
 use stackhound::{Outcome, Seen};
 
 use crate::inputs::Grouping;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use stackhound::trace::LiveSession;
+use stackhound::live::LiveSession;
 use stackhound_export::escape::line;
 
 use super::keeper::{Keeper, Losses, Shown, written};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use stackhound::Provider;
-use stackhound::trace::{Buffers, IfExists, ProviderSettings, Session};
+use stackhound::live::{Buffers, IfExists, ProviderSettings, Session};
 
 /// A live session: what it records, and how.
 #[derive(Args, Clone, Debug)]

@@ -7,8 +7,9 @@ use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_frames::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
+use stackhound_live::ClassicEvent;
 use stackhound_schema::{Identity, SchemaStore, kernel};
-use stackhound_trace::{ClassicEvent, Event, TraceTime};
+use stackhound_trace::{Event, TraceTime};
 
 const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
 const PROCESS: &str = "Microsoft-Windows-Kernel-Process";
@@ -309,7 +310,7 @@ fn the_preset_for_enrichment_has_the_stacks_that_are_named() {
     let mut expected: Vec<_> = named.map(stack).collect();
     expected.sort_unstable();
     expected.dedup();
-    let mut stacks = stackhound_trace::Session::enrichment("").numbers().unwrap().stacks;
+    let mut stacks = stackhound_live::Session::enrichment("").numbers().unwrap().stacks;
     stacks.sort_unstable();
     assert_eq!(stacks, expected);
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use stackhound_etl::record::HeaderKind;
+use stackhound_live::{KernelGroups, LOST_EVENTS, ProviderSettings};
 use stackhound_schema::kernel;
-use stackhound_trace::live::LOST_EVENTS;
-use stackhound_trace::{Flow, KernelGroups, ProviderSettings};
+use stackhound_trace::Flow;
 
 use crate::consumer::error::Error;
 use crate::consumer::handler::{ErrorHandler, EventError, Handler, Outcome};

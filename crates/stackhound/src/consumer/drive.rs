@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stackhound_live::{Arrivals, LiveSession, ProviderSettings};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
-use stackhound_trace::live::Arrivals;
-use stackhound_trace::{LiveSession, OpenTrace, ProviderSettings};
+use stackhound_trace::OpenTrace;
 
 use crate::consumer::dispatch::Dispatch;
 use crate::consumer::error::Error;

@@ -1,18 +1,16 @@
 //! Why a trace cannot begin, or ended early.
 
-use stackhound_trace::SettingError;
-
 /// Why a trace cannot begin, or ended early. What is wrong with single events is no error of the trace: see
 /// [`Trace::on_error`](crate::Trace::on_error).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The recordings cannot be opened, or the session cannot begin.
+    /// The files cannot be opened.
     #[error(transparent)]
     Trace(#[from] stackhound_trace::Error),
-    /// A session or provider asks for what there is not.
+    /// A session cannot begin, or asks for what there is not.
     #[error(transparent)]
-    Setting(#[from] SettingError),
+    Live(#[from] stackhound_live::Error),
     /// A filter names what no event has, or is nested too deep or too long.
     #[error("a filter cannot be used: {0}")]
     Filter(#[from] stackhound_expr::Error),

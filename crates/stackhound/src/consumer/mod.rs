@@ -33,10 +33,10 @@ mod subscription;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use stackhound_live::{Incoming, Overflow, Queue, Session};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
-use stackhound_trace::live::{Incoming, Overflow, Queue};
-use stackhound_trace::{Grouping, Recordings, Session};
+use stackhound_trace::{Grouping, Recordings};
 
 use crate::enrichment::Enrichment;
 use crate::pipeline::Passes;
@@ -134,7 +134,7 @@ impl Trace {
         Trace::of(Input::Live(vec![LiveInput::Attach(session_name.into())]))
     }
 
-    /// Blocks of one source: another transport, or a test. See [`stackhound_trace::live::channel`].
+    /// Blocks of one source: another transport, or a test. See [`stackhound_live::channel`].
     pub fn blocks(incoming: Incoming) -> Trace {
         Trace::of(Input::Blocks(vec![incoming]))
     }

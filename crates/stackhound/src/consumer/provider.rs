@@ -3,10 +3,8 @@
 use std::fmt;
 
 use stackhound_etl::Guid;
+use stackhound_live::{EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings};
 use stackhound_schema::{SchemaStore, kernel};
-use stackhound_trace::{
-    EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings, SettingError,
-};
 
 use crate::consumer::Error;
 use crate::consumer::handler::{self, Handler, IntoOutcome};
@@ -137,7 +135,7 @@ impl Provider {
     ///
     /// # Errors
     /// More values than Windows takes, or a second filter of a kind.
-    pub fn only_in_etw(self, filter: EtwFilter) -> Result<Provider, SettingError> {
+    pub fn only_in_etw(self, filter: EtwFilter) -> Result<Provider, stackhound_live::Error> {
         Ok(Provider { settings: self.settings.only_in_etw(filter)?, ..self })
     }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 
+use stackhound_live::{LiveSession, ProviderSettings, RingCounts, SessionCounters};
 use stackhound_stacks::StackStats;
 use stackhound_system::SystemStats;
-use stackhound_trace::live::RingCounts;
-use stackhound_trace::{Flow, LiveSession, ProviderSettings, SessionCounters, Stats};
+use stackhound_trace::{Flow, Stats};
 
 use crate::consumer::error::Error;
 
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
 struct Sessions {
     running: Vec<LiveSession>,
     ended: Vec<SessionCounters>,
-    error: Option<stackhound_trace::Error>,
+    error: Option<stackhound_live::Error>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,7 +106,7 @@ impl Shared {
     }
 
     /// What the sessions counted, and what went wrong at their end.
-    pub fn ended(&self) -> (Vec<SessionCounters>, Option<stackhound_trace::Error>) {
+    pub fn ended(&self) -> (Vec<SessionCounters>, Option<stackhound_live::Error>) {
         let mut sessions = locked(&self.sessions);
         (sessions.ended.clone(), sessions.error.take())
     }

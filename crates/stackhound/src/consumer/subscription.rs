@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use stackhound_etl::{Address, Block, Pid, Tid};
+use stackhound_live::{Overflow, Receiver, RingCounts, Sender, ring};
 use stackhound_schema::{Error, Parser, Plan, Schema};
 use stackhound_stacks::StackState;
-use stackhound_trace::live::{Overflow, Receiver, RingCounts, Sender, ring};
 use stackhound_trace::{Event, Flow, TraceTime};
 
 use crate::seen::Seen;

@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
+use stackhound_etl::{Guid, Rfc3339};
 use stackhound_expr::{Value, Visitor};
 use stackhound_frames::{Backing, CreateEnd, Summary};
-use stackhound_schema::{Array, Field, InType, Item, OutType, Rfc3339, Value as FieldValue};
+use stackhound_schema::{Array, Field, InType, Item, OutType, Value as FieldValue};
 use stackhound_symbols::ResolvedFrame;
 
 use super::field::Name;

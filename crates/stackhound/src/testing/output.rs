@@ -4,7 +4,7 @@ use std::io::{Cursor, Seek, Write};
 
 use stackhound_etl::write::{EtlWriter, Session, Totals};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_trace::live::{Incoming, Overflow, Queue, channel};
+use stackhound_live::{Incoming, Overflow, Queue, channel};
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION};

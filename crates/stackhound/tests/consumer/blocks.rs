@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stackhound::trace::live::{Capture, Handed, LOST_EVENTS, Overflow, Queue, channel};
+use stackhound::live::{Capture, Handed, LOST_EVENTS, Overflow, Queue, channel};
 use stackhound::{Provider, Seen, Trace};
 use stackhound_etl::{Guid, LogfileHeader, Recording};
 

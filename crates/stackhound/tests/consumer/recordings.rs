@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use stackhound::trace::KernelProvider;
+use stackhound::live::KernelProvider;
 use stackhound::{EventFilter, Passes, Pipeline, Provider, Trace, pred, trace::Recordings};
 use stackhound_scenario::Scenario;
 
@@ -192,7 +192,7 @@ fn events_come_with_their_stacks_unless_they_are_not_wanted() {
 
 #[test]
 fn what_cannot_begin_says_why() {
-    use stackhound::trace::Session;
+    use stackhound::live::Session;
     let missing = Trace::file("no-such-file.etl").run(|_| {}).unwrap_err().to_string();
     assert!(missing.starts_with("no-such-file.etl: "), "{missing}");
     let unknown = Provider::named("No-Such-Provider").unwrap_err().to_string();

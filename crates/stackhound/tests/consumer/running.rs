@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use stackhound::trace::live::{Overflow, Queue};
+use stackhound::live::{Overflow, Queue};
 use stackhound::{Error, Provider, Trace};
 use stackhound_etl::Guid;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stackhound::Provider;
-use stackhound::trace::{KernelGroups, KernelProvider};
+use stackhound::live::{KernelGroups, KernelProvider};
 
 use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{IMAGE, IMAGE_LOAD_V3};

@@ -2,7 +2,7 @@
 //!
 //! The other two ask Windows for a provider's name, and stop somebody else's session.
 
-use stackhound::trace::{EnableProperties, ProviderSettings};
+use stackhound::live::{EnableProperties, ProviderSettings};
 use stackhound::{Guid, Provider};
 
 use crate::rows::{self, Rows, builder, incomplete};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use stackhound::trace::{Error as TraceError, IfExists, LiveSession, Session};
+use stackhound::live::{Error as LiveError, IfExists, LiveSession, Session};
 use stackhound::{Error, Seen, Trace, TraceStats};
 use stackhound_etw_double::harness::Harness;
 
@@ -63,7 +63,7 @@ fn a_handler_that_panics_ends_the_session() {
 fn a_session_of_that_name_runs() {
     let exists = |outcome: Result<TraceStats, Error>| {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, Error::Trace(TraceError::SessionExists(name)) if name == "mine"), "{error}");
+        assert!(matches!(&error, Error::Live(LiveError::SessionExists(name)) if name == "mine"), "{error}");
     };
     check("endings::a_session_of_that_name_runs", "exists = mine", mine, exists, &["mine"]);
 }
@@ -86,14 +86,14 @@ fn a_session_that_is_attached_to_goes_on() {
 fn nobody_runs_what_is_attached_to() {
     let missing = |outcome: Result<TraceStats, Error>| {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, Error::Trace(TraceError::NoSession(name)) if name == "mine"), "{error}");
+        assert!(matches!(&error, Error::Live(LiveError::NoSession(name)) if name == "mine"), "{error}");
     };
     check("endings::nobody_runs_what_is_attached_to", "", || Trace::attach("mine"), missing, &[]);
 }
 
 fn denied(outcome: Result<TraceStats, Error>) {
     let error = outcome.unwrap_err();
-    assert!(matches!(error, Error::Trace(TraceError::AccessDenied { .. })), "{error}");
+    assert!(matches!(error, Error::Live(LiveError::AccessDenied { .. })), "{error}");
     assert!(error.to_string().contains("Administrators"), "{error}");
 }
 
@@ -112,7 +112,7 @@ fn opening_is_denied() {
 fn no_sessions_are_left() {
     let none_left = |outcome: Result<TraceStats, Error>| {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Trace(TraceError::NoSessionsLeft)), "{error}");
+        assert!(matches!(error, Error::Live(LiveError::NoSessionsLeft)), "{error}");
     };
     check("endings::no_sessions_are_left", "error StartTraceW = 1450", mine, none_left, &[]);
 }

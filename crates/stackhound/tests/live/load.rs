@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use stackhound::trace::live::{Overflow, Queue};
-use stackhound::trace::{Delivery, Session};
+use stackhound::live::{Delivery, Overflow, Queue, Session};
 use stackhound::{Provider, Running, Trace, TraceStats};
 use stackhound_etw_double::deliver::LOST_EVENT;
 use stackhound_etw_double::harness::{Harness, number, wait_for};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use stackhound::trace::{Delivery, Session};
+use stackhound::live::{Delivery, Session};
 use stackhound::{Seen, Trace};
 use stackhound_etw_double::deliver::LOST_EVENT;
 use stackhound_etw_double::harness::Harness;

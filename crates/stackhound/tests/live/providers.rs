@@ -1,6 +1,6 @@
 //! In which session a provider is enabled.
 
-use stackhound::trace::{KernelGroups, Session};
+use stackhound::live::{KernelGroups, Session};
 use stackhound::{Provider, Trace};
 use stackhound_etw_double::harness::Harness;
 

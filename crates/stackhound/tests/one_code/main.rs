@@ -6,7 +6,7 @@ mod shown;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound::trace::live::{Arrivals, Capture, Handed, Overflow, Queue, channel};
+use stackhound::live::{Arrivals, Capture, Handed, Overflow, Queue, channel};
 use stackhound::trace::{OpenTrace, Recordings, Source};
 use stackhound::{Passes, Pipeline};
 use stackhound_corpus as corpus;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use stackhound_etl::{BufferFlags, BufferRef, MissingBuffers};
-use stackhound_trace::live::{Arrivals, Overflow, Queue, Step, channel};
+use stackhound_live::{Arrivals, Overflow, Queue, Step, channel};
 
 use super::*;
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::error::SettingError;
+use crate::Error;
 
 const SIZE_KIB: std::ops::RangeInclusive<u32> = 4..=16_384;
 /// A bound of our own: nothing sensible is above, and a wrong unit is.
@@ -65,20 +65,20 @@ impl Buffers {
     /// # Errors
     /// Sizes outside of 4 to 16,384 KiB, no buffers, more than 4 GiB of them; flush times of 0, above an hour, or with
     /// fractions that ETW has no unit for: whole milliseconds below one second, whole seconds from there on.
-    pub fn new(size_kib: u32, minimum: u32, maximum: u32, flush: Duration) -> Result<Buffers, SettingError> {
+    pub fn new(size_kib: u32, minimum: u32, maximum: u32, flush: Duration) -> Result<Buffers, Error> {
         if !SIZE_KIB.contains(&size_kib) {
-            return Err(SettingError::BufferSize(size_kib));
+            return Err(Error::BufferSize(size_kib));
         }
         if minimum == 0 || maximum < minimum {
-            return Err(SettingError::BufferCount { minimum, maximum });
+            return Err(Error::BufferCount { minimum, maximum });
         }
         let memory = u64::from(size_kib) * u64::from(maximum);
         if memory > MEMORY_KIB_MAX {
-            return Err(SettingError::BufferMemory(memory));
+            return Err(Error::BufferMemory(memory));
         }
         let unit = if flush < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
         if flush.is_zero() || flush > FLUSH_MAX || !flush.as_nanos().is_multiple_of(unit) {
-            return Err(SettingError::Flush(flush.as_millis().try_into().unwrap_or(u64::MAX)));
+            return Err(Error::Flush(flush.as_millis().try_into().unwrap_or(u64::MAX)));
         }
         Ok(Buffers { size_kib, minimum, maximum, flush, per_processor: true })
     }
@@ -192,15 +192,15 @@ mod tests {
         let second = Duration::from_secs(1);
         let ms = Duration::from_millis;
         let rows = [
-            ((3, 2, 4, second), SettingError::BufferSize(3)),
-            ((16_385, 2, 4, second), SettingError::BufferSize(16_385)),
-            ((64, 0, 4, second), SettingError::BufferCount { minimum: 0, maximum: 4 }),
-            ((64, 5, 4, second), SettingError::BufferCount { minimum: 5, maximum: 4 }),
-            ((16_384, 2, 257, second), SettingError::BufferMemory(16_384 * 257)),
-            ((64, 2, 4, ms(0)), SettingError::Flush(0)),
-            ((64, 2, 4, ms(1500)), SettingError::Flush(1500)),
-            ((64, 2, 4, Duration::from_micros(1500)), SettingError::Flush(1)),
-            ((64, 2, 4, Duration::from_secs(3601)), SettingError::Flush(3_601_000)),
+            ((3, 2, 4, second), Error::BufferSize(3)),
+            ((16_385, 2, 4, second), Error::BufferSize(16_385)),
+            ((64, 0, 4, second), Error::BufferCount { minimum: 0, maximum: 4 }),
+            ((64, 5, 4, second), Error::BufferCount { minimum: 5, maximum: 4 }),
+            ((16_384, 2, 257, second), Error::BufferMemory(16_384 * 257)),
+            ((64, 2, 4, ms(0)), Error::Flush(0)),
+            ((64, 2, 4, ms(1500)), Error::Flush(1500)),
+            ((64, 2, 4, Duration::from_micros(1500)), Error::Flush(1)),
+            ((64, 2, 4, Duration::from_secs(3601)), Error::Flush(3_601_000)),
         ];
         for ((size, minimum, maximum, flush), expected) in rows {
             assert_eq!(Buffers::new(size, minimum, maximum, flush), Err(expected));

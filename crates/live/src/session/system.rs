@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stackhound_etl::{FileTime, Guid, LogFileMode, LogfileHeader, PointerSize, RawTime};
+use stackhound_trace::Flow;
 use stackhound_windows as windows;
 use stackhound_windows::etw::{
     self, Consumer, Enable, Ended, EventView, Filter, LogfileFacts, SessionState, Sink, StartSession,
@@ -12,11 +13,10 @@ use stackhound_windows::etw::{
 
 use super::access::{Tried, meaning};
 use super::{ProgramEnd, SessionCounters, SessionInfo};
-use crate::live::{Capture, Handed, Incoming, Queue, channel};
-use crate::session::{Delivery, REAL_TIME, fresh_guid, process_of};
+use crate::settings::{REAL_TIME, fresh_guid, process_of};
 use crate::{
-    EnableParameters, Error, Flow, FlushTimer, IfExists, ProviderSettings, Session, SessionNumbers,
-    SettingError,
+    Capture, Delivery, EnableParameters, Error, FlushTimer, Handed, IfExists, Incoming, ProviderSettings,
+    Queue, Session, SessionNumbers, channel,
 };
 
 /// Takes events where Windows hands them over.
@@ -41,7 +41,7 @@ impl Sink for Taking {
 /// A running session that is listened to. Dropped, it is stopped if this program started it.
 ///
 /// Its events go into the [`Incoming`] that it came with. Somebody must read that, or have dropped it, while the session
-/// is stopped, if what has no room is to wait ([`Overflow::Block`](crate::live::Overflow::Block)).
+/// is stopped, if what has no room is to wait ([`Overflow::Block`](crate::Overflow::Block)).
 #[derive(Debug)]
 pub struct LiveSession {
     name: String,
@@ -96,7 +96,7 @@ impl LiveSession {
     pub fn record(session: &Session, providers: &[ProviderSettings]) -> Result<LiveSession, Error> {
         let numbers = session.numbers()?;
         if session.file().is_none() {
-            return Err(SettingError::NoFile.into());
+            return Err(Error::NoFile);
         }
         let mut live = LiveSession::begin(session, &numbers)?;
         live.set_up(&numbers, providers)?;

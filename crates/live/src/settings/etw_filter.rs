@@ -5,7 +5,7 @@
 //! [`ProviderSettings::wants`](super::ProviderSettings::wants). Layouts and limits are those of Microsoft's page
 //! "EVENT_FILTER_DESCRIPTOR structure" and of `evntprov.h`.
 
-use super::error::SettingError;
+use crate::Error;
 
 /// `MAX_EVENT_FILTER_EVENT_ID_COUNT`.
 const IDS_MAX: usize = 64;
@@ -65,11 +65,11 @@ pub struct FilterBytes {
 
 impl EtwFilter {
     /// Checks the limits and puts values in order, each once.
-    pub(super) fn checked(mut self) -> Result<EtwFilter, SettingError> {
+    pub(super) fn checked(mut self) -> Result<EtwFilter, Error> {
         let what = self.what();
         let size = |found: usize, limit: usize| match found {
-            0 => Err(SettingError::EmptyFilter(what)),
-            _ if found > limit => Err(SettingError::FilterSize { what, found, limit }),
+            0 => Err(Error::EmptyFilter(what)),
+            _ if found > limit => Err(Error::FilterSize { what, found, limit }),
             _ => Ok(()),
         };
         match &mut self {
@@ -166,19 +166,19 @@ impl EtwFilter {
     }
 }
 
-fn in_order<T: Ord>(values: &mut Vec<T>, what: &'static str, limit: usize) -> Result<(), SettingError> {
+fn in_order<T: Ord>(values: &mut Vec<T>, what: &'static str, limit: usize) -> Result<(), Error> {
     values.sort_unstable();
     values.dedup();
     match values.len() {
-        0 => Err(SettingError::EmptyFilter(what)),
-        found if found > limit => Err(SettingError::TooManyInFilter { what, found, limit }),
+        0 => Err(Error::EmptyFilter(what)),
+        found if found > limit => Err(Error::TooManyInFilter { what, found, limit }),
         _ => Ok(()),
     }
 }
 
-fn named(names: &[String], forbidden: &[char]) -> Result<(), SettingError> {
+fn named(names: &[String], forbidden: &[char]) -> Result<(), Error> {
     let bad = names.iter().find(|name| name.is_empty() || name.contains(forbidden));
-    bad.map_or(Ok(()), |name| Err(SettingError::FilterName(name.clone())))
+    bad.map_or(Ok(()), |name| Err(Error::FilterName(name.clone())))
 }
 
 /// UTF-16, semicolons between the names, a zero behind.
@@ -249,28 +249,28 @@ mod tests {
     #[test]
     fn limits_are_checked_here() {
         let many = |count: u16| (0..count).collect::<Vec<_>>();
-        let too_many = |what, found, limit| SettingError::TooManyInFilter { what, found, limit };
+        let too_many = |what, found, limit| Error::TooManyInFilter { what, found, limit };
         let rows = [
             (EtwFilter::EventIds(many(65)), too_many("event ids", 65, 64)),
             (EtwFilter::NotEventIds(many(65)), too_many("event ids", 65, 64)),
             (EtwFilter::StackIds(many(65)), too_many("ids of events with stacks", 65, 64)),
             (EtwFilter::Pids((0..9).collect()), too_many("process ids", 9, 8)),
-            (EtwFilter::EventIds(Vec::new()), SettingError::EmptyFilter("event ids")),
-            (EtwFilter::Payload(Vec::new()), SettingError::EmptyFilter("payload filters")),
+            (EtwFilter::EventIds(Vec::new()), Error::EmptyFilter("event ids")),
+            (EtwFilter::Payload(Vec::new()), Error::EmptyFilter("payload filters")),
             (
                 EtwFilter::Executables(vec!["x".repeat(512)]),
-                SettingError::FilterSize { what: "executables", found: 1026, limit: 1024 },
+                Error::FilterSize { what: "executables", found: 1026, limit: 1024 },
             ),
             (
                 EtwFilter::EventNames(vec!["x".repeat(4096)]),
-                SettingError::FilterSize { what: "event names", found: 4097, limit: 4096 },
+                Error::FilterSize { what: "event names", found: 4097, limit: 4096 },
             ),
             (
                 EtwFilter::Payload(vec![0; 4097]),
-                SettingError::FilterSize { what: "payload filters", found: 4097, limit: 4096 },
+                Error::FilterSize { what: "payload filters", found: 4097, limit: 4096 },
             ),
-            (EtwFilter::Executables(texts(&["a;b"])), SettingError::FilterName("a;b".into())),
-            (EtwFilter::EventNames(texts(&[""])), SettingError::FilterName(String::new())),
+            (EtwFilter::Executables(texts(&["a;b"])), Error::FilterName("a;b".into())),
+            (EtwFilter::EventNames(texts(&[""])), Error::FilterName(String::new())),
         ];
         for (filter, expected) in rows {
             assert_eq!(filter.checked(), Err(expected));

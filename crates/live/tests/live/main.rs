@@ -13,10 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 use double::{EVENTS, PROCESSORS, PROVIDER};
 use stackhound_etl::Guid;
 use stackhound_etw_double::harness::wait_for;
-use stackhound_trace::live::{Arrivals, Incoming, Overflow, Queue, Step};
-use stackhound_trace::{
-    Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, KernelGroups, LiveSession,
-    ProviderSettings, Session, SettingError,
+use stackhound_live::{
+    Arrivals, Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, Incoming,
+    KernelGroups, LiveSession, Overflow, ProviderSettings, Queue, Session, Step,
 };
 
 /// 100 ns from 1601 to 1970.
@@ -427,7 +426,7 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
     let error = LiveSession::attach("nobody", queue()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::NoSession(_)), "{error}");
     let error = start(&Session::user("u").kernel_groups(KernelGroups::PROCESS)).map(|_| ()).unwrap_err();
-    assert!(matches!(error, Error::Setting(SettingError::NoKernelSession(_))), "{error}");
+    assert!(matches!(error, Error::NoKernelSession(_)), "{error}");
 }
 
 #[test]

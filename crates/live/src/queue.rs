@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use stackhound_etl::{Block, LogfileHeader};
 
-use crate::live::Capture;
-use crate::live::capture::{Resting, SLICE};
-use crate::live::ring::{self, Overflow, Received, Receiver};
+use crate::Capture;
+use crate::capture::{Resting, SLICE};
+use crate::ring::{self, Overflow, Received, Receiver};
 
 /// How much may wait for the reader, and what if more does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{LogfileHeader, Pid, PointerSize, RawTime, Recording, Tid};
-use stackhound_trace::live::{Arrivals, Handed, Overflow, Queue, Step, channel};
+use stackhound_live::{Arrivals, Handed, Overflow, Queue, Step, channel};
 
 const PROCESSORS: u16 = 64;
 /// Ticks of 100 ns between two flushes, as `Buffers::low_latency` has them.

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use stackhound_etl::{
     Block, BlockBuilder, BufferHeader, BufferIdentity, BufferType, LogFileMode, LogfileHeader, RawTime,
 };
+use stackhound_trace::Flow;
 
-use crate::Flow;
-use crate::live::handed::Handed;
-use crate::live::queue::Refused;
-use crate::live::ring::Sender;
+use crate::handed::Handed;
+use crate::queue::Refused;
+use crate::ring::Sender;
 
 /// A block is handed over when it has this size, if the session's buffers are not smaller.
 const BLOCK_SIZE: usize = 256 << 10;

@@ -15,12 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stackhound_etl::{Block, Clock, LogFileMode, LogfileHeader};
+use stackhound_trace::{Event, Stats, TimeBase, TraceTime};
 
-use crate::event::{Event, TraceTime};
-use crate::live::queue::{Dropped, Incoming};
-use crate::live::ring::Received;
-use crate::merge::TimeBase;
-use crate::{Error, Stats};
+use crate::Error;
+use crate::queue::{Dropped, Incoming};
+use crate::ring::Received;
 
 /// Blocks that may wait for slower processors, in bytes. Beyond, the oldest event is let go and perhaps comes too early.
 const HELD_MAX: usize = 512 << 20;
@@ -315,7 +314,7 @@ mod tests {
     use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 
     use super::*;
-    use crate::live::{Capture, Handed, Overflow, Queue, channel};
+    use crate::{Capture, Handed, Overflow, Queue, channel};
 
     fn session(processors: u16) -> Arc<LogfileHeader> {
         let settings = Session { processors, ..Session::default() };

@@ -6,8 +6,7 @@ use std::time::Duration;
 use stackhound_etl::Guid;
 
 use super::{ProgramEnd, SessionCounters, SessionInfo};
-use crate::live::{Incoming, Queue};
-use crate::{Error, ProviderSettings, Session};
+use crate::{Error, Incoming, ProviderSettings, Queue, Session};
 
 const UNSUPPORTED: Error = Error::Unsupported(if cfg!(windows) {
     "this program was built without the feature `windows`: live sessions need it"
@@ -135,8 +134,7 @@ pub fn on_program_end(_: impl Fn(ProgramEnd) + Send + Sync + 'static) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::Overflow;
-    use crate::{KernelGroups, SettingError};
+    use crate::{KernelGroups, Overflow};
 
     #[test]
     fn other_systems_say_what_works_there() {
@@ -159,6 +157,6 @@ mod tests {
     fn a_session_that_cannot_be_is_refused_here_too() {
         let session = Session::user("u").kernel_groups(KernelGroups::PROCESS);
         let error = LiveSession::start(&session, &[], Queue::new(Overflow::Block)).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Setting(SettingError::NoKernelSession(_))));
+        assert!(matches!(error, Error::NoKernelSession(_)));
     }
 }

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
 
 use stackhound_etl::Guid;
+use stackhound_trace::{Event, ProviderFilter};
 
-use super::error::SettingError;
 use super::etw_filter::{EtwFilter, FilterBytes, Scope};
-use crate::event::Event;
-use crate::filter::ProviderFilter;
+use crate::Error;
 
 /// What ETW adds to a provider's events, and which of them it leaves out (`EVENT_ENABLE_PROPERTY_*`; Microsoft's page
 /// "ENABLE_TRACE_PARAMETERS structure").
@@ -162,10 +161,10 @@ impl ProviderSettings {
     ///
     /// # Errors
     /// More values than Windows takes, or a second filter of a kind.
-    pub fn only_in_etw(mut self, filter: EtwFilter) -> Result<ProviderSettings, SettingError> {
+    pub fn only_in_etw(mut self, filter: EtwFilter) -> Result<ProviderSettings, Error> {
         let filter = filter.checked()?;
         if self.in_etw.iter().any(|other| other.kind() == filter.kind()) {
-            return Err(SettingError::SecondFilter(filter.what()));
+            return Err(Error::SecondFilter(filter.what()));
         }
         self.in_etw.push(filter);
         self.in_etw.sort_by_key(EtwFilter::kind);

@@ -1,6 +1,13 @@
 //! Sessions and providers in numbers. Expected values are Microsoft's constants, written out.
 
+use std::io::Cursor;
+use std::ops::ControlFlow;
 use std::time::Duration;
+
+use stackhound_etl::record::Descriptor;
+use stackhound_etl::write::{self, EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec};
+use stackhound_etl::{Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_trace::{OpenTrace, Source};
 
 use super::*;
 
@@ -121,20 +128,17 @@ fn what_windows_would_refuse_is_refused_here() {
     let kernel = || Session::kernel("k", KernelGroups::PROFILE);
     let many = (0..257).map(|kind| ClassicEvent { class: Guid([(kind >> 8) as u8; 16]), kind: kind as u8 });
     let rows = [
-        (Session::user(long.clone()), SettingError::Name(long)),
-        (Session::user("a\0b"), SettingError::Name("a\0b".into())),
-        (kernel().kernel_stacks(many), SettingError::TooManyStacks(257)),
-        (kernel().sample_every(Duration::from_micros(122)), SettingError::SampleInterval(1220)),
-        (kernel().sample_every(Duration::from_millis(1001)), SettingError::SampleInterval(10_010_000)),
+        (Session::user(long.clone()), Error::Name(long)),
+        (Session::user("a\0b"), Error::Name("a\0b".into())),
+        (kernel().kernel_stacks(many), Error::TooManyStacks(257)),
+        (kernel().sample_every(Duration::from_micros(122)), Error::SampleInterval(1220)),
+        (kernel().sample_every(Duration::from_millis(1001)), Error::SampleInterval(10_010_000)),
         (
             Session::user("u").kernel_stacks([ClassicEvent::IMAGE_LOAD]),
-            SettingError::NoKernelSession("stacks of kernel events"),
+            Error::NoKernelSession("stacks of kernel events"),
         ),
-        (
-            Session::user("u").kernel_groups(KernelGroups::PROCESS),
-            SettingError::NoKernelSession("kernel groups"),
-        ),
-        (Session::user("u").sample_every(Duration::from_millis(1)), SettingError::NoKernelSession("samples")),
+        (Session::user("u").kernel_groups(KernelGroups::PROCESS), Error::NoKernelSession("kernel groups")),
+        (Session::user("u").sample_every(Duration::from_millis(1)), Error::NoKernelSession("samples")),
     ];
     for (session, expected) in rows {
         assert_eq!(session.numbers(), Err(expected));
@@ -211,7 +215,7 @@ fn all_properties_have_their_bits() {
 fn one_filter_of_a_kind() {
     let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
     let twice = settings().only_in_etw(ids(&[1])).unwrap().only_in_etw(EtwFilter::NotEventIds(vec![2]));
-    assert_eq!(twice, Err(SettingError::SecondFilter("event ids")));
+    assert_eq!(twice, Err(Error::SecondFilter("event ids")));
 }
 
 #[track_caller]
@@ -279,4 +283,55 @@ fn generated_names_say_whose_session_it_is() {
     {
         assert_eq!(process_of(name), None, "{name}");
     }
+}
+
+/// Ten events of one provider: event `n` has id and level `n`, keyword bit `n` (event 0 has none), and process `n / 2`.
+fn trace() -> OpenTrace {
+    let mut writer = EtlWriter::new(write::Session::default(), Cursor::new(Vec::new())).unwrap();
+    for n in 0..10u8 {
+        let keyword = if n == 0 { 0 } else { 1 << n };
+        let descriptor =
+            Descriptor { id: n.into(), version: 0, channel: 0, level: n, opcode: 0, task: 0, keyword };
+        let header = HeaderSpec::Event {
+            provider: PROVIDER,
+            descriptor,
+            property: 0,
+            issuer: Issuer::new(Pid(u32::from(n) / 2), Tid(1)),
+            activity: Guid::ZERO,
+            items: &[],
+        };
+        let time = RawTime(write::Session::default().start.0 + 1 + i64::from(n));
+        let (pointer_size, payload) = (PointerSize::Eight, Payload::Bytes(&[]));
+        writer.write(0, &RecordSpec { time, pointer_size, header, payload }).unwrap();
+    }
+    let (file, _) = writer.finish().unwrap();
+    let recording = Recording::open(file.into_inner().into()).unwrap();
+    OpenTrace::new(vec![Source::new("", recording)], 1).unwrap()
+}
+
+#[track_caller]
+fn check_wanted(settings: Result<ProviderSettings, Error>, expected: &[u16]) {
+    let settings = settings.unwrap();
+    let mut ids = Vec::new();
+    trace().run(|event| {
+        if settings.wants(event) {
+            ids.extend(event.record().descriptor().map(|descriptor| descriptor.id));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn what_etw_was_asked_to_filter_is_tested_again() {
+    check_wanted(Ok(ProviderSettings::new(Guid::ZERO)), &[]);
+    check_wanted(Ok(settings().any(0b110).level(1)), &[0, 1]);
+    check_wanted(settings().only_in_etw(EtwFilter::EventIds(vec![7, 3])), &[3, 7]);
+    check_wanted(settings().level(3).only_in_etw(EtwFilter::NotEventIds(vec![1, 2])), &[0, 3]);
+    check_wanted(settings().only_in_etw(EtwFilter::Pids(vec![1, 4])), &[2, 3, 8, 9]);
+    let without_keyword_0 = settings().level(2).enable_properties(EnableProperties::IGNORE_KEYWORD_0);
+    check_wanted(Ok(without_keyword_0), &[1, 2]);
+    // No header states which program it is; which events get stacks is no choice of events.
+    check_wanted(settings().level(1).only_in_etw(EtwFilter::Executables(vec!["a.exe".into()])), &[0, 1]);
+    check_wanted(settings().level(1).only_in_etw(EtwFilter::StackIds(vec![5])), &[0, 1]);
 }

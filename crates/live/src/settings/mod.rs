@@ -4,10 +4,8 @@
 //! Windows. Knows ETW's settings and limits; does not know how sessions are started, nor what becomes of events.
 
 mod buffers;
-mod error;
 mod etw_filter;
 mod kernel;
-mod masks;
 mod provider;
 #[cfg(test)]
 mod tests;
@@ -18,11 +16,11 @@ use std::time::Duration;
 
 use stackhound_etl::Guid;
 
+use crate::Error;
+
 pub use buffers::{Buffers, FlushTimer};
-pub use error::SettingError;
 pub use etw_filter::{EtwFilter, FilterBytes};
-pub use kernel::{ClassicEvent, KernelGroups, KernelProvider};
-pub use masks::{GROUP_MASKS, GroupMask};
+pub use kernel::{ClassicEvent, GROUP_MASKS, GroupMask, KernelGroups, KernelProvider};
 pub use provider::{EnableParameters, EnableProperties, ProviderSettings};
 
 /// The name of the one kernel session that every Windows has (`KERNEL_LOGGER_NAME`).
@@ -92,7 +90,7 @@ enum Kind {
 /// A live session to be: plain data.
 ///
 /// ```
-/// use stackhound_trace::{Buffers, ClassicEvent, KernelGroups, Session};
+/// use stackhound_live::{Buffers, ClassicEvent, KernelGroups, Session};
 ///
 /// let session = Session::kernel("sensor", KernelGroups::PROCESS | KernelGroups::SYSTEM_CALL)
 ///     .buffers(Buffers::throughput())
@@ -320,13 +318,13 @@ impl Session {
     ///
     /// # Errors
     /// Names, stacks or sample intervals that Windows would refuse, and what belongs to kernel sessions in others.
-    pub fn numbers(&self) -> Result<SessionNumbers, SettingError> {
+    pub fn numbers(&self) -> Result<SessionNumbers, Error> {
         let length = self.name.encode_utf16().count();
         if length == 0 || length > NAME_MAX || self.name.contains('\0') {
-            return Err(SettingError::Name(self.name.clone()));
+            return Err(Error::Name(self.name.clone()));
         }
         if self.stacks.len() > STACKS_MAX {
-            return Err(SettingError::TooManyStacks(self.stacks.len()));
+            return Err(Error::TooManyStacks(self.stacks.len()));
         }
         if self.kind == Kind::User {
             let asked = [
@@ -336,12 +334,12 @@ impl Session {
                 (self.names_at_start, "names of files and keys"),
             ];
             if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
-                return Err(SettingError::NoKernelSession(what));
+                return Err(Error::NoKernelSession(what));
             }
         }
         let sample_interval = self.sample_every.map(|interval| {
             let ticks = interval.as_nanos() / 100;
-            let refused = || SettingError::SampleInterval(ticks.try_into().unwrap_or(u64::MAX));
+            let refused = || Error::SampleInterval(ticks.try_into().unwrap_or(u64::MAX));
             SAMPLE_INTERVAL.contains(&ticks).then_some(ticks as u32).ok_or_else(refused)
         });
         let (flush_timer, timer_mode) = self.buffers.flush_timer().to_numbers();

@@ -1,9 +1,13 @@
-//! What a session or a provider cannot be asked for.
+//! Why a session cannot be described, started or read.
 
-/// A setting that ETW would refuse, or quietly ignore.
+use stackhound_etl::Guid;
+
+/// What is wrong with the description of a session or provider, or why Windows does not run it.
+///
+/// The first variants are settings that ETW would refuse, or quietly ignore. They are found on every system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SettingError {
+pub enum Error {
     /// The size of a buffer, in KiB.
     #[error("buffers of {0} KiB: Windows allows 4 to 16,384")]
     BufferSize(u32),
@@ -75,4 +79,59 @@ pub enum SettingError {
     /// A second filter of a kind: Windows takes one of each.
     #[error("a provider takes one filter of each kind; there is one of {0} already")]
     SecondFilter(&'static str),
+    /// No session to read.
+    #[error("no session was given")]
+    Nothing,
+    /// More sessions than have numbers.
+    #[error("more than 65,535 sessions at once")]
+    TooMany,
+    /// Something that this system does not have, and what works instead.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// Windows denied access.
+    #[error("access to {to} was denied: this needs {need}")]
+    AccessDenied {
+        /// A session or provider.
+        to: String,
+        /// Who gets it.
+        need: &'static str,
+    },
+    /// This process lacks a privilege. Administrators have those that sessions need.
+    #[error("this process does not have {0}: run it as an administrator with an elevated token")]
+    NoPrivilege(&'static str),
+    /// A session of this name runs.
+    #[error("a session {0:?} runs already: take another name, or replace or attach to it")]
+    SessionExists(String),
+    /// No session of this name runs.
+    #[error("no session {0:?} runs")]
+    NoSession(String),
+    /// A session that writes a file and hands nothing over.
+    #[error("session {0:?} writes a file only: there is nothing to listen to")]
+    NotInRealTime(String),
+    /// The system's sessions are all in use.
+    #[error(
+        "Windows has no more sessions: it runs at most 64 at a time, and 8 with kernel events; stop some"
+    )]
+    NoSessionsLeft,
+    /// A GUID that cannot be a provider's, or a filter that it cannot have.
+    #[error(
+        "provider {0:?} cannot be enabled like this: no provider has this GUID, or not with these filters"
+    )]
+    InvalidProvider(Guid),
+    /// Another error of a function of Windows.
+    #[error("{function} failed with error {code}: {text}")]
+    Windows {
+        /// Its name.
+        function: &'static str,
+        /// The error's number.
+        code: u32,
+        /// What Windows says of it.
+        text: String,
+    },
+    /// What takes events panicked, with this message. The session was stopped.
+    #[error("what takes events panicked: {0}")]
+    Panicked(String),
+    /// Something else failed on the way to a session.
+    #[error("{0}")]
+    Other(String),
 }

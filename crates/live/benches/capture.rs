@@ -4,7 +4,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::write::{EtlWriter, Session};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_trace::live::{Arrivals, Capture, Handed, HandedItem, Overflow, Queue, Step, channel};
+use stackhound_live::{Arrivals, Capture, Handed, HandedItem, Overflow, Queue, Step, channel};
 
 use std::hint::black_box;
 use std::io::Cursor;

@@ -1,0 +1,39 @@
+//! Events of live sessions of Windows: sessions and providers as plain data, sessions that run, and their events in time
+//! order.
+//!
+//! ```text
+//! callback ─▶ Capture ─▶ bounded queue ─▶ Arrivals ─▶ events in time order
+//! └ one copy ─────────┘  └ drops are counted  └ waits for slower processors
+//! ```
+//!
+//! [`Session`] and [`ProviderSettings`] describe what to record, in the numbers that ETW takes. [`LiveSession`] starts a
+//! session on Windows. Windows delivers each event as an `EVENT_RECORD`. [`Capture`] converts it to the record that a file
+//! would have, so that all later stages are the same for live sessions and for files.
+//!
+//! Knows the limits of ETW's settings, the order of arrival and how sessions run. Does not know stacks, or what becomes of
+//! events. Only `session` calls Windows: the rest takes events from a test as well.
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod capture;
+mod error;
+mod handed;
+mod queue;
+mod ring;
+mod session;
+mod settings;
+
+pub use arrivals::{Arrivals, Step};
+pub use capture::Capture;
+pub use error::Error;
+pub use handed::{Handed, HandedItem, LOST_EVENTS};
+pub use queue::{Dropped, Incoming, Queue, channel};
+pub use ring::{Overflow, Received, Receiver, RingCounts, Sender, ring};
+pub use session::{
+    AccessNeed, LiveSession, ProgramEnd, SessionCounters, SessionInfo, access_needed, on_program_end,
+};
+pub use settings::{
+    Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
+    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
+    Session, SessionClock, SessionNumbers,
+};
