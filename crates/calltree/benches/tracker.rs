@@ -8,8 +8,9 @@ mod execution;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use execution::{Event, Execution};
 use stackhound_calltree::tracker::{Class, Step, Tracker};
+
+use execution::{Event, Execution};
 
 /// Real programs make 7 to 15 calls in 1,000 instructions, and change the stack pointer by 4 to 13 % of them.
 const PLAIN: usize = 10;

@@ -4,11 +4,11 @@
 //! take too much memory. What a file tells depends on the module alone, and what was asked once is kept, so giving up
 //! changes no answer.
 
-use stackhound_frames::{Module, ModuleIndex, Modules};
 use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use stackhound_frames::{Module, ModuleIndex, Modules};
 use stackhound_symbols::{AddressKind, Loaded, Origin, Rva, Symbols};
 
 use crate::images::reach::Reach;

@@ -1,7 +1,8 @@
 //! What a source knows of an event, beside its stack.
 
-use crate::stack::Stack;
 use stackhound_frames::{Code, ModuleIndex, Operation};
+
+use crate::stack::Stack;
 
 /// How the kernel was entered for what the event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

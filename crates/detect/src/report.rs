@@ -1,8 +1,9 @@
 //! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
 
+use stackhound_frames::Answer;
+
 use crate::catalogue::DetectionId;
 use crate::verdict::Outcome;
-use stackhound_frames::Answer;
 
 /// Where a judged event stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

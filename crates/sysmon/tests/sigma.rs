@@ -13,11 +13,12 @@ use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rules::{Access, RULES};
 use stackhound_detect::{Binaries, DetectionId, Judge, Severity, Verdict};
 use stackhound_frames::Lists;
 use stackhound_sysmon::row::Action;
 use stackhound_sysmon::{Found, Sysmon};
+
+use rules::{Access, RULES};
 
 /// The files with accesses to processes.
 const FILES: [&str; 2] = ["evtx_attack_samples.jsonl", "otrf_security_datasets.jsonl"];

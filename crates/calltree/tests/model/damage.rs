@@ -1,10 +1,11 @@
 //! Damaged, foreign and forged indexes: a clear error, and never a panic or an endless loop.
 
-use super::naive::{Step, run};
 use proptest::prelude::*;
 use stackhound_calltree::{
     Axis, ContextId, Cpu, EndType, Error, FrameId, Pattern, StackId, Trace, TransitionId,
 };
+
+use super::naive::{Step, run};
 
 const HEADER: usize = 64;
 const ENTRY: usize = 48;

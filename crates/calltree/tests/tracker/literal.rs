@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use crate::execution::truth::TrueFrame;
 use proptest::prelude::*;
 use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{Address, ContextId, EndType, StackKind, StartType};
 
 use super::found::Found;
+use crate::execution::truth::TrueFrame;
 
 /// Stacks of 32 words, far from each other.
 const STACKS: u64 = 3;

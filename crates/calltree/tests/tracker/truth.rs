@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::execution::Execution;
-use crate::execution::truth::{TrueFrame, Truth};
 use proptest::prelude::*;
 use stackhound_calltree::tracker::Tracked;
 use stackhound_calltree::{
@@ -11,6 +9,8 @@ use stackhound_calltree::{
 };
 
 use super::found::{Found, tell, tracker};
+use crate::execution::Execution;
+use crate::execution::truth::{TrueFrame, Truth};
 
 fn track(execution: Execution) -> (Truth, Found) {
     let mut found = Found::default();

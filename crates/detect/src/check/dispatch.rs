@@ -1,11 +1,12 @@
 //! Dispatchers of callbacks: sensitive calls that nobody seems to ask for (CS17), waits inside of callbacks (CS21), handlers
 //! of exceptions (CS22).
 
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Frame, Operation, Role};
+
 use super::{Evidence, without_frames};
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
-use stackhound_frames::lists::Functions;
-use stackhound_frames::{Frame, Operation, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const SYMBOLS: Inputs = Inputs::of(&[Input::Symbols]);

@@ -1,10 +1,11 @@
 //! Where the kernel was entered: direct system calls (CS01, CS02) and direct use of the native API (CS06).
 
+use stackhound_frames::{Code, Operation, Role, Roles};
+
 use super::{Evidence, without_frames};
 use crate::case::Entry;
 use crate::images::site;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
-use stackhound_frames::{Code, Operation, Role, Roles};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::KernelEntry]);
 

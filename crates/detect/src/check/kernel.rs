@@ -1,9 +1,10 @@
 //! Kernel code that belongs to no driver (CS23).
 
+use stackhound_frames::{Code, Frame, Mode};
+
 use super::Evidence;
 use crate::stack::Part;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
-use stackhound_frames::{Code, Frame, Mode};
 
 const USED: Inputs = Inputs::of(&[Input::KernelStack, Input::Modules]);
 

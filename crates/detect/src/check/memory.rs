@@ -1,10 +1,11 @@
 //! Memory of images, held against their files (CS18).
 
+use stackhound_frames::{Code, Role};
+
 use super::Evidence;
 use crate::binaries::Lookup;
 use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
-use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 

@@ -1,11 +1,12 @@
 //! Where stacks end: cut ones (CS14), and roots that do not fit the thread's start (CS15).
 
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Frame, Role};
+
 use super::{Evidence, without_frames};
 use crate::case::Entry;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
-use stackhound_frames::lists::Functions;
-use stackhound_frames::{Code, Frame, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 const STACK: Inputs = Inputs::of(&[Input::Stack]);

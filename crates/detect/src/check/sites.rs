@@ -4,11 +4,11 @@
 //! Kernel frames are never looked at: the code of drivers is rewritten when it is loaded. Neither are addresses that are
 //! none of returns: where the kernel was entered, and what was interrupted.
 
-use super::Evidence;
 use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Frame, Mode, Role};
 use stackhound_symbols::AddressKind;
 
+use super::Evidence;
 use crate::binaries::{CodePlace, Lookup};
 use crate::case::Entry;
 use crate::images::reach::Reach;

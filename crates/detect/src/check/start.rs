@@ -1,10 +1,11 @@
 //! Where threads start (CS19).
 
+use stackhound_frames::lists::Functions;
+use stackhound_frames::{Code, Role};
+
 use super::Evidence;
 use crate::case::Start;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
-use stackhound_frames::lists::Functions;
-use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::ThreadStart, Input::Modules]);
 

@@ -1,8 +1,9 @@
 //! Handles to processes that hold credentials (CS24).
 
+use stackhound_frames::{Code, Operation, Role};
+
 use super::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
-use stackhound_frames::{Code, Operation, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules, Input::Target, Input::AccessMask]);
 

@@ -1,9 +1,10 @@
 //! A second `ntdll.dll`: a copy that nobody hooks (CS10).
 
+use stackhound_frames::{Code, Frame, Role};
+
 use super::Evidence;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
-use stackhound_frames::{Code, Frame, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 

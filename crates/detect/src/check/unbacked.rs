@@ -4,12 +4,13 @@
 //! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
 //! same process.
 
+use stackhound_frames::{Code, Mode, Role, Roles};
+
 use super::{Evidence, without_frames};
 use crate::case::Entry;
 use crate::stack::MemoryKind;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
-use stackhound_frames::{Code, Mode, Role, Roles};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 

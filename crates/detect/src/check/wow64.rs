@@ -1,9 +1,10 @@
 //! System calls of 32-bit processes that do not come through the WoW64 layer (CS20).
 
+use stackhound_frames::{Code, Role};
+
 use super::{Evidence, without_frames};
 use crate::case::Entry;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
-use stackhound_frames::{Code, Role};
 
 const USED: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
 
