@@ -67,7 +67,7 @@ recordings=("$@")
 if [ ${#recordings[@]} = 0 ]; then
   demos=(1 2)
   events=20000
-  [ -z "$short" ] || { demos=(1); events=5000; }
+  [ -z "$short" ] || { demos=(1); events=8000; }
   for seed in "${demos[@]}"; do
     "$here" demo -q --seed "$seed" --events "$events" --out "$folder/demo$seed" >/dev/null
     mv "$folder/demo$seed/stackhound-demo.etl" "$folder/demo$seed.etl"
