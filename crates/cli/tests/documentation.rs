@@ -63,6 +63,22 @@ const LONG: [&str; 4] = [
 const IMAGES: [(&str, &str); 3] =
     [("ntdll.dll", "ntdll.dll"), ("kernelbase.dll", "kernelbase.dll"), ("suspect.exe", "updater.exe")];
 
+/// What commands of `explain` that have this part must show on the demo.
+const SHOWS: [(&str, &str); 9] = [
+    ("stack.contains_unbacked='yes'", "(unbacked"),
+    ("--event PageFault/", "PageFault/VirtualAlloc"),
+    ("--event Thread/Start", "Thread/Start"),
+    ("--event Thread/CSwitch", "Thread/CSwitch"),
+    ("--event Image/Load", "Image/Load"),
+    ("--event PerfInfo/SysCallEnter", "PerfInfo/SysCallEnter"),
+    ("iendswith 'ntdll.dll'", "ntdll.dll"),
+    ("--only CS02", "CS02"),
+    ("--format ndjson", "\"stack\""),
+];
+
+/// Parts of commands of `explain` that select nothing in the demo: it has no thread pools and no second `ntdll.dll`.
+const NOT_IN_DEMO: [&str; 2] = ["--event ThreadPool/*", "--only CS10 "];
+
 struct Shown {
     page: PathBuf,
     command: String,
@@ -173,10 +189,22 @@ fn every_command_that_explanations_recommend_runs() {
         assert!(!of_this.is_empty(), "{id} recommends nothing");
         commands.extend(of_this);
     }
-    for command in commands {
-        let arguments = words(&command);
+    for command in &commands {
+        let arguments = words(command);
         let result = run(folder.path(), &arguments);
         assert!(is_done(&arguments, &result), "{command}: {}", String::from_utf8_lossy(&result.stderr));
+        let (shown, command) = (String::from_utf8_lossy(&result.stdout), arguments.join(" "));
+        if NOT_IN_DEMO.iter().any(|part| command.contains(part)) {
+            assert_eq!(shown, "", "{command} shows something now");
+            continue;
+        }
+        assert!(!shown.is_empty(), "{command} shows nothing");
+        for (_, expected) in SHOWS.iter().filter(|(part, _)| command.contains(part)) {
+            assert!(shown.contains(expected), "{command} does not show {expected}");
+        }
+    }
+    for (part, _) in SHOWS {
+        assert!(commands.iter().any(|command| words(command).join(" ").contains(part)), "nothing has {part}");
     }
 }
 
