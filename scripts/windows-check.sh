@@ -57,7 +57,8 @@ windows cargo test --locked --profile cross -p stackhound-symbols --test debug_h
 if [ "${1:-}" != --short ]; then
   step "what is the same everywhere, in Wine"
   windows cargo test --locked --profile cross -p stackhound-etl -p stackhound-expr -p stackhound-schema \
-    -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound-live -p stackhound --lib --target $gnu
+    -p stackhound-stacks -p stackhound-system -p stackhound-trace -p stackhound-live -p stackhound-pipeline -p stackhound-hunt -p stackhound-threads \
+    -p stackhound --lib --target $gnu
 fi
 
 step "consumers, in Wine"

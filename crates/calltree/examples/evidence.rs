@@ -3,9 +3,10 @@
 //! whose bounds were inferred from snapshots.
 
 use stackhound_calltree::{
-    Address, Builder, Change, ContextId, Cpu, EndType, Error, Evidence, LocationId, LocationInfo, ModuleInfo,
+    Builder, Change, ContextId, Cpu, EndType, Error, Evidence, LocationId, LocationInfo, ModuleInfo,
     StackInfo, StackKind, StartType,
 };
+use stackhound_types::Address;
 
 /// 2024-01-01T00:00:00.0000007Z.
 const ORIGIN: u64 = 133_485_408_000_000_007;

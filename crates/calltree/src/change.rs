@@ -1,7 +1,9 @@
 //! What happens to stacks between two contexts: the alphabet that trackers speak, journals keep and the
 //! [`Builder`](crate::Builder) understands.
 
-use crate::id::{Address, ContextId, Cpu, LocationId, ModuleId, StackId};
+use stackhound_types::Address;
+
+use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
 /// A module as it is defined.

@@ -31,7 +31,7 @@ pub use builder::{Builder, LabelId};
 pub use change::{Change, LocationInfo, ModuleInfo, StackInfo};
 pub use error::Error;
 pub use frame::{CallRange, CallRanges, Frame, StackEvent, StackEvents};
-pub use id::{Address, ContextId, Cpu, FrameId, LocationId, ModuleId, StackId, TransitionId};
+pub use id::{ContextId, Cpu, FrameId, LocationId, ModuleId, StackId, TransitionId};
 pub use kind::{Bound, Continuity, Count, EndType, Evidence, StackKind, StartType};
 pub use location::{Location, Module, Name};
 pub use pattern::Pattern;

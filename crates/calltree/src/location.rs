@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use stackhound_types::Address;
+
 use crate::Trace;
-use crate::id::{Address, LocationId, ModuleId};
+use crate::id::{LocationId, ModuleId};
 
 /// A place in code: where a function starts, or where it was when it was first seen.
 #[derive(Clone, Copy)]

@@ -44,12 +44,14 @@ mod step;
 
 use std::collections::HashMap;
 
+use stackhound_types::Address;
+
 pub use self::regions::MERGE_DISTANCE;
 pub use self::step::{Class, Counts, Point, Space, Step, Thread, Tracked};
 
 use self::open::Frame;
 use self::regions::{RegionIndex, Regions};
-use crate::id::{Address, ContextId, StackId, TransitionId};
+use crate::id::{ContextId, StackId, TransitionId};
 use crate::kind::{EndType, StackKind, StartType};
 
 /// How many frames can be open at a time, on all stacks together.

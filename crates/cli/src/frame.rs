@@ -3,9 +3,11 @@
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::frames::Region;
 use stackhound::symbols::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
+use stackhound::types::HexBytes;
 use stackhound::{Depth, Label, Mode};
+use stackhound_export::Hex;
 
-use crate::json::{Digits, Hex, Shown};
+use crate::json::Shown;
 
 /// A frame: `addr`, `mode`, `module`, `rva`; of user frames `backing` and `region`; where functions are named `symbol`,
 /// `offset` and `origin` of the name to show, all names side by side, `line`, `inlines` and `call_site`.
@@ -118,8 +120,8 @@ struct CallSite<'n>(&'n ResolvedCallSite);
 impl Serialize for CallSite<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("before", &Shown(Digits(&self.0.before)))?;
-        map.serialize_entry("after", &Shown(Digits(&self.0.after)))?;
+        map.serialize_entry("before", &Shown(HexBytes(&self.0.before)))?;
+        map.serialize_entry("after", &Shown(HexBytes(&self.0.after)))?;
         map.end()
     }
 }

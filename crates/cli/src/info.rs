@@ -8,9 +8,10 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
-use stackhound::etl::{Block, Damage, FileTime, Index, LogfileHeader};
+use stackhound::etl::{Block, Damage, Index, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
 use stackhound::trace::{Capture, OpenTrace, Source};
+use stackhound::types::FileTime;
 use stackhound::{Guid, Passes, Pipeline};
 use stackhound_export::escape::line;
 

@@ -4,10 +4,12 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use stackhound::frames::{CreateEnd, CreateOutcome, Level, Summary};
 use stackhound::schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound::stacks::StackState;
+use stackhound::types::HexBytes;
 use stackhound::{Depth, Label, Mode, Seen};
+use stackhound_export::Hex;
 
 use crate::frame;
-use crate::json::{Digits, Hex, Shown};
+use crate::json::Shown;
 
 /// One line: `time`, `ts`, `cpu`, `pid`, `tid`, `process`, `provider`, `event`, `id`, `opcode`, `version`, `fields`, of
 /// files' creations `create`, and `stack` if wanted.
@@ -20,7 +22,7 @@ impl Serialize for Line<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seen = self.seen;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("time", &Shown(stackhound::etl::Rfc3339(seen.utc())))?;
+        map.serialize_entry("time", &Shown(stackhound::types::Rfc3339(seen.utc())))?;
         map.serialize_entry("ts", &seen.raw_time().0)?;
         map.serialize_entry("cpu", &seen.processor())?;
         map.serialize_entry("pid", &seen.pid().map(|pid| pid.0))?;
@@ -52,7 +54,7 @@ impl Serialize for Raw<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if !self.0.is_empty() {
-            map.serialize_entry("raw", &Shown(Digits(self.0)))?;
+            map.serialize_entry("raw", &Shown(HexBytes(self.0)))?;
         }
         map.end()
     }
@@ -134,7 +136,7 @@ impl Serialize for Single<'_> {
             // What is not finite is null, as JSON has no number for it.
             (Value::Float(number), _) => serializer.serialize_f64(number),
             (Value::RawTime(time), _) => serializer.collect_str(&time.0),
-            (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&Digits(bytes)),
+            (Value::Binary(bytes), OutType::Default) => serializer.collect_str(&HexBytes(bytes)),
             _ => serializer.collect_str(&field.render(value)),
         }
     }

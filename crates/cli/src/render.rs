@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use stackhound::etl::Rfc3339;
 use stackhound::stacks::StackStats;
 use stackhound::symbols::SymbolStats;
+use stackhound::types::Rfc3339;
 use stackhound::{ClockKind, FileTime, TICKS_PER_SECOND};
 
 use crate::output::grouped;

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use stackhound::symbols::AddressKind;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
+use stackhound::types::AddressKind;
 use stackhound::{Address, Depth, FrameView, Label, Naming, Pipeline, Seen, frames, symbols};
 use stackhound_export::escape::{folded_name, line};
 

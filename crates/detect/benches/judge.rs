@@ -6,9 +6,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_detect::{Binaries, Case, Entry, Event, Judge, Part, Process, Services, Stack, Target};
-use stackhound_etl::Address;
 use stackhound_frames::{Code, Frame, Lists, ModuleFacts, ModuleIndex, Operation};
-use stackhound_symbols::ModuleIdentity;
+use stackhound_types::{Address, ModuleIdentity};
 
 fn module(judge: &mut Judge, path: &str) -> ModuleIndex {
     let name = path.rsplit('\\').next().unwrap_or_default().to_owned();

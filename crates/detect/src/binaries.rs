@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use stackhound_frames::{Module, ModuleIndex, Modules};
-use stackhound_symbols::{AddressKind, Loaded, Origin, Rva, Symbols};
+use stackhound_symbols::{Loaded, Origin, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 use crate::images::reach::Reach;
 use crate::images::site::Site;

@@ -1,6 +1,7 @@
 //! What the detections look at in a stack, found once for all of them.
 
-use stackhound_frames::{Code, Frame, Mode, Module, Modules, Role, Roles};
+use stackhound_frames::{Code, Frame, Module, Modules, Role, Roles};
+use stackhound_types::Mode;
 
 use crate::case::Case;
 use crate::stack::{Memory, Part, SiteBytes};

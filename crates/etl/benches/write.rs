@@ -3,7 +3,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session, stack};
-use stackhound_etl::{Address, Guid, Pid, PointerSize, Tid};
+use stackhound_types::{Address, Guid, Pid, PointerSize, Tid};
 
 const RECORDS: u32 = 1_000_000;
 const PROCESSORS: u16 = 8;

@@ -7,12 +7,13 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use stackhound_etl::ClockKind;
 use stackhound_etl::record::{Descriptor, ExtendedType, MessageOptions};
 use stackhound_etl::write::{
     EtlWriter, EventClass, Form, HeaderSpec, InstanceIds, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec,
     Session, stack,
 };
-use stackhound_etl::{Address, ClockKind, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 type Error = Box<dyn std::error::Error>;
 

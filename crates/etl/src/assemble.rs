@@ -178,8 +178,9 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Recording;
     use crate::write::{EtlWriter, HeaderSpec, Issuer, Payload, Session};
-    use crate::{Pid, PointerSize, RawTime, Recording, Tid};
+    use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
     fn session() -> (Session, Arc<LogfileHeader>) {
         let session = Session { processors: 2, ..Session::default() };

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stackhound_types::RawTime;
 
 use crate::record::{HeaderKind, Record, RecordError, Records};
-use crate::{LogfileHeader, RawTime, Selection};
+use crate::{LogfileHeader, Selection};
 
 /// One record of a block: its time, its place and what it is, in 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

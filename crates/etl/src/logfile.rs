@@ -4,8 +4,10 @@
 
 use std::num::NonZeroU64;
 
+use stackhound_types::{FileTime, PointerSize, RawTime};
+
+use crate::Clock;
 use crate::record::{HeaderKind, Record};
-use crate::{Clock, FileTime, PointerSize, RawTime};
 
 /// Bits of the logging mode that matter to a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

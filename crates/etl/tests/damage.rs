@@ -8,9 +8,8 @@ use std::io::Cursor;
 use bytes::Bytes;
 use stackhound_etl::compress::xpress;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{
-    BUFFER_HEADER_SIZE, Block, BufferRef, Damage, DamageReason, Pid, PointerSize, RawTime, Recording, Tid,
-};
+use stackhound_etl::{BUFFER_HEADER_SIZE, Block, BufferRef, Damage, DamageReason, Recording};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 /// SplitMix64.
 struct Random(u64);

@@ -2,7 +2,8 @@
 
 use stackhound_corpus as corpus;
 
-use stackhound_etl::{FileTime, PointerSize, Recording};
+use stackhound_etl::Recording;
+use stackhound_types::{FileTime, PointerSize};
 
 #[test]
 fn headers_of_32_bit_systems_are_read() {

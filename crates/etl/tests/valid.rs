@@ -7,7 +7,7 @@ use std::path::Path;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_validator::Rule::*;
 use stackhound_validator::{Known, assert_known};
 

@@ -10,9 +10,10 @@ use stackhound_etl::write::{
     Session, Totals, WriteError, stack,
 };
 use stackhound_etl::{
-    Address, BufferFlags, BufferHeader, ClockKind, Damage, DamageReason, FileTime, Guid, Index, LogFileMode,
-    LogfileHeaderError, Pid, PointerSize, RawTime, Recording, Tid,
+    BufferFlags, BufferHeader, ClockKind, Damage, DamageReason, Index, LogFileMode, LogfileHeaderError,
+    Recording,
 };
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 /// Numbers for payloads, items and counters, so that specs can borrow them.
 static WORDS: [u64; 32] = {

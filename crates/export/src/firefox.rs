@@ -18,9 +18,11 @@ use fxprof_processed_profile::{
 };
 use rustc_hash::FxHashMap;
 
+use stackhound_types::Mode;
+
 use crate::Profile;
 use crate::escape;
-use crate::model::{FrameId, MarkerKind, Mode, Nanos, Origin, StackId, ThreadId, Timing};
+use crate::model::{FrameId, MarkerKind, Nanos, Origin, StackId, ThreadId, Timing};
 use libraries::Libraries;
 
 /// `preprocessedProfileVersion` of what is written.
@@ -152,11 +154,11 @@ impl Categories {
         }
     }
 
-    fn of(&self, mode: Mode, origin: Origin) -> CategoryPairHandle {
+    fn of(&self, mode: Option<Mode>, origin: Origin) -> CategoryPairHandle {
         let mode = match mode {
-            Mode::Kernel => 0,
-            Mode::User => 1,
-            Mode::Remark => 2,
+            Some(Mode::Kernel) => 0,
+            Some(Mode::User) => 1,
+            None => 2,
         };
         self.frames[mode][origin as usize]
     }

@@ -7,9 +7,10 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{Options, TextTruncateDirection};
 
+use stackhound_types::Mode;
+
 use crate::Profile;
 use crate::folded;
-use crate::model::Mode;
 
 /// Writes the picture. The root frame is as wide as all samples together; a profile without samples is an error.
 pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -48,6 +49,6 @@ fn adapt(name: &mut String, mode: Option<Mode>) {
     name.push_str(match mode {
         Some(Mode::Kernel) => "_[k]",
         Some(Mode::User) => "_[i]",
-        Some(Mode::Remark) | None => "",
+        None => "",
     });
 }

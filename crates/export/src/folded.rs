@@ -6,9 +6,11 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
+use stackhound_types::Mode;
+
 use crate::Profile;
 use crate::escape::folded_name;
-use crate::model::{Mode, ProcessId, StackId};
+use crate::model::{ProcessId, StackId};
 
 /// The lines. Those that begin with the same frames stand together. `adapt` may change each name: that of the process
 /// without a mode, then those of frames; it must not put a semicolon into one.
@@ -40,7 +42,7 @@ fn path(
     adapt(&mut path, None);
     for frame in frames.iter().rev() {
         let mut name = folded_name(&frame.name);
-        adapt(&mut name, Some(frame.mode));
+        adapt(&mut name, frame.mode);
         path.push(';');
         path.push_str(&name);
     }

@@ -28,6 +28,7 @@ pub mod firefox;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
+mod hex;
 mod model;
 pub mod perfetto;
 mod profile;
@@ -35,10 +36,9 @@ pub mod speedscope;
 pub mod tree;
 
 pub use builder::{Full, ProfileBuilder};
+pub use hex::Hex;
 pub use model::{
-    AddressKind, Frame, FrameId, FrameName, ImageIdentity, Marker, MarkerKind, MarkerKindId, Mode, Module,
-    ModuleId, Nanos, Origin, Pdb, Place, Process, ProcessId, Sample, SourceLine, StackId, Switch,
-    SwitchReason, TextId, Thread, ThreadId, Timing,
+    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin, Place,
+    Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
 };
 pub use profile::Profile;
-pub use uuid::Uuid;

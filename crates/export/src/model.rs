@@ -1,6 +1,6 @@
 //! What a profile is made of. Everything has a number; numbers are dense and hold within one profile only.
 
-use uuid::Uuid;
+use stackhound_types::{AddressKind, ImageIdentity, Mode, PdbIdentity, Rva};
 
 /// Nanoseconds since the profile's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -104,26 +104,6 @@ pub struct Thread {
     pub end: Option<Nanos>,
 }
 
-/// What names a PDB.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Pdb {
-    /// Of all versions of the PDB that fit one image.
-    pub guid: Uuid,
-    /// How often it was written.
-    pub age: u32,
-    /// Path or file name, as the linker wrote it.
-    pub name: String,
-}
-
-/// What names an image file on a symbol server.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ImageIdentity {
-    /// `TimeDateStamp` of the file header.
-    pub time_date_stamp: u32,
-    /// `SizeOfImage`.
-    pub size: u32,
-}
-
 /// A module, wherever it is loaded.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
@@ -132,29 +112,9 @@ pub struct Module {
     /// Full path.
     pub path: String,
     /// Its PDB, if known.
-    pub pdb: Option<Pdb>,
+    pub pdb: Option<PdbIdentity>,
     /// Its image, if known.
     pub image: Option<ImageIdentity>,
-}
-
-/// Where code runs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Mode {
-    /// In the kernel.
-    Kernel,
-    /// In user mode.
-    User,
-    /// Nowhere: the frame is a remark, such as that a part of the stack is missing.
-    Remark,
-}
-
-/// What an address is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum AddressKind {
-    /// Of the instruction that was about to run.
-    Instruction,
-    /// Behind a call, so that the call is one byte before.
-    Return,
 }
 
 /// Where a frame's name comes from.
@@ -218,10 +178,7 @@ pub struct Place {
 impl Place {
     /// The rva of the instruction that runs: in front of a return address.
     pub fn instruction(&self) -> u32 {
-        match self.kind {
-            AddressKind::Instruction => self.rva,
-            AddressKind::Return => self.rva.saturating_sub(1),
-        }
+        self.kind.looked_up(Rva(self.rva)).0
     }
 }
 
@@ -254,8 +211,8 @@ pub struct Frame {
     pub name: String,
     /// Where the name comes from.
     pub origin: Origin,
-    /// Where the code runs.
-    pub mode: Mode,
+    /// Where the code runs; `None` for a remark, such as that a part of the stack is missing.
+    pub mode: Option<Mode>,
     /// Its address in a module, if it is in one.
     pub place: Option<Place>,
     /// Its source code, if known.

@@ -12,8 +12,10 @@ use std::io::{self, Write};
 
 use prost::Message;
 
+use stackhound_types::Mode;
+
 use crate::Profile;
-use crate::model::{Mode, Nanos, SwitchReason, ThreadId, Timing};
+use crate::model::{Nanos, SwitchReason, ThreadId, Timing};
 use interned::Keys;
 use messages::{
     Clock, ClockSnapshot, DebugAnnotation, FtraceEvent, FtraceEventBundle, PerfSample, PerfSampleDefaults,
@@ -200,9 +202,9 @@ fn samples<W: Write>(
                 tid: Some(numbers.tid(thread)),
                 callstack_iid: interned::stack_number(sample.stack),
                 cpu_mode: match profile.frame(profile.node(sample.stack).frame).mode {
-                    Mode::Remark => 0,
-                    Mode::Kernel => 1,
-                    Mode::User => 2,
+                    None => 0,
+                    Some(Mode::Kernel) => 1,
+                    Some(Mode::User) => 2,
                 },
             }),
             ..TracePacket::default()

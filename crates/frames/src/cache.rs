@@ -9,10 +9,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use stackhound_etl::Address;
 use stackhound_stacks::StackId;
-use stackhound_symbols::AddressKind;
 use stackhound_system::{ProcessId, Stretch};
+use stackhound_types::{Address, AddressKind};
 
 use crate::frame::Frame;
 use crate::resolve::First;

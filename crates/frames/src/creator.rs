@@ -5,9 +5,9 @@
 //! is done to. Where a broker creates a process for another one, the acting process is the broker, whatever the new
 //! process' parent is said to be.
 
-use stackhound_etl::{Pid, Tid};
 use stackhound_stacks::Delivered;
 use stackhound_system::{ProcessId, System};
+use stackhound_types::{Pid, Tid};
 
 /// The one whose stack it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

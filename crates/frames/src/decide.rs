@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
-use stackhound_etl::Guid;
 use stackhound_etl::record::ExtendedType;
 use stackhound_schema::kernel;
 use stackhound_stacks::OwnerKind;
 use stackhound_trace::Event;
+use stackhound_types::Guid;
 
 use crate::policy::{KernelSymbols, Level, OPEN, Policy};
 

@@ -3,31 +3,11 @@
 //! Sources differ in what they know. A trace has addresses and the modules around them; Sysmon has modules with offsets and
 //! mostly no addresses. What a source does not state is absent here and never guessed.
 
-use stackhound_etl::Address;
-use stackhound_symbols::AddressKind;
 use stackhound_system::{MethodId, ModuleId, Runtime};
+use stackhound_types::{Address, AddressKind, Mode};
 
 use crate::module::{ModuleIndex, Modules, Role};
 use crate::region::{Region, RegionKind};
-
-/// Whether a frame is in the kernel's half of the address space: by its address alone, never by whether a module is known.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Mode {
-    /// The upper half.
-    Kernel,
-    /// The lower half.
-    User,
-}
-
-impl Mode {
-    /// The spelling in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Kernel => "kernel",
-            Mode::User => "user",
-        }
-    }
-}
 
 /// Whether code at an address comes from an image.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

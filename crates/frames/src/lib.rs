@@ -27,7 +27,7 @@ pub mod wow64;
 pub use creates::{CreateEnd, CreateJoin, CreateOutcome, CreateStats, Disposition, Happened};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};
-pub use frame::{Backing, Code, Frame, Mode};
+pub use frame::{Backing, Code, Frame};
 pub use lists::{Lists, Operation};
 pub use module::{LoadedModule, Module, ModuleFacts, ModuleIndex, Modules, Role, Roles, identity};
 pub use pattern::{EventPattern, PatternError};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use stackhound_symbols::folder::{Folder, below_windows};
+use stackhound_types::HexBytes;
 
 use crate::module::{ModuleFacts, Role, Roles};
 
@@ -334,7 +335,7 @@ impl Lists {
         if images.is_empty() {
             return false;
         }
-        let sum = sha256.map(|sum| sum.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let sum = sha256.map(|sum| HexBytes(sum).to_string());
         fits(images, path) || fits(images, name) || sum.is_some_and(|sum| fits(images, &sum))
     }
 

@@ -3,9 +3,8 @@
 use std::ops::{BitOr, BitOrAssign};
 
 use hashbrown::HashMap;
-use stackhound_symbols::{ImageIdentity, ModuleIdentity, PdbIdentity};
 use stackhound_system::{ModuleId, ModuleRef, System};
-use uuid::Uuid;
+use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 
 use crate::lists::Lists;
 use crate::wow64;
@@ -197,11 +196,7 @@ pub fn identity(module: ModuleRef<'_>) -> ModuleIdentity {
     ModuleIdentity {
         name: module.file_name().to_owned(),
         image: image.map(|(time_date_stamp, size)| ImageIdentity { time_date_stamp, size }),
-        pdb: module.pdb().map(|pdb| PdbIdentity {
-            name: pdb.name.to_owned(),
-            guid: Uuid::from_bytes_le(pdb.guid.0),
-            age: pdb.age,
-        }),
+        pdb: module.pdb().map(|pdb| PdbIdentity { name: pdb.name.to_owned(), guid: pdb.guid, age: pdb.age }),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Operations on files as events tell of them: what the join of creates and ends needs.
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Guid, PointerSize};
-use stackhound_schema::Error;
-use stackhound_schema::kernel::{self, view};
+use stackhound_schema::kernel::{self, hook_id, view};
+use stackhound_schema::{Error, provider_guid};
 use stackhound_trace::Event;
+use stackhound_types::{Guid, PointerSize};
 
 /// Which events tell of an operation: both kinds can stand side by side, with the same requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,8 +28,7 @@ pub(crate) enum Operation {
     Malformed,
 }
 
-const PROVIDER: Guid =
-    Guid::new(0xedd0_8927, 0x9cc4, 0x4e65, [0xb9, 0x70, 0xc2, 0x56, 0x0f, 0xb5, 0xc2, 0x89]);
+const PROVIDER: Guid = provider_guid::KERNEL_FILE;
 
 /// What an event means, before its payload is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,10 +41,16 @@ enum Kind {
 
 fn of_kernel(hook: u16) -> Option<Kind> {
     Some(match hook {
-        0x0440 | 0x044e => Kind::Create,
-        0x044c => Kind::End,
-        0x0443 | 0x0444 => Kind::Other(8),
-        0x0441 | 0x0442 | 0x0445..=0x044b | 0x044d | 0x044f..=0x0452 | 0x0454 | 0x0456 => Kind::Other(0),
+        hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Kind::Create,
+        hook_id::FILE_IO_OPERATION_END => Kind::End,
+        hook_id::FILE_IO_READ | hook_id::FILE_IO_WRITE => Kind::Other(8),
+        hook_id::FILE_IO_CLEANUP
+        | hook_id::FILE_IO_CLOSE
+        | hook_id::FILE_IO_SET_INFO..=hook_id::FILE_IO_FS_CONTROL
+        | hook_id::FILE_IO_DIR_NOTIFY
+        | hook_id::FILE_IO_DELETE_PATH..=hook_id::FILE_IO_SET_LINK
+        | hook_id::FILE_IO_QUERY_SECURITY
+        | hook_id::FILE_IO_QUERY_EA => Kind::Other(0),
         _ => return None,
     })
 }

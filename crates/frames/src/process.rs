@@ -1,8 +1,8 @@
 //! What is known of the processes whose stacks are resolved.
 
-use stackhound_etl::PointerSize;
 use stackhound_system::{Completeness, ProcessId, Stretch, System};
 use stackhound_trace::TraceTime;
+use stackhound_types::PointerSize;
 
 use crate::module::{LoadedModules, Modules, Role};
 use crate::wow64;

@@ -5,9 +5,9 @@
 //! holds from its time until another one about the same addresses; where statements overlap, the later one counts,
 //! since a place can be taken again only after it was given up, whether the recording tells of that or not.
 
-use stackhound_etl::Address;
 use stackhound_system::{Evidence, MethodRef, ModuleId, ProcessId, Protection, Runtime, Span, System};
 use stackhound_trace::TraceTime;
+use stackhound_types::Address;
 
 /// What memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Address, PointerSize};
+use stackhound_schema::kernel::hook_id;
 use stackhound_stacks::Delivered;
-use stackhound_symbols::AddressKind;
 use stackhound_system::{Completeness, Evidence, ProcessId, System};
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{Address, AddressKind, Mode, PointerSize};
 
 use crate::cache::{Circumstances, FrameCache, FrameKey, StackKey};
 use crate::creator::StackOwner;
-use crate::frame::{Code, Frame, Mode};
+use crate::frame::{Code, Frame};
 use crate::module::{LoadedModule, LoadedModules, Modules};
 use crate::process::{ProcessContext, ProcessContexts};
 use crate::region::{Region, RegionKind};
@@ -330,8 +330,13 @@ impl First {
     #[inline]
     pub fn of(event: &Event<'_>) -> First {
         match event.hook() {
-            Some(0x0f2e | 0x0f2f) => First::Sampled,
-            Some(0x020a..=0x020f | 0x0220) => First::Faulting,
+            Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE) => {
+                First::Sampled
+            }
+            Some(
+                hook_id::PAGE_FAULT_TRANSITION_FAULT..=hook_id::PAGE_FAULT_ACCESS_VIOLATION
+                | hook_id::PAGE_FAULT_HARD_FAULT,
+            ) => First::Faulting,
             _ => First::Called,
         }
     }

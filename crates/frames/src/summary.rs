@@ -1,8 +1,9 @@
 //! What a whole stack comes down to.
 
 use stackhound_stacks::{StackState, StackStates};
+use stackhound_types::Mode;
 
-use crate::frame::{Backing, Code, Frame, Mode};
+use crate::frame::{Backing, Code, Frame};
 use crate::module::{ModuleIndex, Modules, Roles};
 
 /// An answer that evidence can be missing for.

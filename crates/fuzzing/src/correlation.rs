@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use stackhound_etl::{Guid, Pid, Tid};
+use stackhound_schema::provider_guid;
 use stackhound_stacks::{Correlator, Delivered, StackState, StackStates, StackStats, StackSurvey, Window};
 use stackhound_trace::{Event, LossMap, OpenTrace, TraceTime};
+use stackhound_types::{Guid, Pid, Tid};
 
 /// The provider and event that carry nothing but the user half of an earlier event's stack.
-pub(crate) const KERNEL_EVENT_TRACING: Guid =
-    Guid::new(0xb675_ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
+pub(crate) const KERNEL_EVENT_TRACING: Guid = provider_guid::KERNEL_EVENT_TRACING;
 pub(crate) const USER_HALF: u16 = 18;
 
 /// Nothing leaves it before the end.

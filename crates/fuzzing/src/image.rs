@@ -1,8 +1,8 @@
 //! PE images made of arbitrary bytes.
 
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::stubs;
+use stackhound_types::Rva;
 
 use self::pe::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 

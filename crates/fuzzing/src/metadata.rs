@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Guid, Pid, PointerSize, Tid};
+use stackhound_schema::kernel::class_guid;
 use stackhound_schema::{
     EmbeddedEvent, EmbeddedIdentity, EventMetadata, Identity, ManifestChunks, Plan, ProviderTraits, Schema,
     SchemaStore, parse_map, providers_of_image, providers_of_manifest,
 };
+use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::payloads::decode_everything;
 
 /// The class of the events in which merged recordings carry descriptions.
-pub(crate) const EVENT_METADATA: Guid =
-    Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
+pub(crate) const EVENT_METADATA: Guid = class_guid::EVENT_META_DATA;
 pub(crate) const EVENT_INFO: u8 = 32;
 pub(crate) const MAP_INFO: u8 = 33;
 

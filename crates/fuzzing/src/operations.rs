@@ -9,7 +9,8 @@ use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{
     EtlWriter, EventClass, Form, HeaderSpec, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec, Session,
 };
-use stackhound_etl::{Address, ClockKind, Guid, LogFileMode, Pid, PointerSize, RawTime, Tid};
+use stackhound_etl::{ClockKind, LogFileMode};
+use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 use crate::correlation::{KERNEL_EVENT_TRACING, USER_HALF};
 

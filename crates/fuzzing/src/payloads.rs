@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Unstructured};
-use stackhound_etl::{Guid, PointerSize};
 use stackhound_schema::{
     Count, Decoded, Decoder, Error, EventMetadata, Field, InType, Item, Length, MAX_EMPTY_ELEMENTS,
     MAX_NESTING, OutType, Plan, Schema, SchemaSource, kernel,
 };
+use stackhound_types::{Guid, PointerSize};
 
 #[derive(Arbitrary, Debug)]
 struct Case {

@@ -3,12 +3,13 @@
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::{ExtendedType, Record};
 use stackhound_etl::write::{EtlWriter, Session};
-use stackhound_etl::{FileTime, Pid, RawTime, Recording, Tid};
 use stackhound_schema::{Identity, Plan, SchemaStore, kernel};
 use stackhound_stacks::Window;
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
 use crate::container::read_block;
 use crate::correlation;

@@ -3,6 +3,7 @@
 use std::io::Cursor;
 use std::num::NonZeroU32;
 
+use stackhound_etl::ClockKind;
 use stackhound_etl::compress::xpress;
 use stackhound_etl::record::{Descriptor, MessageOptions};
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
@@ -10,7 +11,7 @@ use stackhound_etl::write::{
     EtlWriter, EventClass, Form, HeaderSpec, InstanceIds, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec,
     Session,
 };
-use stackhound_etl::{Address, ClockKind, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 use self::blocks::{Head, MANIFEST, Stored, event_info, event_metadata, field, map_info, structure, value};
 use crate::metadata::{EVENT_INFO, EVENT_METADATA, MAP_INFO};

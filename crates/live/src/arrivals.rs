@@ -153,7 +153,7 @@ impl Arrivals {
     }
 
     /// When the first session began, as far as its description says.
-    pub fn start_time(&self) -> stackhound_etl::FileTime {
+    pub fn start_time(&self) -> stackhound_types::FileTime {
         self.sources[0].incoming.session().start_time
     }
 
@@ -309,9 +309,10 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use stackhound_etl::Recording;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-    use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
+    use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
     use super::*;
     use crate::{Capture, Handed, Overflow, Queue, channel};

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stackhound_etl::{
-    Block, BlockBuilder, BufferHeader, BufferIdentity, BufferType, LogFileMode, LogfileHeader, RawTime,
+    Block, BlockBuilder, BufferHeader, BufferIdentity, BufferType, LogFileMode, LogfileHeader,
 };
 use stackhound_trace::Flow;
+use stackhound_types::RawTime;
 
 use crate::handed::Handed;
 use crate::queue::Refused;

@@ -1,6 +1,6 @@
 //! Why a session cannot be described, started or read.
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 /// What is wrong with the description of a session or provider, or why Windows does not run it.
 ///

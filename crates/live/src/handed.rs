@@ -4,13 +4,15 @@
 //! class GUID and opcode, classic headers lose their instance ids to an extended item. All of it can be undone, since
 //! the flags say what the header was. What is assumed of the flags is in `docs/live.md`.
 
+use stackhound_etl::BlockBuilder;
 use stackhound_etl::record::{Descriptor, ExtendedType, MessageOptions};
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{
     EventClass, HeaderSpec, InstanceIds, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec, WriteError,
 };
-use stackhound_etl::{Address, BlockBuilder, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_schema::kernel;
+use stackhound_schema::kernel::class_guid;
+use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 /// An event as Windows hands it to a consumer: the content of an `EVENT_RECORD` without pointers.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +42,7 @@ pub(crate) mod flag {
 const ITEMS: usize = 18;
 
 /// The class of events by which a session says that it lost some, and its events.
-pub const LOST_EVENTS: Guid =
-    Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
+pub const LOST_EVENTS: Guid = class_guid::LOST_EVENT;
 
 impl<'a> Handed<'a> {
     fn u16_at(&self, at: usize) -> u16 {

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{LogfileHeader, Pid, PointerSize, RawTime, Recording, Tid};
+use stackhound_etl::{LogfileHeader, Recording};
 use stackhound_live::{Arrivals, Handed, Overflow, Queue, Step, channel};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 const PROCESSORS: u16 = 64;
 /// Ticks of 100 ns between two flushes, as `Buffers::low_latency` has them.

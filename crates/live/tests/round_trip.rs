@@ -24,7 +24,7 @@ enum Reason {
 fn reason(record: &Record<'_>) -> Option<Reason> {
     match record.hook() {
         Some(0) => Some(Reason::LogfileHeader),
-        Some(hook) if stackhound_schema::kernel::class_guid((hook >> 8) as u8).is_none() => {
+        Some(hook) if stackhound_schema::kernel::class_of_group((hook >> 8) as u8).is_none() => {
             Some(Reason::UnknownGroup)
         }
         Some(_) => None,

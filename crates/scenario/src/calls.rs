@@ -3,7 +3,7 @@
 //! A graph is not stored. A function's place follows from its level and the way there; each level of a way takes two
 //! bits of a number, its route. So two routes with the same lowest bits lead through the same outer functions.
 
-use stackhound_etl::Address;
+use stackhound_types::Address;
 
 use crate::frames::Frames;
 use crate::image::Image;

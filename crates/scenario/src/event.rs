@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use stackhound_etl::Guid;
+use stackhound_schema::kernel::hook_id;
+use stackhound_types::Guid;
 
 use crate::provider;
 
@@ -36,73 +37,99 @@ const fn without_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent 
     KernelEvent { hook, version, has_ids: false, name }
 }
 
-pub(crate) const HEADER: KernelEvent = with_ids(0x0000, 2, "EventTrace/Header");
-pub const EXTENSION: KernelEvent = without_ids(0x0005, 2, "EventTrace/Extension");
-pub const RUNDOWN_COMPLETE: KernelEvent = without_ids(0x0008, 2, "EventTrace/RDComplete");
-pub const END_EXTENSION: KernelEvent = without_ids(0x0020, 2, "EventTrace/EndExtension");
-pub const PARTITION_INFO: KernelEvent = with_ids(0x0050, 2, "EventTrace/PartitionInfoExtension");
-pub(crate) const DISK_READ: KernelEvent = without_ids(0x010a, 3, "DiskIo/Read");
-pub(crate) const DISK_WRITE: KernelEvent = without_ids(0x010b, 3, "DiskIo/Write");
-pub(crate) const DISK_READ_INIT: KernelEvent = with_ids(0x010c, 3, "DiskIo/ReadInit");
-pub(crate) const DISK_WRITE_INIT: KernelEvent = with_ids(0x010d, 3, "DiskIo/WriteInit");
-pub(crate) const HARD_FAULT: KernelEvent = without_ids(0x0220, 2, "PageFault/HardFault");
-pub const VIRTUAL_ALLOC: KernelEvent = without_ids(0x0262, 2, "PageFault/VirtualAlloc");
-pub(crate) const VIRTUAL_FREE: KernelEvent = without_ids(0x0263, 2, "PageFault/VirtualFree");
-pub(crate) const PROCESS_START: KernelEvent = with_ids(0x0301, 4, "Process/Start");
-pub(crate) const PROCESS_END: KernelEvent = with_ids(0x0302, 4, "Process/End");
-pub const PROCESS_DC_START: KernelEvent = without_ids(0x0303, 4, "Process/DCStart");
-pub(crate) const PROCESS_DC_END: KernelEvent = without_ids(0x0304, 4, "Process/DCEnd");
-pub const IMAGE_LOAD: KernelEvent = with_ids(0x030a, 3, "Image/Load");
-pub(crate) const PROCESS_TERMINATE: KernelEvent = with_ids(0x030b, 2, "Process/Terminate");
-pub(crate) const FILE_NAME_CREATE: KernelEvent = without_ids(0x0420, 2, "FileIo/FileCreate");
-pub(crate) const FILE_NAME_DELETE: KernelEvent = without_ids(0x0423, 2, "FileIo/FileDelete");
-pub(crate) const FILE_NAME_RUNDOWN: KernelEvent = without_ids(0x0424, 2, "FileIo/FileRundown");
-pub(crate) const FILE_CREATE: KernelEvent = without_ids(0x0440, 3, "FileIo/Create");
-pub(crate) const FILE_CLEANUP: KernelEvent = without_ids(0x0441, 3, "FileIo/Cleanup");
-pub(crate) const FILE_CLOSE: KernelEvent = without_ids(0x0442, 3, "FileIo/Close");
-pub(crate) const FILE_READ: KernelEvent = without_ids(0x0443, 3, "FileIo/Read");
-pub(crate) const FILE_WRITE: KernelEvent = without_ids(0x0444, 3, "FileIo/Write");
-pub(crate) const FILE_OPERATION_END: KernelEvent = without_ids(0x044c, 3, "FileIo/OperationEnd");
-pub const THREAD_START: KernelEvent = with_ids(0x0501, 3, "Thread/Start");
-pub(crate) const THREAD_END: KernelEvent = with_ids(0x0502, 3, "Thread/End");
-pub const THREAD_DC_START: KernelEvent = with_ids(0x0503, 3, "Thread/DCStart");
-pub(crate) const THREAD_DC_END: KernelEvent = with_ids(0x0504, 3, "Thread/DCEnd");
-pub const CONTEXT_SWITCH: KernelEvent = without_ids(0x0524, 4, "Thread/CSwitch");
-pub(crate) const READY_THREAD: KernelEvent = without_ids(0x0532, 2, "Thread/ReadyThread");
-pub(crate) const TCP_SEND: KernelEvent = without_ids(0x060a, 2, "TcpIp/SendIPV4");
-pub(crate) const TCP_RECEIVE: KernelEvent = without_ids(0x060b, 2, "TcpIp/RecvIPV4");
-pub(crate) const REGISTRY_CREATE: KernelEvent = with_ids(0x090a, 2, "Registry/Create");
-pub(crate) const REGISTRY_OPEN: KernelEvent = with_ids(0x090b, 2, "Registry/Open");
-pub(crate) const REGISTRY_SET_VALUE: KernelEvent = with_ids(0x090e, 2, "Registry/SetValue");
-pub(crate) const REGISTRY_QUERY_VALUE: KernelEvent = with_ids(0x0910, 2, "Registry/QueryValue");
-pub(crate) const KCB_CREATE: KernelEvent = with_ids(0x0916, 2, "Registry/KCBCreate");
-pub(crate) const KCB_DELETE: KernelEvent = with_ids(0x0917, 2, "Registry/KCBDelete");
-pub(crate) const KCB_RUNDOWN_BEGIN: KernelEvent = without_ids(0x0918, 2, "Registry/KCBRundownBegin");
-pub(crate) const KCB_RUNDOWN_END: KernelEvent = without_ids(0x0919, 2, "Registry/KCBRundownEnd");
-pub(crate) const REGISTRY_CLOSE: KernelEvent = with_ids(0x091b, 2, "Registry/Close");
-pub(crate) const CPU: KernelEvent = with_ids(0x0b0a, 3, "SystemConfig/CPU");
-pub const SAMPLED_PROFILE: KernelEvent = without_ids(0x0f2e, 2, "PerfInfo/SampledProfile");
-pub const SYSTEM_CALL_ENTER: KernelEvent = without_ids(0x0f33, 2, "PerfInfo/SysCallEnter");
-pub const SYSTEM_CALL_EXIT: KernelEvent = without_ids(0x0f34, 2, "PerfInfo/SysCallExit");
-pub(crate) const INTERRUPT: KernelEvent = without_ids(0x0f43, 2, "PerfInfo/ISR");
-pub(crate) const DEFERRED_CALL: KernelEvent = without_ids(0x0f44, 2, "PerfInfo/DPC");
-pub(crate) const TIMER_DEFERRED_CALL: KernelEvent = without_ids(0x0f45, 2, "PerfInfo/TimerDPC");
-pub(crate) const SAMPLING_INTERVAL_START: KernelEvent =
-    with_ids(0x0f49, 3, "PerfInfo/SampledProfileIntervalCollectionStart");
-pub(crate) const SAMPLING_INTERVAL_END: KernelEvent =
-    with_ids(0x0f4a, 3, "PerfInfo/SampledProfileIntervalCollectionEnd");
-pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(0x1402, 3, "Image/Unload");
+pub(crate) const HEADER: KernelEvent = with_ids(hook_id::EVENT_TRACE_HEADER, 2, "EventTrace/Header");
+pub const EXTENSION: KernelEvent = without_ids(hook_id::EVENT_TRACE_EXTENSION, 2, "EventTrace/Extension");
+pub const RUNDOWN_COMPLETE: KernelEvent =
+    without_ids(hook_id::EVENT_TRACE_RD_COMPLETE, 2, "EventTrace/RDComplete");
+pub const END_EXTENSION: KernelEvent =
+    without_ids(hook_id::EVENT_TRACE_END_EXTENSION, 2, "EventTrace/EndExtension");
+pub const PARTITION_INFO: KernelEvent =
+    with_ids(hook_id::EVENT_TRACE_PARTITION_INFO_EXTENSION, 2, "EventTrace/PartitionInfoExtension");
+pub(crate) const DISK_READ: KernelEvent = without_ids(hook_id::DISK_IO_READ, 3, "DiskIo/Read");
+pub(crate) const DISK_WRITE: KernelEvent = without_ids(hook_id::DISK_IO_WRITE, 3, "DiskIo/Write");
+pub(crate) const DISK_READ_INIT: KernelEvent = with_ids(hook_id::DISK_IO_READ_INIT, 3, "DiskIo/ReadInit");
+pub(crate) const DISK_WRITE_INIT: KernelEvent = with_ids(hook_id::DISK_IO_WRITE_INIT, 3, "DiskIo/WriteInit");
+pub(crate) const HARD_FAULT: KernelEvent =
+    without_ids(hook_id::PAGE_FAULT_HARD_FAULT, 2, "PageFault/HardFault");
+pub const VIRTUAL_ALLOC: KernelEvent =
+    without_ids(hook_id::PAGE_FAULT_VIRTUAL_ALLOC, 2, "PageFault/VirtualAlloc");
+pub(crate) const VIRTUAL_FREE: KernelEvent =
+    without_ids(hook_id::PAGE_FAULT_VIRTUAL_FREE, 2, "PageFault/VirtualFree");
+pub(crate) const PROCESS_START: KernelEvent = with_ids(hook_id::PROCESS_START, 4, "Process/Start");
+pub(crate) const PROCESS_END: KernelEvent = with_ids(hook_id::PROCESS_END, 4, "Process/End");
+pub const PROCESS_DC_START: KernelEvent = without_ids(hook_id::PROCESS_DC_START, 4, "Process/DCStart");
+pub(crate) const PROCESS_DC_END: KernelEvent = without_ids(hook_id::PROCESS_DC_END, 4, "Process/DCEnd");
+pub const IMAGE_LOAD: KernelEvent = with_ids(hook_id::IMAGE_LOAD, 3, "Image/Load");
+pub(crate) const PROCESS_TERMINATE: KernelEvent =
+    with_ids(hook_id::PROCESS_TERMINATE, 2, "Process/Terminate");
+pub(crate) const FILE_NAME_CREATE: KernelEvent =
+    without_ids(hook_id::FILE_IO_FILE_CREATE, 2, "FileIo/FileCreate");
+pub(crate) const FILE_NAME_DELETE: KernelEvent =
+    without_ids(hook_id::FILE_IO_FILE_DELETE, 2, "FileIo/FileDelete");
+pub(crate) const FILE_NAME_RUNDOWN: KernelEvent =
+    without_ids(hook_id::FILE_IO_FILE_RUNDOWN, 2, "FileIo/FileRundown");
+pub(crate) const FILE_CREATE: KernelEvent = without_ids(hook_id::FILE_IO_CREATE, 3, "FileIo/Create");
+pub(crate) const FILE_CLEANUP: KernelEvent = without_ids(hook_id::FILE_IO_CLEANUP, 3, "FileIo/Cleanup");
+pub(crate) const FILE_CLOSE: KernelEvent = without_ids(hook_id::FILE_IO_CLOSE, 3, "FileIo/Close");
+pub(crate) const FILE_READ: KernelEvent = without_ids(hook_id::FILE_IO_READ, 3, "FileIo/Read");
+pub(crate) const FILE_WRITE: KernelEvent = without_ids(hook_id::FILE_IO_WRITE, 3, "FileIo/Write");
+pub(crate) const FILE_OPERATION_END: KernelEvent =
+    without_ids(hook_id::FILE_IO_OPERATION_END, 3, "FileIo/OperationEnd");
+pub const THREAD_START: KernelEvent = with_ids(hook_id::THREAD_START, 3, "Thread/Start");
+pub(crate) const THREAD_END: KernelEvent = with_ids(hook_id::THREAD_END, 3, "Thread/End");
+pub const THREAD_DC_START: KernelEvent = with_ids(hook_id::THREAD_DC_START, 3, "Thread/DCStart");
+pub(crate) const THREAD_DC_END: KernelEvent = with_ids(hook_id::THREAD_DC_END, 3, "Thread/DCEnd");
+pub const CONTEXT_SWITCH: KernelEvent = without_ids(hook_id::THREAD_C_SWITCH, 4, "Thread/CSwitch");
+pub(crate) const READY_THREAD: KernelEvent =
+    without_ids(hook_id::THREAD_READY_THREAD, 2, "Thread/ReadyThread");
+pub(crate) const TCP_SEND: KernelEvent = without_ids(hook_id::TCP_IP_SEND_IPV4, 2, "TcpIp/SendIPV4");
+pub(crate) const TCP_RECEIVE: KernelEvent = without_ids(hook_id::TCP_IP_RECV_IPV4, 2, "TcpIp/RecvIPV4");
+pub(crate) const REGISTRY_CREATE: KernelEvent = with_ids(hook_id::REGISTRY_CREATE, 2, "Registry/Create");
+pub(crate) const REGISTRY_OPEN: KernelEvent = with_ids(hook_id::REGISTRY_OPEN, 2, "Registry/Open");
+pub(crate) const REGISTRY_SET_VALUE: KernelEvent =
+    with_ids(hook_id::REGISTRY_SET_VALUE, 2, "Registry/SetValue");
+pub(crate) const REGISTRY_QUERY_VALUE: KernelEvent =
+    with_ids(hook_id::REGISTRY_QUERY_VALUE, 2, "Registry/QueryValue");
+pub(crate) const KCB_CREATE: KernelEvent = with_ids(hook_id::REGISTRY_KCB_CREATE, 2, "Registry/KCBCreate");
+pub(crate) const KCB_DELETE: KernelEvent = with_ids(hook_id::REGISTRY_KCB_DELETE, 2, "Registry/KCBDelete");
+pub(crate) const KCB_RUNDOWN_BEGIN: KernelEvent =
+    without_ids(hook_id::REGISTRY_KCB_RUNDOWN_BEGIN, 2, "Registry/KCBRundownBegin");
+pub(crate) const KCB_RUNDOWN_END: KernelEvent =
+    without_ids(hook_id::REGISTRY_KCB_RUNDOWN_END, 2, "Registry/KCBRundownEnd");
+pub(crate) const REGISTRY_CLOSE: KernelEvent = with_ids(hook_id::REGISTRY_CLOSE, 2, "Registry/Close");
+pub(crate) const CPU: KernelEvent = with_ids(hook_id::SYSTEM_CONFIG_CPU, 3, "SystemConfig/CPU");
+pub const SAMPLED_PROFILE: KernelEvent =
+    without_ids(hook_id::PERF_INFO_SAMPLED_PROFILE, 2, "PerfInfo/SampledProfile");
+pub const SYSTEM_CALL_ENTER: KernelEvent =
+    without_ids(hook_id::PERF_INFO_SYS_CALL_ENTER, 2, "PerfInfo/SysCallEnter");
+pub const SYSTEM_CALL_EXIT: KernelEvent =
+    without_ids(hook_id::PERF_INFO_SYS_CALL_EXIT, 2, "PerfInfo/SysCallExit");
+pub(crate) const INTERRUPT: KernelEvent = without_ids(hook_id::PERF_INFO_ISR, 2, "PerfInfo/ISR");
+pub(crate) const DEFERRED_CALL: KernelEvent = without_ids(hook_id::PERF_INFO_DPC, 2, "PerfInfo/DPC");
+pub(crate) const TIMER_DEFERRED_CALL: KernelEvent =
+    without_ids(hook_id::PERF_INFO_TIMER_DPC, 2, "PerfInfo/TimerDPC");
+pub(crate) const SAMPLING_INTERVAL_START: KernelEvent = with_ids(
+    hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START,
+    3,
+    "PerfInfo/SampledProfileIntervalCollectionStart",
+);
+pub(crate) const SAMPLING_INTERVAL_END: KernelEvent = with_ids(
+    hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_END,
+    3,
+    "PerfInfo/SampledProfileIntervalCollectionEnd",
+);
+pub(crate) const IMAGE_UNLOAD: KernelEvent = with_ids(hook_id::IMAGE_UNLOAD, 3, "Image/Unload");
 /// An image of a process in the rundown.
-pub const IMAGE_DC_START: KernelEvent = without_ids(0x1403, 3, "Image/DCStart");
-pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(0x1404, 3, "Image/DCEnd");
+pub const IMAGE_DC_START: KernelEvent = without_ids(hook_id::IMAGE_DC_START, 3, "Image/DCStart");
+pub(crate) const IMAGE_DC_END: KernelEvent = without_ids(hook_id::IMAGE_DC_END, 3, "Image/DCEnd");
 
 /// Stack records, which the writer makes itself.
 const STACK_RECORDS: [KernelEvent; 5] = [
-    without_ids(0x1820, 2, "StackWalk/Stack"),
-    without_ids(0x1823, 2, "StackWalk/KeyDelete"),
-    without_ids(0x1824, 2, "StackWalk/KeyRundown"),
-    without_ids(0x1825, 2, "StackWalk/KeyKernel"),
-    without_ids(0x1826, 2, "StackWalk/KeyUser"),
+    without_ids(hook_id::STACK_WALK_STACK, 2, "StackWalk/Stack"),
+    without_ids(hook_id::STACK_WALK_KEY_DELETE, 2, "StackWalk/KeyDelete"),
+    without_ids(hook_id::STACK_WALK_KEY_RUNDOWN, 2, "StackWalk/KeyRundown"),
+    without_ids(hook_id::STACK_WALK_KEY_KERNEL, 2, "StackWalk/KeyKernel"),
+    without_ids(hook_id::STACK_WALK_KEY_USER, 2, "StackWalk/KeyUser"),
 ];
 
 #[rustfmt::skip]

@@ -1,6 +1,6 @@
 //! Stacks in the making, without allocation.
 
-use stackhound_etl::Address;
+use stackhound_types::Address;
 
 /// The most frames that a stack in a scenario has.
 const CAPACITY: usize = 56;

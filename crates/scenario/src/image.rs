@@ -4,7 +4,7 @@
 //! build 19041.508, so that a table of that build's system call stubs fits. All other identities are invented: no
 //! symbol file of a real image may put wrong names on invented addresses.
 
-use stackhound_etl::Address;
+use stackhound_types::Address;
 
 use crate::random::{Random, hash};
 

@@ -1,6 +1,6 @@
 //! The machine: its images, its processes and their threads, and where everything lies in memory.
 
-use stackhound_etl::{Address, Pid, RawTime, Tid};
+use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::calls::Code;
 use crate::image::{Image, ImageIndex, KERNEL_IMAGES, Known, Layout};

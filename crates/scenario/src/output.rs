@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use stackhound_etl::LogFileMode;
 use stackhound_etl::write::{
     EtlWriter, HeaderSpec, Issuer, Payload as PayloadSpec, RecordSpec, Session, WriteError,
 };
-use stackhound_etl::{LogFileMode, PointerSize, RawTime};
+use stackhound_types::{PointerSize, RawTime};
 
 use crate::event::{EventKind, HEADER, KernelEvent};
 use crate::payload::Payload;

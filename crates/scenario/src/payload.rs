@@ -1,7 +1,7 @@
 //! Payloads: the bytes that follow the headers of kernel events, as `docs/format` describes them for 64-bit systems.
 #![expect(missing_docs, reason = "each is named as the event or the type of value that it writes")]
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 use crate::image::Image;
 use crate::output::PROCESSORS;
@@ -89,7 +89,7 @@ impl Payload {
 
 /// Addresses of the kernel's objects, made from numbers.
 pub(crate) mod object {
-    use stackhound_etl::Pid;
+    use stackhound_types::Pid;
 
     const POOL: u64 = 0xffff_9f0c_0000_0000;
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use stackhound_etl::write::stack::StackMode;
 use stackhound_etl::write::{HeaderSpec, Issuer, ItemSpec, WriteError};
-use stackhound_etl::{Address, Guid, PointerSize};
+use stackhound_types::{Address, Guid, PointerSize};
 
 use crate::event::{self, KernelEvent};
 use crate::frames::Frames;

@@ -2,7 +2,9 @@
 //! kernel that log through manifests.
 
 use stackhound_etl::record::Descriptor;
-use stackhound_etl::{Guid, Pid, PointerSize};
+use stackhound_schema::kernel::class_guid;
+use stackhound_schema::provider_guid;
+use stackhound_types::{Guid, Pid, PointerSize};
 
 use crate::event::EventKind;
 use crate::machine::{Machine, ProcessIndex};
@@ -58,22 +60,16 @@ const DOWNLOAD: Guid =
 const SYNC: Guid = Guid::new(0x2f8a_7c15, 0x41de, 0x5b93, [0x8c, 0x04, 0xd7, 0x19, 0x6b, 0xe2, 0x55, 0xf0]);
 const BROWSER: Guid =
     Guid::new(0x81b4_e6d3, 0x0a27, 0x5c48, [0x9f, 0x12, 0x3e, 0xc5, 0x70, 0xad, 0x24, 0x6e]);
-const KERNEL_PROCESS: Guid =
-    Guid::new(0x22fb_2cd6, 0x0e7b, 0x422b, [0xa0, 0xc7, 0x2f, 0xad, 0x1f, 0xd0, 0xe7, 0x16]);
-const KERNEL_AUDIT: Guid =
-    Guid::new(0xe02a_841c, 0x75a3, 0x4fa7, [0xaf, 0xc8, 0xae, 0x09, 0xcf, 0x9b, 0x7f, 0x23]);
-const KERNEL_EVENT_TRACING: Guid =
-    Guid::new(0xb675_ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
+const KERNEL_PROCESS: Guid = provider_guid::KERNEL_PROCESS;
+const KERNEL_AUDIT: Guid = provider_guid::KERNEL_AUDIT_API_CALLS;
+const KERNEL_EVENT_TRACING: Guid = provider_guid::KERNEL_EVENT_TRACING;
 /// The class of what tools add to a recording about the system.
-pub(crate) const SYSTEM_CONFIGURATION: Guid =
-    Guid::new(0x9b79_ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]);
+pub(crate) const SYSTEM_CONFIGURATION: Guid = class_guid::SYS_CONFIG_EX;
 pub(crate) const SYSTEM_PATHS: u8 = 33;
 pub(crate) const VOLUME_MAPPING: u8 = 35;
 /// The runtime of managed code, and the provider of its rundown.
-pub const RUNTIME: Guid =
-    Guid::new(0xe13c_0d23, 0xccbc, 0x4e12, [0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4]);
-pub(crate) const RUNTIME_RUNDOWN: Guid =
-    Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
+pub const RUNTIME: Guid = provider_guid::DOT_NET_RUNTIME;
+pub(crate) const RUNTIME_RUNDOWN: Guid = provider_guid::DOT_NET_RUNTIME_RUNDOWN;
 pub(crate) const ALLOCATION_TICK: u16 = 10;
 /// Its event for code that was compiled.
 pub const METHOD_LOAD: u16 = 143;

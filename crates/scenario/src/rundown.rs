@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, WriteError};
-use stackhound_etl::{Pid, PointerSize, Tid};
+use stackhound_types::{Pid, PointerSize, Tid};
 
 use crate::attack::Plot;
 use crate::event::{self, EventKind, KernelEvent};

@@ -9,7 +9,7 @@ use std::io::Write;
 
 use stackhound_etl::write::stack::StackMode;
 use stackhound_etl::write::{Issuer, WriteError};
-use stackhound_etl::{Address, Pid, RawTime, Tid};
+use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::attack::Plot;
 use crate::event::{self, EventKind};

@@ -8,19 +8,14 @@ use std::io::Write;
 
 use stackhound_etl::write::WriteError;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_schema::kernel::hook_id;
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 use crate::event::EventKind;
 use crate::frames::Frames;
 use crate::output::{Logged, Output};
 use crate::random::{Random, hash2};
 use crate::truth::{Attack, AttackKind, EventStack, StackRecords, State, States};
-
-const INLINE: u16 = 0x1820;
-const KEY_DELETE: u16 = 0x1823;
-const KEY_RUNDOWN: u16 = 0x1824;
-const KEY_KERNEL: u16 = 0x1825;
-const KEY_USER: u16 = 0x1826;
 
 /// Shorter stacks are never cached.
 const CACHED_FRAMES_MIN: usize = 4;
@@ -111,10 +106,14 @@ impl<'e> Stacks<'e> {
             || self.random.one_in(UNCACHED_IN)
             || self.uncached == Some(owner.pid);
         let logged = if is_inline {
-            out.stack(on, INLINE, |time| stack::frames(time, size, trigger, addresses))?
+            out.stack(on, hook_id::STACK_WALK_STACK, |time| stack::frames(time, size, trigger, addresses))?
         } else {
             let key = self.key(out, on, mode, frames)?;
-            let hook = if mode == StackMode::Kernel { KEY_KERNEL } else { KEY_USER };
+            let hook = if mode == StackMode::Kernel {
+                hook_id::STACK_WALK_KEY_KERNEL
+            } else {
+                hook_id::STACK_WALK_KEY_USER
+            };
             out.stack(on, hook, |time| stack::key(time, size, trigger, mode, key))?
         };
         if logged.kept {
@@ -158,7 +157,11 @@ impl<'e> Stacks<'e> {
         key: u64,
         frames: &[Address],
     ) -> Result<(), WriteError> {
-        let hook = if reason == KeyDefinition::Rundown { KEY_RUNDOWN } else { KEY_DELETE };
+        let hook = if reason == KeyDefinition::Rundown {
+            hook_id::STACK_WALK_KEY_RUNDOWN
+        } else {
+            hook_id::STACK_WALK_KEY_DELETE
+        };
         // A definition that is lost would give the key's uses the frames of the next definition.
         let on = out.keeping(on);
         out.stack(on, hook, |time| stack::definition(time, PointerSize::Eight, reason, key, frames))?;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stackhound_etl::{Address, Tid};
+use stackhound_types::{Address, Tid};
 
 use crate::calls::{Code, Way};
 use crate::frames::Frames;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_etl::{Address, Pid, RawTime, Tid};
+use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::event::EventKind;
 use crate::image::Image;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use stackhound_etl::PointerSize::Eight;
 use stackhound_schema::{OwnedValue, Plan, Utf16, providers_of_manifest};
+use stackhound_types::PointerSize::Eight;
 
 const MANIFEST: &[u8] = br#"<provider name="Bench" guid="{9e814aad-3204-11d2-9a82-006008a86939}">
     <events><event value="1" template="T"/></events><templates><template tid="T">
@@ -25,7 +25,7 @@ fn payloads(plan: &Plan) -> Vec<Vec<u8>> {
     let payload = |number: u64| {
         let values = [
             ("Pid", OwnedValue::from(number)),
-            ("Time", stackhound_etl::FileTime(7).into()),
+            ("Time", stackhound_types::FileTime(7).into()),
             ("Status", (number % 600).into()),
             ("Path", format!(r"\Device\HarddiskVolume3\Windows\System32\n{number:04}.dll").into()),
             ("Behind", (number * 7).into()),

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 use crate::kernel;
 use crate::model::{Map, MapKind, Schema, SchemaSource};

@@ -12,7 +12,7 @@ mod walk;
 
 use std::borrow::Cow;
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use crate::error::Error;
 use crate::model::{Field, InType, Schema, Value};

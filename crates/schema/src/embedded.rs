@@ -6,8 +6,8 @@
 //!
 //! Fields refer to value maps by name, and the maps come in blocks of their own, so that names stay unresolved here.
 
-use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
+use stackhound_types::Guid;
 
 use crate::decode::MAX_NESTING;
 use crate::error::Error;

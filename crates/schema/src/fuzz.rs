@@ -9,7 +9,7 @@ mod tests;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use stackhound_etl::{Guid, Pid, PointerSize, Tid};
+use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::builtin;
 use crate::decode::{Decoder, Item};

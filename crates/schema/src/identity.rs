@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use stackhound_etl::Guid;
 use stackhound_etl::record::{Descriptor, ExtendedType, Record};
+use stackhound_types::Guid;
 
 /// Names the description of an event's payload. Made from a record's header and extended items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

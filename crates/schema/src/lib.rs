@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod builtin;
+#[cfg(test)]
+mod constants;
 mod decode;
 mod embedded;
 mod error;
@@ -25,6 +27,7 @@ mod pack;
 mod parser;
 mod plan;
 mod provider;
+pub mod provider_guid;
 mod render;
 mod store;
 pub mod system;

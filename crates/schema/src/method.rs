@@ -2,20 +2,12 @@
 //!
 //! Layouts are those of the providers' manifests, of which the first fields are the same in all versions.
 
-use stackhound_etl::{Address, Guid, PointerSize};
+use stackhound_types::{Address, Guid, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::error::{Error, Expected};
 use crate::kernel::view::Utf16;
-
-/// Microsoft-Windows-DotNETRuntime.
-pub const DOTNET_RUNTIME: Guid =
-    Guid::new(0xe13c_0d23, 0xccbc, 0x4e12, [0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4]);
-
-/// Microsoft-Windows-DotNETRuntimeRundown.
-pub const DOTNET_RUNDOWN: Guid =
-    Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
 
 /// Microsoft-JScript, by which also V8 tells of its code.
 pub const SCRIPT: Guid =

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 /// How a field is stored in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -321,9 +321,9 @@ pub enum Value<'a> {
     /// A security identifier (revision, count, authority, sub-authorities).
     Sid(&'a [u8]),
     /// A time in 100 ns since 1601.
-    FileTime(stackhound_etl::FileTime),
+    FileTime(stackhound_types::FileTime),
     /// Year, month, weekday, day, hour, minute, second, millisecond.
     SystemTime([u16; 8]),
     /// A raw timestamp.
-    RawTime(stackhound_etl::RawTime),
+    RawTime(stackhound_types::RawTime),
 }

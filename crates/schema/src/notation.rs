@@ -28,7 +28,7 @@
 
 pub(crate) mod layout;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 /// Where the notation was not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

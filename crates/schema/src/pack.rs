@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # use stackhound_schema::{Plan, providers_of_manifest};
-//! use stackhound_etl::PointerSize;
+//! use stackhound_types::PointerSize;
 //! # let xml = br#"<provider name="P" guid="{9e814aad-3204-11d2-9a82-006008a86939}"><events>
 //! #   <event value="1" template="T"/></events><templates><template tid="T">
 //! #   <data name="Count" inType="win:UInt16"/><data name="Ids" inType="win:UInt32" count="Count"/>
@@ -23,7 +23,7 @@ mod single;
 mod tests;
 mod value;
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use crate::decode::MAX_NESTING;
 use crate::error::{Error, FieldType};

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use stackhound_schema::{Error, Parser, Plan, providers_of_manifest};
-//! use stackhound_etl::PointerSize;
+//! use stackhound_types::PointerSize;
 //!
 //! /// A struct reads itself out of a parser in a function of its own.
 //! struct Request<'e> {
@@ -52,7 +52,7 @@ mod structure;
 mod tests;
 mod text;
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use crate::decode::{Decoder, Item};
 use crate::error::Error;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use crate::decode::{Cursor, Decoder, Extent, Item, References, Walk};
 use crate::error::{Error, Expected};

@@ -8,7 +8,7 @@ mod standard;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::model::{Map, Schema};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use stackhound_etl::{FileTime, Rfc3339};
+use stackhound_types::{FileTime, HexBytes, Rfc3339};
 
 use crate::decode::Item;
 use crate::model::{Field, Map, MapKind, OutType, Value};
@@ -186,13 +186,8 @@ fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8], out_type: OutType) -> fmt::R
         }
         OutType::SocketAddress => show_socket_address(f, bytes),
         OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json => ansi(f, bytes),
-        _ => hex_bytes(f, bytes),
+        _ => write!(f, "0x{}", HexBytes(bytes)),
     }
-}
-
-fn hex_bytes(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    f.write_str("0x")?;
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 /// Of IPv6 without the scope, which means nothing on another machine.
@@ -200,7 +195,7 @@ fn show_socket_address(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result 
     match socket_address(bytes) {
         Some(SocketAddr::V4(address)) => write!(f, "{address}"),
         Some(SocketAddr::V6(address)) => write!(f, "[{}]:{}", address.ip(), address.port()),
-        None => hex_bytes(f, bytes),
+        None => write!(f, "0x{}", HexBytes(bytes)),
     }
 }
 

@@ -14,13 +14,14 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use stackhound_etl::{Guid, Pid, PointerSize, Tid};
+use stackhound_types::{Guid, Pid, PointerSize, Tid};
 
 use crate::builtin;
 use crate::embedded::{EmbeddedEvent, EmbeddedIdentity, parse_map};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
+use crate::kernel::class_guid;
 use crate::manifest::{ManifestChunks, is_manifest_chunk, providers_of_manifest};
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
@@ -32,8 +33,7 @@ use learned::Learned;
 use self_described::SelfDescribed;
 
 /// The class of the events in which merged recordings carry descriptions.
-pub(crate) const EVENT_METADATA: Guid =
-    Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
+pub(crate) const EVENT_METADATA: Guid = class_guid::EVENT_META_DATA;
 const EVENT_INFO: u8 = 32;
 const EVENT_MAP_INFO: u8 = 33;
 

@@ -2,8 +2,8 @@
 //!
 //! Only reads bytes; who asks Windows for them is elsewhere. Offsets count from the start of an answer.
 
-use stackhound_etl::Guid;
 use stackhound_etl::record::Descriptor;
+use stackhound_types::Guid;
 
 use crate::embedded::Block;
 use crate::error::Error;

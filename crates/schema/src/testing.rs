@@ -6,7 +6,7 @@ pub mod compiled;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stackhound_etl::{FileTime, Guid, PointerSize, RawTime};
+use stackhound_types::{FileTime, Guid, PointerSize, RawTime};
 
 use crate::decode::{Decoder, Item};
 use crate::model::{Count, Field, InType, Length, Schema, SchemaSource, Value};

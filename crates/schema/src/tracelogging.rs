@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::error::Error;
 use crate::model::{Count, Field, InType, OutType, Schema, SchemaSource};

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::decode::utf16_to_zero;
 use crate::error::Error;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Clock, RawTime, Recording};
+use stackhound_etl::{Clock, Recording};
 use stackhound_schema::{Item, Schema, kernel};
+use stackhound_types::RawTime;
 
 /// Their names of events and ours. UDP over IPv4 is left out: they read it with the layout of version 0.
 const EVENTS: [(&str, &str); 48] = [

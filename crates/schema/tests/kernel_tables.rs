@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use stackhound_etl::{Guid, PointerSize};
 use stackhound_schema::{Length, kernel};
+use stackhound_types::{Guid, PointerSize};
 
 /// Spellings that other parts and people rely on.
 const NAMES: [(u16, &str); 48] = [
@@ -238,9 +238,9 @@ fn guid(text: &str) -> Guid {
 fn consumers_see_class_and_opcode() {
     let process = guid("3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c");
     let image = guid("2cb15d1d-5fc1-11d2-abe1-00a0c911f518");
-    assert_eq!(kernel::class_guid(0x03), Some(process));
-    assert_eq!(kernel::class_guid(0x1E), Some(guid("2ce9a149-effe-42f0-a635-a1d39e26c8f2")));
-    assert_eq!((kernel::class_guid(0x1F), kernel::class_guid(0xFF)), (None, None));
+    assert_eq!(kernel::class_of_group(0x03), Some(process));
+    assert_eq!(kernel::class_of_group(0x1E), Some(guid("2ce9a149-effe-42f0-a635-a1d39e26c8f2")));
+    assert_eq!((kernel::class_of_group(0x1F), kernel::class_of_group(0xFF)), (None, None));
     assert_eq!(kernel::hook_of(process, 1), Some(0x0301));
     assert_eq!(kernel::hook_of(image, 2), Some(0x1402));
     assert_eq!(kernel::hook_of(image, 10), Some(0x030A));

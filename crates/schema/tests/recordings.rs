@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use stackhound_corpus as corpus;
+use stackhound_etl::Recording;
 use stackhound_etl::record::Record;
-use stackhound_etl::{Guid, Pid, Recording, Tid};
 use stackhound_schema::{Decoder, Identity, Item, SchemaSource, SchemaStore};
+use stackhound_types::{Guid, Pid, Tid};
 
 /// Events that nothing in their recording describes, nor a built-in table.
 const UNKNOWN: [(&str, &str, usize); 7] = [

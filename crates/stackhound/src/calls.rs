@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stackhound_calltree::{self as calltree, Trace, journal};
+use stackhound_pipeline::Enrichment;
 use stackhound_symbols::temporary::Temporary;
+use stackhound_timeline::etw::{Stacks, TimelineReport, timeline};
 use stackhound_trace::{Grouping, Recordings};
-
-use crate::enrichment::Enrichment;
-use crate::timeline::{Stacks, TimelineReport, timeline};
 
 /// Why the call trees of a file cannot be shown.
 #[derive(Debug, thiserror::Error)]

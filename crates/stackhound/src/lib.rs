@@ -38,60 +38,46 @@
 
 mod calls;
 mod consumer;
-mod enrichment;
-mod filter;
-mod frame;
-pub mod hunt;
-mod knowledge;
-pub mod kstack;
-mod label;
-mod naming;
-mod pipeline;
-pub mod pred;
-mod predicate;
 #[cfg(feature = "profile")]
 pub mod profile;
-mod seen;
-mod slots;
-#[cfg(all(windows, feature = "windows"))]
-mod system_schemas;
 pub mod testing;
-mod timeline;
 
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use consumer::{
-    Error, EventError, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription, Trace, TraceStats,
+    Error, EventError, EventFilter, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription,
+    Trace, TraceStats,
 };
-pub use enrichment::{Depth, Enrichment};
-pub use filter::EventFilter;
-pub use frame::FrameView;
-pub use knowledge::{Knowledge, SchemaRef};
-pub use label::{Label, NameOrigin, ShownName};
-pub use naming::Naming;
-pub use pipeline::{Counted, Outcome, Passes, Pipeline};
-pub use predicate::Predicate;
-pub use seen::Seen;
 pub use stackhound_calltree as calltree;
 pub use stackhound_detect as detect;
 pub use stackhound_etl as etl;
-pub use stackhound_etl::{
-    Address, Clock, ClockKind, FileTime, Guid, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid,
-};
+pub use stackhound_etl::{Clock, ClockKind};
 #[cfg(feature = "profile")]
 pub use stackhound_export as export;
 pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
 pub use stackhound_frames as frames;
-pub use stackhound_frames::Mode;
+pub use stackhound_hunt as hunt;
 pub use stackhound_live as live;
+pub use stackhound_pipeline::{
+    Counted, Depth, Enrichment, FrameView, Knowledge, Label, NameOrigin, Naming, Outcome, Passes, Pipeline,
+    Predicate, SchemaRef, Seen, ShownName, pred,
+};
+#[cfg(all(windows, feature = "windows"))]
+pub use stackhound_pipeline::{
+    describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
+};
 pub use stackhound_schema as schema;
 pub use stackhound_stacks as stacks;
 pub use stackhound_symbols as symbols;
 pub use stackhound_system as system;
+pub use stackhound_threads as threads;
 pub use stackhound_timeline::Counts as TimelineCounts;
+pub use stackhound_timeline::etw::{Stacks, TimelineReport, timeline};
 pub use stackhound_trace as trace;
-#[cfg(all(windows, feature = "windows"))]
-pub use system_schemas::{
-    describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,
-};
-pub use timeline::{Stacks, TimelineReport, timeline};
+pub use stackhound_types as types;
+pub use stackhound_types::{Address, FileTime, Guid, Mode, Pid, PointerSize, RawTime, TICKS_PER_SECOND, Tid};
+
+/// Has the examples of the page compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/filters.md")]
+struct Page;

@@ -7,11 +7,12 @@ use std::io::Cursor;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use stackhound_etl::Recording;
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_stacks::{Correlator, Kept, Window};
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
 
 /// Events of one piece of the session.
 const PIECE: i64 = 20_000;

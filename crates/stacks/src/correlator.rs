@@ -11,9 +11,12 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 
 use hashbrown::{HashMap, HashSet};
+use stackhound_etl::Entry;
 use stackhound_etl::record::ExtendedItem;
-use stackhound_etl::{Entry, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_schema::kernel::hook_id;
+use stackhound_schema::provider_guid;
 use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 use self::live::{JUST_DEFINED_MAX, OWNER_KINDS_MAX, PARTS_MAX};
 use crate::delivered::Delivered;
@@ -21,7 +24,7 @@ use crate::keys::{Key, KeyDefinitions, Map};
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
 use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
 use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
-use crate::roots::{THREAD_START, ThreadRoots, has_callers};
+use crate::roots::{ThreadRoots, has_callers};
 use crate::shelf::{Shelf, Slot};
 use crate::state::{StackState, StackStates, StackStats};
 use crate::survey::StackSurvey;
@@ -39,7 +42,7 @@ pub struct Window {
 impl Window {
     /// Two seconds of a clock, and 131,072 events.
     pub fn of(clock: &stackhound_etl::Clock) -> Window {
-        let max_hold = clock.span_to_raw(2 * stackhound_etl::TICKS_PER_SECOND).max(1);
+        let max_hold = clock.span_to_raw(2 * stackhound_types::TICKS_PER_SECOND).max(1);
         Window { max_hold, max_pending: 1 << 17 }
     }
 
@@ -85,9 +88,6 @@ const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 /// Distinct keys of orphans whose definitions are waited for; more count as having none.
 const ORPHAN_KEYS_MAX: usize = 1 << 16;
 
-/// The provider and event that carry nothing but the user half of an earlier event's stack.
-const KERNEL_EVENT_TRACING: Guid =
-    Guid::new(0xb675ec37, 0xbdb6, 0x4648, [0xbc, 0x92, 0xf3, 0xfd, 0xc7, 0x4d, 0x3c, 0xa2]);
 const USER_HALF: u16 = 18;
 
 /// Numbers of events that wait for the same thing, oldest first but for a few.
@@ -223,14 +223,14 @@ impl Correlator {
         }
         match event.hook() {
             Some(hook) if is_stack_hook(hook) => return self.take_stack_record(event, hook),
-            Some(THREAD_START) if self.definitions.is_none() => self.roots.observe_start(event),
+            Some(hook_id::THREAD_START) if self.definitions.is_none() => self.roots.observe_start(event),
             _ => {}
         }
         let mut partial = NOTHING;
         if event.kind().has_descriptor()
             && event.record().event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
         {
-            if event.entry().tag == USER_HALF && event.guid() == Some(KERNEL_EVENT_TRACING) {
+            if event.entry().tag == USER_HALF && event.guid() == Some(provider_guid::KERNEL_EVENT_TRACING) {
                 return self.take_user_half(event);
             }
             partial = self.take_extended(event);

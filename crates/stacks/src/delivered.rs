@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Address, Block, Pid, Tid};
+use stackhound_etl::Block;
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{Address, Pid, Tid};
 
 use crate::owner::thread_of;
 use crate::partial::StatedIds;

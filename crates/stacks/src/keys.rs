@@ -6,8 +6,8 @@
 //! definition's outermost frame decides which it is.
 
 use hashbrown::HashMap;
-use stackhound_etl::PointerSize;
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::PointerSize;
 
 use crate::part::Frames;
 use crate::table::{StackId, StackTable};

@@ -35,6 +35,7 @@
 
 mod correlator;
 mod delivered;
+mod gaps;
 mod keys;
 mod owner;
 mod part;
@@ -47,6 +48,7 @@ mod table;
 
 pub use correlator::{Correlator, Window};
 pub use delivered::{Delivered, Kept};
+pub use gaps::{Before, Gaps};
 pub use owner::{OwnerKind, is_added_by_tools};
 pub use part::{Frames, PartOwner, StackRecord, WALK_FRAMES_MAX};
 pub use state::{StackState, StackStates, StackStats};

@@ -6,8 +6,10 @@
 use std::fmt;
 
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Guid, PointerSize, Tid};
+use stackhound_schema::kernel::class_guid;
+use stackhound_schema::kernel::hook_id;
 use stackhound_trace::Event;
+use stackhound_types::{Guid, PointerSize, Tid};
 
 /// What kind of event owns a stack: as much as can be said without a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,12 +54,8 @@ impl OwnerKind {
 
 /// Events that merging tools write beside real ones, with the times of real ones: image identities, embedded metadata,
 /// system paths and volumes; and the markers of lost events.
-const SYNTHETIC: [Guid; 4] = [
-    Guid::new(0xb3e675d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]),
-    Guid::new(0xbbccf6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]),
-    Guid::new(0x9b79ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]),
-    Guid::new(0x6a399ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]),
-];
+const SYNTHETIC: [Guid; 4] =
+    [class_guid::IMAGE_ID, class_guid::EVENT_META_DATA, class_guid::SYS_CONFIG_EX, class_guid::LOST_EVENT];
 
 /// Whether events of a class are written by merging tools beside real ones: their threads are those of the tool.
 pub fn is_added_by_tools(class: Guid) -> bool {
@@ -74,15 +72,42 @@ pub(crate) fn can_own(event: &Event<'_>) -> bool {
         // Session header, system configuration, stack records.
         Some(hook) if matches!(hook >> 8, 0x00 | 0x0b | 0x18) => false,
         // Completions: the stack belongs to the event that issued the transfer.
-        Some(0x010a | 0x010b | 0x010e | 0x0137 | 0x0138 | 0x0139) => false,
+        Some(
+            hook_id::DISK_IO_READ
+            | hook_id::DISK_IO_WRITE
+            | hook_id::DISK_IO_FLUSH_BUFFERS
+            | hook_id::DISK_IO_OPTICAL_READ
+            | hook_id::DISK_IO_OPTICAL_WRITE
+            | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS,
+        ) => false,
         // Rundown of processes, counters, threads, images, files, mappings, keys, hives, regions, objects.
-        Some(0x0303 | 0x0304 | 0x0321 | 0x0327 | 0x0503 | 0x0504 | 0x1403 | 0x1404 | 0x1421 | 0x1422) => {
-            false
-        }
-        Some(0x0424 | 0x0427 | 0x0428 | 0x0918 | 0x0919 | 0x0927 | 0x0280 | 0x0281 | 0x1124..=0x1127) => {
-            false
-        }
-        Some(0x0f49..=0x0f4e) => false,
+        Some(
+            hook_id::PROCESS_DC_START
+            | hook_id::PROCESS_DC_END
+            | hook_id::PROCESS_PERF_CTR_RUNDOWN
+            | hook_id::PROCESS_DEFUNCT
+            | hook_id::THREAD_DC_START
+            | hook_id::THREAD_DC_END
+            | hook_id::IMAGE_DC_START
+            | hook_id::IMAGE_DC_END
+            | hook_id::IMAGE_KERNEL_BASE
+            | hook_id::IMAGE_HYPERCALL_PAGE,
+        ) => false,
+        Some(
+            hook_id::FILE_IO_FILE_RUNDOWN
+            | hook_id::FILE_IO_MAP_FILE_DC_START
+            | hook_id::FILE_IO_MAP_FILE_DC_END
+            | hook_id::REGISTRY_KCB_RUNDOWN_BEGIN
+            | hook_id::REGISTRY_KCB_RUNDOWN_END
+            | hook_id::REGISTRY_HIVE_DC_END
+            | hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_START
+            | hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_END
+            | hook_id::OBJECT_TYPE_DC_START..=hook_id::OBJECT_HANDLE_DC_END,
+        ) => false,
+        Some(
+            hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START
+                ..=hook_id::PERF_INFO_E_RESOURCE_DC_END,
+        ) => false,
         _ => true,
     }
 }
@@ -96,9 +121,11 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
     let wide = record.pointer_size() == PointerSize::Eight;
     let at = match event.hook()? {
         // Sampled profile and counter interrupt: behind the instruction pointer.
-        0x0f2e | 0x0f2f => record.pointer_size().bytes(),
+        hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE => {
+            record.pointer_size().bytes()
+        }
         // Hard fault: behind time, offset and two pointers.
-        0x0220 => {
+        hook_id::PAGE_FAULT_HARD_FAULT => {
             if wide {
                 0x20
             } else {
@@ -106,7 +133,7 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
             }
         }
         // Context switch: the new thread.
-        0x0524 => 0,
+        hook_id::THREAD_C_SWITCH => 0,
         _ => return None,
     };
     let bytes = record.payload().get(at..at + 4)?;
@@ -114,8 +141,8 @@ pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
 }
 
 /// The instruction pointer of a sample.
-pub(crate) fn sampled_address(event: &Event<'_>) -> Option<stackhound_etl::Address> {
+pub(crate) fn sampled_address(event: &Event<'_>) -> Option<stackhound_types::Address> {
     let record = event.record();
-    matches!(event.hook()?, 0x0f2e | 0x0f2f)
+    matches!(event.hook()?, hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE)
         .then(|| crate::part::Frames::new(record.payload(), record.pointer_size()).first())?
 }

@@ -2,24 +2,12 @@
 //!
 //! Layouts: `docs/format/stacks.md`.
 
-use stackhound_etl::{Address, PointerSize, RawTime};
+use stackhound_schema::kernel::hook_id;
 use stackhound_trace::Event;
+use stackhound_types::{Address, PointerSize, RawTime};
 
 /// Frames that Windows walks at most. A longer stack is cut.
 pub const WALK_FRAMES_MAX: u16 = 192;
-
-/// A whole part, frames inline.
-pub const STACK: u16 = 0x1820;
-/// A definition made when a key enters the cache.
-pub const KEY_CREATE: u16 = 0x1822;
-/// A definition made when a key leaves the cache.
-pub const KEY_DELETE: u16 = 0x1823;
-/// A definition made at the end of the session.
-pub const KEY_RUNDOWN: u16 = 0x1824;
-/// A reference to the key of a kernel part.
-pub const KEY_KERNEL: u16 = 0x1825;
-/// A reference to the key of a user part.
-pub const KEY_USER: u16 = 0x1826;
 
 /// The frames of a part as they stand, innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +82,7 @@ pub enum StackRecord<'a> {
 /// Whether a hook is that of a stack record.
 #[inline]
 pub fn is_stack_hook(hook: u16) -> bool {
-    matches!(hook, STACK | KEY_CREATE..=KEY_USER)
+    matches!(hook, hook_id::STACK_WALK_STACK | hook_id::STACK_WALK_KEY_CREATE..=hook_id::STACK_WALK_KEY_USER)
 }
 
 impl<'a> StackRecord<'a> {
@@ -106,7 +94,10 @@ impl<'a> StackRecord<'a> {
     }
 
     fn read(hook: u16, payload: &'a [u8], pointer: PointerSize) -> Option<StackRecord<'a>> {
-        if matches!(hook, KEY_CREATE | KEY_DELETE | KEY_RUNDOWN) {
+        if matches!(
+            hook,
+            hook_id::STACK_WALK_KEY_CREATE | hook_id::STACK_WALK_KEY_DELETE | hook_id::STACK_WALK_KEY_RUNDOWN
+        ) {
             let key = Frames::new(payload.get(..pointer.bytes())?, pointer).first()?;
             return Some(StackRecord::Definition(key.0, Frames::new(&payload[pointer.bytes()..], pointer)));
         }
@@ -115,8 +106,8 @@ impl<'a> StackRecord<'a> {
         let owner = PartOwner { time, pid: u32_at(8)?, tid: u32_at(12)? };
         let frames = Frames::new(&payload[16..], pointer);
         Some(match hook {
-            STACK => StackRecord::Part(owner, frames),
-            _ => StackRecord::Reference(owner, frames.first()?.0, hook == KEY_KERNEL),
+            hook_id::STACK_WALK_STACK => StackRecord::Part(owner, frames),
+            _ => StackRecord::Reference(owner, frames.first()?.0, hook == hook_id::STACK_WALK_KEY_KERNEL),
         })
     }
 }
@@ -134,15 +125,20 @@ mod tests {
         for (pointer, frames) in [(PointerSize::Eight, &wide), (PointerSize::Four, &narrow)] {
             let payload = [&head[..], frames].concat();
             let whole = Frames::new(frames, pointer);
-            assert_eq!(StackRecord::read(STACK, &payload, pointer), Some(StackRecord::Part(owner, whole)));
-            for (hook, kernel) in [(KEY_KERNEL, true), (KEY_USER, false)] {
+            assert_eq!(
+                StackRecord::read(hook_id::STACK_WALK_STACK, &payload, pointer),
+                Some(StackRecord::Part(owner, whole))
+            );
+            for (hook, kernel) in
+                [(hook_id::STACK_WALK_KEY_KERNEL, true), (hook_id::STACK_WALK_KEY_USER, false)]
+            {
                 let expected = Some(StackRecord::Reference(owner, 0x11, kernel));
                 assert_eq!(StackRecord::read(hook, &payload, pointer), expected);
             }
             let rest = Frames::new(&frames[pointer.bytes()..], pointer);
             assert_eq!(rest.iter().collect::<Vec<_>>(), [Address(0x22)]);
             assert_eq!(
-                StackRecord::read(KEY_DELETE, frames, pointer),
+                StackRecord::read(hook_id::STACK_WALK_KEY_DELETE, frames, pointer),
                 Some(StackRecord::Definition(0x11, rest))
             );
         }
@@ -150,7 +146,12 @@ mod tests {
 
     #[test]
     fn short_records_are_told() {
-        for (hook, size) in [(STACK, 15), (KEY_KERNEL, 16), (KEY_USER, 23), (KEY_DELETE, 7)] {
+        for (hook, size) in [
+            (hook_id::STACK_WALK_STACK, 15),
+            (hook_id::STACK_WALK_KEY_KERNEL, 16),
+            (hook_id::STACK_WALK_KEY_USER, 23),
+            (hook_id::STACK_WALK_KEY_DELETE, 7),
+        ] {
             assert_eq!(StackRecord::read(hook, &vec![0; size], PointerSize::Eight), None, "{hook:#x}");
         }
     }

@@ -168,7 +168,7 @@ impl Partial {
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     known: hashbrown::HashMap<(StackId, StackId), StackId, foldhash::fast::RandomState>,
-    scratch: Vec<stackhound_etl::Address>,
+    scratch: Vec<stackhound_types::Address>,
 }
 
 /// Beyond this many pairs the memory of them starts anew.

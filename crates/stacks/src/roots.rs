@@ -3,15 +3,12 @@
 //! A walk that goes wrong ends early, and nothing in its record says so. What tells is where the other walks of the same
 //! thread end. The rules are those of `docs/format/stacks.md`, "Truncated walks".
 
-use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_trace::Event;
+use stackhound_types::{Address, PointerSize, RawTime};
 
 use crate::keys::Map;
 use crate::part::WALK_FRAMES_MAX;
 use crate::table::{StackId, StackTable};
-
-/// The hook of the start of a thread.
-pub const THREAD_START: u16 = 0x0501;
 
 /// A thread of a process. Windows gives the numbers of threads that have ended to others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,11 +1,13 @@
 //! What is to be known of all stacks of a trace before its events are given theirs.
 
-use stackhound_etl::{Address, PointerSize, RawTime, Selection};
+use stackhound_etl::Selection;
+use stackhound_schema::kernel::hook_id;
 use stackhound_trace::{Event, LossMap, OpenTrace};
+use stackhound_types::{Address, PointerSize, RawTime};
 
 use crate::keys::{Key, KeyDefinitions, Map};
-use crate::part::{self, Frames, StackRecord};
-use crate::roots::{THREAD_START, Thread, ThreadRoots};
+use crate::part::{Frames, StackRecord};
+use crate::roots::{Thread, ThreadRoots};
 
 /// So many threads can wait for the definition of a key.
 const WAITING_MAX: usize = 64;
@@ -42,8 +44,14 @@ struct Keyed {
 
 impl StackSurvey {
     /// Hooks of the records to collect from.
-    pub const HOOKS: [u16; 6] =
-        [THREAD_START, part::STACK, part::KEY_CREATE, part::KEY_DELETE, part::KEY_RUNDOWN, part::KEY_USER];
+    pub const HOOKS: [u16; 6] = [
+        hook_id::THREAD_START,
+        hook_id::STACK_WALK_STACK,
+        hook_id::STACK_WALK_KEY_CREATE,
+        hook_id::STACK_WALK_KEY_DELETE,
+        hook_id::STACK_WALK_KEY_RUNDOWN,
+        hook_id::STACK_WALK_KEY_USER,
+    ];
 
     /// Reads a trace for this alone, which also finds what is missing from it.
     pub fn of(trace: &OpenTrace) -> (StackSurvey, LossMap) {
@@ -74,7 +82,7 @@ impl StackSurvey {
     }
 
     fn observe_record(&mut self, event: &Event<'_>, hook: u16) {
-        if hook == THREAD_START {
+        if hook == hook_id::THREAD_START {
             return self.roots.observe_start(event);
         }
         let (time, pointer) = (event.time(), event.block().session().pointer_size);

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use stackhound_etl::Address;
+use stackhound_types::Address;
 
 /// One stack in a [`StackTable`]: its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

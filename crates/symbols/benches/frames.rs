@@ -5,9 +5,9 @@ use std::borrow::Cow;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_symbols::{
-    AddressKind, Inline, Line, Loaded, Loader, ModuleIdentity, ModuleNumber, Name, Names, Rva, Symbolizer,
-    Symbols, WorkOptions,
+    Inline, Line, Loaded, Loader, ModuleNumber, Name, Names, Symbolizer, Symbols, WorkOptions,
 };
+use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
 const MODULES: u32 = 50;
 const FRAMES: u32 = 200_000;

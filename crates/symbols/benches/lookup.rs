@@ -3,9 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use stackhound_symbols::Symbols;
 use stackhound_symbols::pdb::Pdb;
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound_symbols::{AddressKind, Rva, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 /// The largest of the corpus.
 const PDB: &str = "symbols/pairs/dump_syms/basic32.pdb";

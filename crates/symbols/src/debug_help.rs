@@ -8,12 +8,12 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
+use stackhound_types::{AddressKind, Rva};
 use stackhound_windows::Error;
 use stackhound_windows::debug_help::{self, Module, Session, Symbol, SymbolSource};
 
 use crate::demangle::{demangle, demangle_public};
-use crate::identity::Rva;
-use crate::name::{AddressKind, Inline, Line, Name, Names, Symbols};
+use crate::name::{Inline, Line, Name, Names, Symbols};
 
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u32 = 0x014c;

@@ -17,7 +17,6 @@ mod failure;
 #[path = "../tests/fixtures/mod.rs"]
 mod fixtures;
 pub mod folder;
-mod identity;
 pub mod image;
 mod name;
 pub mod path;
@@ -32,8 +31,7 @@ pub mod temporary;
 #[cfg(all(windows, feature = "windows"))]
 pub use debug_help::DebugHelp;
 pub use failure::{Cause, Failure, FileKind};
-pub use identity::{ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
-pub use name::{AddressKind, Inline, Line, Name, Names, Origin, Symbols};
+pub use name::{Inline, Line, Name, Names, Origin, Symbols};
 pub use symbolizer::{
     FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine,
     ResolvedName, SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions, file_loader,

@@ -2,26 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::identity::Rva;
-
-/// What an address in a stack is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AddressKind {
-    /// Of an instruction that is about to run: the innermost frame of a sample.
-    Instruction,
-    /// Behind a call, which can be the last instruction of its function: looked up one byte before.
-    Return,
-}
-
-impl AddressKind {
-    /// Where to look an address up. Offsets are still counted to the address itself.
-    pub fn looked_up(self, rva: Rva) -> Rva {
-        match self {
-            AddressKind::Instruction => rva,
-            AddressKind::Return => Rva(rva.0.saturating_sub(1)),
-        }
-    }
-}
+use stackhound_types::{AddressKind, Rva};
 
 /// Where a name comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

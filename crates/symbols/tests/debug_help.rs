@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use stackhound_symbols::image::Image;
 use stackhound_symbols::pdb::Pdb;
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound_symbols::{AddressKind, DebugHelp, Line, Names, Rva, Symbols};
+use stackhound_symbols::{DebugHelp, Line, Names, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 /// How many differences are shown.
 const SHOWN: usize = 40;

@@ -1,8 +1,8 @@
 //! Images of the corpus: expected values are those of other readers (pefile, LLVM, Breakpad's dumpers), or stated by
 //! those who made the files.
 
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::{DebugEntry, Export, ExportTarget, Image, Machine};
+use stackhound_types::Rva;
 
 fn corpus(name: &str) -> Option<Vec<u8>> {
     stackhound_corpus::bytes(&format!("symbols/{name}"))

@@ -3,8 +3,8 @@
 mod support;
 
 use proptest::prelude::*;
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::{DebugEntry, Image, ImageError};
+use stackhound_types::Rva;
 use support::{ARM64, DEBUG, EXCEPTION, Pe, Target, X64, X86, hex, words};
 
 /// An image with a bit of everything.

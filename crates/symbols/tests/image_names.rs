@@ -4,7 +4,8 @@ mod support;
 
 use stackhound_symbols::image::Image;
 use stackhound_symbols::table::SymbolTableBuilder;
-use stackhound_symbols::{AddressKind, Name, Rva, Symbols};
+use stackhound_symbols::{Name, Symbols};
+use stackhound_types::{AddressKind, Rva};
 use support::{EXCEPTION, Pe, Target, X64, hex, words};
 
 fn shown(name: &Option<Name<'_>>) -> String {

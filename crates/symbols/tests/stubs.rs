@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::Image;
 use stackhound_symbols::stubs::{self, Path, Stub, StubState};
+use stackhound_types::Rva;
 use support::{ARM64, Pe, Target, X64, X86, hex};
 
 /// The tables read from stubs of genuine images: name of a table, then names of services.

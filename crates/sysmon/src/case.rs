@@ -5,9 +5,9 @@
 //! list of loaded modules at that time: code in none is unbacked.
 
 use stackhound_detect::{Case, Entry, Event, Gap, Judge, Part, Process, Services, Stack, Start, Target};
-use stackhound_etl::Address;
-use stackhound_frames::{Code, Frame, Lists, Mode, ModuleIndex, Operation, Role};
+use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Operation, Role};
 use stackhound_symbols::folder::below_windows;
+use stackhound_types::{Address, Mode};
 
 use crate::call_trace::{self, FrameError, Hex, Place};
 use crate::known::KnownModules;

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
 use stackhound_detect::Judge;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
-use stackhound_symbols::ModuleIdentity;
+use stackhound_types::ModuleIdentity;
 
 /// Different paths that are told apart; frames in further ones are in modules that are not known.
 const MODULES_MAX: usize = 1 << 20;

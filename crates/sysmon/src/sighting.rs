@@ -2,7 +2,8 @@
 
 use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
 use stackhound_detect::{Case, Part};
-use stackhound_frames::{Code, Frame, Mode, Modules, Summary};
+use stackhound_frames::{Code, Frame, Modules, Summary};
+use stackhound_types::Mode;
 
 use crate::call_trace;
 use crate::known::KnownProcesses;

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
 use stackhound_system::{
     AllocationEvent, AllocationFacts, FileKey, FileNameEvent, FileObject, KeyControlBlock, KeyNameEvent,
     Limits, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System, ThreadFacts,
     ViewFacts,
 };
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 /// Events in a second of trace time.
 const RATE: i64 = 10_000;

@@ -2,7 +2,7 @@
 //! registry keys there were.
 //!
 //! ```
-//! use stackhound_etl::Pid;
+//! use stackhound_types::Pid;
 //! use stackhound_system::System;
 //! use stackhound_trace::Recordings;
 //!
@@ -66,7 +66,7 @@ pub use completeness::{Completeness, Gap, Losses};
 pub use file::{FileKey, FileNameEvent, FileObject};
 pub use forget::{ForgottenEarly, Limits};
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
-pub use module::{ModuleFacts, ModuleId, ModuleRef, PdbIdentity};
+pub use module::{ModuleFacts, ModuleId, ModuleRef};
 pub use process::{ProcessEntity, ProcessFacts, ProcessId, ProcessRef};
 pub use ranges::Stretch;
 pub use region::{Allocation, AllocationFacts, Region};

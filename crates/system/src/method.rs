@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use stackhound_etl::{Address, Pid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid};
 
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::AddressRange;

@@ -1,8 +1,8 @@
 //! Modules of processes and of the kernel.
 
 use hashbrown::HashMap;
-use stackhound_etl::{Address, Guid, Pid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Guid, PdbIdentity, Pid};
 
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::{AddressRange, RangeHistory, Stretch};
@@ -41,17 +41,6 @@ pub struct ModuleFacts<'a> {
     pub checksum: Option<u32>,
     /// NT path. May be empty.
     pub path: &'a str,
-}
-
-/// The PDB that belongs to a module, by the image's debug directory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PdbIdentity<'a> {
-    /// Together with the age, names the PDB.
-    pub guid: Guid,
-    /// Counts how often the PDB was written.
-    pub age: u32,
-    /// Path or file name, as the linker wrote it.
-    pub name: &'a str,
 }
 
 /// As [`PdbIdentity`], with the text by number.
@@ -314,7 +303,7 @@ impl Modules {
         time: TraceTime,
         owner: Owner,
         base: Address,
-        pdb: &PdbIdentity<'_>,
+        pdb: &PdbIdentity<&str>,
     ) {
         let pdb = (pdb.guid, pdb.age, texts.intern(pdb.name));
         let number = *self.pdb_numbers.entry(pdb).or_insert_with(|| self.pdbs.insert(pdb).slot());
@@ -394,7 +383,7 @@ impl<'s> ModuleRef<'s> {
     }
 
     /// The PDB that belongs to it. Only recordings that were merged on the traced machine tell.
-    pub fn pdb(&self) -> Option<PdbIdentity<'s>> {
+    pub fn pdb(&self) -> Option<PdbIdentity<&'s str>> {
         let &(guid, age, name) = self.system.modules.pdbs.get(self.record().pdb?);
         Some(PdbIdentity { guid, age, name: self.system.texts.get(name) })
     }

@@ -3,16 +3,20 @@
 //! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Described, Guid, Pid, PointerSize, Selection, Tid};
+use stackhound_etl::{Described, Selection};
+use stackhound_schema::kernel::class_guid;
+use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::{self, view};
-use stackhound_schema::method::{DOTNET_RUNDOWN, DOTNET_RUNTIME, MethodCode, SCRIPT};
+use stackhound_schema::method::{MethodCode, SCRIPT};
+use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{Guid, PdbIdentity, Pid, PointerSize, Tid};
 
 use crate::caller::Caller;
 use crate::file::{FileKey, FileNameEvent, FileObject};
 use crate::method::{MethodFacts, Runtime};
-use crate::module::{ModuleFacts, PdbIdentity};
+use crate::module::ModuleFacts;
 use crate::process::ProcessFacts;
 use crate::region::AllocationFacts;
 use crate::registry::{KeyControlBlock, KeyNameEvent};
@@ -41,48 +45,46 @@ enum Subject {
 #[inline]
 fn subject(hook: u16) -> Option<Subject> {
     Some(match hook {
-        0x0301 => Subject::Process(Phase::Start),
-        0x0302 => Subject::Process(Phase::End),
-        0x0303 => Subject::Process(Phase::RundownAtStart),
-        0x0304 => Subject::Process(Phase::RundownAtEnd),
-        0x0327 => Subject::DefunctProcess,
-        0x0501 => Subject::Thread(Phase::Start),
-        0x0502 => Subject::Thread(Phase::End),
-        0x0503 => Subject::Thread(Phase::RundownAtStart),
-        0x0504 => Subject::Thread(Phase::RundownAtEnd),
-        0x0548 => Subject::ThreadName,
-        0x030a => Subject::Module(Phase::Start),
-        0x1402 => Subject::Module(Phase::End),
-        0x1403 => Subject::Module(Phase::RundownAtStart),
-        0x1404 => Subject::Module(Phase::RundownAtEnd),
-        0x1422 => Subject::HypercallPage,
-        0x0262 => Subject::Allocation(AllocationEvent::Allocate),
-        0x0263 => Subject::Allocation(AllocationEvent::Free),
-        0x0280 | 0x0281 => Subject::Allocation(AllocationEvent::Rundown),
-        0x0425 => Subject::View(Phase::Start),
-        0x0426 => Subject::View(Phase::End),
-        0x0427 => Subject::View(Phase::RundownAtStart),
-        0x0428 => Subject::View(Phase::RundownAtEnd),
-        0x0400 | 0x0420 => Subject::FileName(FileNameEvent::Create),
-        0x0423 => Subject::FileName(FileNameEvent::Delete),
-        0x0424 => Subject::FileName(FileNameEvent::Rundown),
-        0x0440 | 0x044e => Subject::FileOpen,
-        0x0442 => Subject::FileClose,
-        0x0916 => Subject::KeyName(KeyNameEvent::Create),
-        0x0917 => Subject::KeyName(KeyNameEvent::Delete),
-        0x0918 | 0x0919 => Subject::KeyName(KeyNameEvent::Rundown),
+        hook_id::PROCESS_START => Subject::Process(Phase::Start),
+        hook_id::PROCESS_END => Subject::Process(Phase::End),
+        hook_id::PROCESS_DC_START => Subject::Process(Phase::RundownAtStart),
+        hook_id::PROCESS_DC_END => Subject::Process(Phase::RundownAtEnd),
+        hook_id::PROCESS_DEFUNCT => Subject::DefunctProcess,
+        hook_id::THREAD_START => Subject::Thread(Phase::Start),
+        hook_id::THREAD_END => Subject::Thread(Phase::End),
+        hook_id::THREAD_DC_START => Subject::Thread(Phase::RundownAtStart),
+        hook_id::THREAD_DC_END => Subject::Thread(Phase::RundownAtEnd),
+        hook_id::THREAD_SET_NAME => Subject::ThreadName,
+        hook_id::IMAGE_LOAD => Subject::Module(Phase::Start),
+        hook_id::IMAGE_UNLOAD => Subject::Module(Phase::End),
+        hook_id::IMAGE_DC_START => Subject::Module(Phase::RundownAtStart),
+        hook_id::IMAGE_DC_END => Subject::Module(Phase::RundownAtEnd),
+        hook_id::IMAGE_HYPERCALL_PAGE => Subject::HypercallPage,
+        hook_id::PAGE_FAULT_VIRTUAL_ALLOC => Subject::Allocation(AllocationEvent::Allocate),
+        hook_id::PAGE_FAULT_VIRTUAL_FREE => Subject::Allocation(AllocationEvent::Free),
+        hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_START | hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_END => {
+            Subject::Allocation(AllocationEvent::Rundown)
+        }
+        hook_id::FILE_IO_MAP_FILE => Subject::View(Phase::Start),
+        hook_id::FILE_IO_UNMAP_FILE => Subject::View(Phase::End),
+        hook_id::FILE_IO_MAP_FILE_DC_START => Subject::View(Phase::RundownAtStart),
+        hook_id::FILE_IO_MAP_FILE_DC_END => Subject::View(Phase::RundownAtEnd),
+        hook_id::FILE_IO_NAME | hook_id::FILE_IO_FILE_CREATE => Subject::FileName(FileNameEvent::Create),
+        hook_id::FILE_IO_FILE_DELETE => Subject::FileName(FileNameEvent::Delete),
+        hook_id::FILE_IO_FILE_RUNDOWN => Subject::FileName(FileNameEvent::Rundown),
+        hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Subject::FileOpen,
+        hook_id::FILE_IO_CLOSE => Subject::FileClose,
+        hook_id::REGISTRY_KCB_CREATE => Subject::KeyName(KeyNameEvent::Create),
+        hook_id::REGISTRY_KCB_DELETE => Subject::KeyName(KeyNameEvent::Delete),
+        hook_id::REGISTRY_KCB_RUNDOWN_BEGIN | hook_id::REGISTRY_KCB_RUNDOWN_END => {
+            Subject::KeyName(KeyNameEvent::Rundown)
+        }
         _ => return None,
     })
 }
 
-/// Identities of images, written beside the image events when recordings are merged.
-const IMAGE_ID: Guid =
-    Guid::new(0xb3e675d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
 const RSDS: u8 = 36;
 
-/// What the merging tool knows of the machine.
-const SYS_CONFIG_EX: Guid =
-    Guid::new(0x9b79ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]);
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
@@ -93,14 +95,14 @@ const SCRIPT_LOAD: u16 = 9;
 /// What an event of .NET tells of a method, and whether it names it.
 fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
     let (phase, is_verbose) = match (provider, id) {
-        (DOTNET_RUNTIME, 137) | (DOTNET_RUNDOWN, 141) => (Phase::RundownAtStart, false),
-        (DOTNET_RUNTIME, 139) | (DOTNET_RUNDOWN, 143) => (Phase::RundownAtStart, true),
-        (DOTNET_RUNTIME, 138) | (DOTNET_RUNDOWN, 142) => (Phase::RundownAtEnd, false),
-        (DOTNET_RUNTIME, 140) | (DOTNET_RUNDOWN, 144) => (Phase::RundownAtEnd, true),
-        (DOTNET_RUNTIME, 141) => (Phase::Start, false),
-        (DOTNET_RUNTIME, 143) => (Phase::Start, true),
-        (DOTNET_RUNTIME, 142) => (Phase::End, false),
-        (DOTNET_RUNTIME, 144) => (Phase::End, true),
+        (DOT_NET_RUNTIME, 137) | (DOT_NET_RUNTIME_RUNDOWN, 141) => (Phase::RundownAtStart, false),
+        (DOT_NET_RUNTIME, 139) | (DOT_NET_RUNTIME_RUNDOWN, 143) => (Phase::RundownAtStart, true),
+        (DOT_NET_RUNTIME, 138) | (DOT_NET_RUNTIME_RUNDOWN, 142) => (Phase::RundownAtEnd, false),
+        (DOT_NET_RUNTIME, 140) | (DOT_NET_RUNTIME_RUNDOWN, 144) => (Phase::RundownAtEnd, true),
+        (DOT_NET_RUNTIME, 141) => (Phase::Start, false),
+        (DOT_NET_RUNTIME, 143) => (Phase::Start, true),
+        (DOT_NET_RUNTIME, 142) => (Phase::End, false),
+        (DOT_NET_RUNTIME, 144) => (Phase::End, true),
         _ => return None,
     };
     Some((phase, is_verbose))
@@ -173,10 +175,10 @@ impl System {
     fn observe_classic(&mut self, time: TraceTime, record: &Record<'_>) {
         let Some(class) = record.guid() else { return };
         let taken = match (class, record.opcode()) {
-            (IMAGE_ID, RSDS) => self.observe_pdb(time, record),
-            (SYS_CONFIG_EX, SYSTEM_PATHS) => self.observe_paths(record),
-            (SYS_CONFIG_EX, VOLUME_MAPPING) => self.observe_volume(record),
-            (IMAGE_ID | SYS_CONFIG_EX, _) => return,
+            (class_guid::IMAGE_ID, RSDS) => self.observe_pdb(time, record),
+            (class_guid::SYS_CONFIG_EX, SYSTEM_PATHS) => self.observe_paths(record),
+            (class_guid::SYS_CONFIG_EX, VOLUME_MAPPING) => self.observe_volume(record),
+            (class_guid::IMAGE_ID | class_guid::SYS_CONFIG_EX, _) => return,
             (class, opcode) => {
                 if let Some(subject) = kernel::hook_of(class, opcode).and_then(subject) {
                     self.observe_kernel(time, subject, record);
@@ -331,7 +333,7 @@ impl System {
         let pdb = parse(record, view::DbgIdRsds::parse)?;
         let Some(pid) = self.stated(Some(pdb.process_id)) else { return Ok(()) };
         let name = pdb.pdb_file_name.to_string_lossy();
-        let identity = PdbIdentity { guid: pdb.guid, age: pdb.age, name: &name };
+        let identity = PdbIdentity { guid: pdb.guid, age: pdb.age, name: &*name };
         self.take_pdb(time, pid, pdb.image_base, &identity);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Processes.
 
-use stackhound_etl::{Address, Pid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid};
 
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};

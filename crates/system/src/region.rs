@@ -1,7 +1,7 @@
 //! Private memory of processes: what was reserved and committed.
 
-use stackhound_etl::{Address, Pid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid};
 
 use crate::caller::Caller;
 use crate::process::ProcessId;

@@ -1,7 +1,7 @@
 //! The address spaces of all processes, where each has one history of its ranges.
 
-use stackhound_etl::Address;
 use stackhound_trace::TraceTime;
+use stackhound_types::Address;
 
 use crate::process::ProcessId;
 use crate::ranges::{RangeHistory, Stretch};

@@ -1,7 +1,7 @@
 //! Times around a time in which answers stay as they are.
 
-use stackhound_etl::{Pid, Tid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Pid, Tid};
 
 use crate::process::ProcessId;
 use crate::span::Span;

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use stackhound_etl::{Address, Index, LogfileHeader, Pid, PointerSize, Tid};
+use stackhound_etl::{Index, LogfileHeader};
 use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_types::{Address, PdbIdentity, Pid, PointerSize, Tid};
 
 use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
 use crate::forget::{Forgetting, ForgottenEarly};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
-use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner, PdbIdentity};
+use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
 use crate::ranges::Stretch;
 use crate::region::{Allocation, AllocationFacts, Region, Regions};
@@ -206,7 +207,7 @@ impl System {
     }
 
     /// Takes in the PDB of the module at `base`, as an event of the same time as the module's own tells it.
-    pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<'_>) {
+    pub fn take_pdb(&mut self, time: TraceTime, pid: Pid, base: Address, pdb: &PdbIdentity<&str>) {
         self.keep_limits();
         self.revision += 1;
         let owner = self.owner(Phase::RundownAtEnd, time, pid, base);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_etl::{Address, Pid, Tid};
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid, Tid};
 
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use stackhound_etl::{Address, Pid, PointerSize, Selection, Tid};
-use stackhound_schema::kernel::view;
+use stackhound_etl::Selection;
+use stackhound_etl::record::Record;
+use stackhound_schema::kernel::{self, view};
 use stackhound_system::{Completeness, Evidence, FileKey, Gap, ModuleRef, ProcessRef, Span, System};
 use stackhound_trace::{Event, OpenTrace, Recordings, TraceTime};
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 const NET: &str = "perfview-net452-x64.etl";
 const DIAGHUB: &str = "perfview-diaghub.kernel.1.etl";
@@ -38,6 +40,16 @@ fn each(trace: &OpenTrace, hooks: &[u16], mut handle: impl FnMut(&Event<'_>)) {
 fn image<'a>(event: &Event<'a>) -> view::Image<'a> {
     let record = event.record();
     view::Image::parse(record.payload(), record.version(), record.pointer_size()).expect("an image")
+}
+
+/// A number in the payload, by the name of its field.
+fn number(record: &Record<'_>, field: &str) -> u64 {
+    let (payload, pointer) = (record.payload(), record.pointer_size());
+    let schema =
+        kernel::lookup_for(record.hook().expect("a kernel record"), record.version(), pointer, payload);
+    let mut fields = schema.expect("a known layout").decode(payload, pointer).flatten();
+    let found = fields.find(|found| &*found.field.name == field).expect("the field");
+    found.item.value().and_then(|value| value.as_u64()).expect("a number")
 }
 
 fn fact(recording: &str, name: &str) -> u64 {
@@ -150,9 +162,8 @@ fn samples(trace: &OpenTrace) -> Vec<Sample> {
     let mut samples = Vec::new();
     each(trace, &[0x0f2e], |event| {
         let record = event.record();
-        let sample = view::SampledProfile::parse(record.payload(), record.version(), record.pointer_size());
-        let sample = sample.expect("a sample");
-        let (address, tid) = (sample.instruction_pointer, sample.thread_id);
+        let address = Address(number(&record, "InstructionPointer"));
+        let tid = Tid(number(&record, "ThreadId") as u32);
         samples.push(Sample { time: event.time(), address, tid });
     });
     samples
@@ -288,8 +299,7 @@ fn files_are_named_by_the_rundown_at_the_end() {
     let (mut named, mut transfers) = (0, 0);
     each(&trace, &[0x010a, 0x010b], |event| {
         let record = event.record();
-        let transfer = view::DiskTransfer::parse(record.payload(), record.version(), record.pointer_size());
-        let key = FileKey(transfer.expect("a transfer").file_object.0);
+        let key = FileKey(number(&record, "FileObject"));
         transfers += 1;
         named += usize::from(system.file_name(Some(key), None, event.time()).is_some());
     });

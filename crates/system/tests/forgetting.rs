@@ -2,13 +2,13 @@
 //! that forgets, and the same questions.
 
 use proptest::prelude::*;
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
 use stackhound_system::{
     AllocationEvent, AllocationFacts, Completeness, FileKey, FileNameEvent, FileObject, Gap, KeyControlBlock,
     KeyNameEvent, Limits, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System,
     ThreadFacts, ThreadRef, ViewFacts,
 };
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 const PIDS: std::ops::Range<u32> = 6..10;
 const TIDS: std::ops::Range<u32> = 20..28;

@@ -1,12 +1,12 @@
 //! Statements without end about one place. Each must cost about as little as the first: where one costs in proportion
 //! to those before it, these tests take hours.
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
 use stackhound_system::{
     AllocationEvent, AllocationFacts, FileKey, FileNameEvent, Losses, ModuleFacts, Phase, ProcessFacts,
     System, ThreadFacts,
 };
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 const COUNT: u64 = 300_000;
 const PID: Pid = Pid(7);

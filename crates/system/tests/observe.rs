@@ -3,12 +3,13 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use stackhound_etl::Recording;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_system::{
     Caller, Evidence, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats,
 };
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
 
 /// A part of a payload.
 #[derive(Clone, Copy)]

@@ -2,12 +2,12 @@
 //! then can be known later.
 
 use proptest::prelude::*;
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
 use stackhound_system::{
     FileKey, FileNameEvent, Losses, ModuleFacts, ModuleId, Phase, ProcessFacts, ProcessId, System,
     ThreadFacts, ThreadId,
 };
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 #[derive(Clone, Copy, Debug)]
 enum Statement {

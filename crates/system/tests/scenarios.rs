@@ -3,13 +3,13 @@
 //! A line that begins with a time is told to the system, one that begins with `ask` is asked: right there, with what
 //! was told before, and once more with everything told. `now` is asked only there, `then` only with everything told.
 
-use stackhound_etl::{Address, Guid, Pid, PointerSize, Tid};
 use stackhound_system::{
     Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
-    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, MethodFacts, ModuleFacts, PdbIdentity, Phase,
-    ProcessFacts, Protection, Runtime, Span, System, ThreadFacts, ViewFacts,
+    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts,
+    Protection, Runtime, Span, System, ThreadFacts, ViewFacts,
 };
 use stackhound_trace::TraceTime;
+use stackhound_types::{Address, Guid, PdbIdentity, Pid, PointerSize, Tid};
 
 /// One line, taken apart into words.
 struct Line<'a> {

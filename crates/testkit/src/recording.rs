@@ -2,15 +2,17 @@
 
 use std::io::Cursor;
 
+use stackhound_etl::LogFileMode;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{
     EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload as PayloadSpec, RecordSpec, Session, WriteError,
 };
-use stackhound_etl::{Address, Guid, LogFileMode, Pid, PointerSize, RawTime, Tid};
 use stackhound_scenario::event::{self, KernelEvent};
 use stackhound_scenario::payload::{self, GROUPS, NO_GROUPS, Payload};
 use stackhound_scenario::{Image, METHOD_LOAD, Process, RUNTIME, Thread};
+use stackhound_schema::provider_guid;
+use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 use super::book::{Draft, Flaw};
 use super::code::{Place, SIZE};
@@ -362,6 +364,6 @@ impl Recorder<'_> {
 
 /// The kernel's event of a handle to a process.
 const OPEN_PROCESS: (Guid, Descriptor) = (
-    Guid::new(0xe02a_841c, 0x75a3, 0x4fa7, [0xaf, 0xc8, 0xae, 0x09, 0xcf, 0x9b, 0x7f, 0x23]),
+    provider_guid::KERNEL_AUDIT_API_CALLS,
     Descriptor { id: 5, version: 0, channel: 16, level: 4, opcode: 0, task: 0, keyword: 0 },
 );

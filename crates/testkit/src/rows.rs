@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
+use stackhound_types::HexBytes;
 
 use super::book::Draft;
 use super::code::Place;
@@ -16,8 +17,7 @@ const FRAMES_MAX: usize = 24;
 pub(super) fn write(world: &World, drafts: &[&Draft]) -> (Vec<u8>, Vec<u64>) {
     let mut rows = Rows { text: String::new(), count: 0 };
     for unit in world.units.iter().filter(|unit| unit.spec.place != Place::Kernel) {
-        let sum: String =
-            Sha256::digest(unit.file.write()).iter().map(|byte| format!("{byte:02X}")).collect();
+        let sum = format!("{:X}", HexBytes(&Sha256::digest(unit.file.write())));
         rows.row(
             7,
             &[

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stackhound_calltree::{Cpu, LocationId};
+use stackhound_types::Tid;
 
 use crate::thread::UserMode;
 
@@ -14,17 +15,14 @@ pub struct Happening {
     pub time: i64,
     /// The processor that logged it, if the recording keeps processors apart.
     pub cpu: Option<Cpu>,
-    /// The thread that runs there, as far as the event itself or its stack tells: not whom the event is about.
+    /// The thread that runs there, as far as the event itself or its stack tells: not whom the event is about. 0 is the
+    /// idle thread of the processor.
     pub thread: Option<Tid>,
     /// What happens.
     pub what: What,
     /// The thread's stack just before the event; of a switch, the new thread's.
     pub stack: Option<Arc<Snapshot>>,
 }
-
-/// A thread's number. 0 stands for the idle threads of all processors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tid(pub u32);
 
 /// What an event tells of stacks beside the one that was recorded with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

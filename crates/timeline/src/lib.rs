@@ -42,10 +42,12 @@
 //!   from the same place, count as one.
 //!
 //! Takes constant time for an event, apart from the depth of its stack and the nesting of interruptions, and memory for
-//! the threads that exist and up to 32,768 events that are held back. Knows nothing of output or of names.
+//! the threads that exist and up to 32,768 events that are held back. [`etw`] has the happenings of ETW traces. Does not know
+//! output.
 #![forbid(unsafe_code)]
 
 mod counts;
+pub mod etw;
 mod happening;
 mod hold;
 mod side;
@@ -56,7 +58,7 @@ mod tracker;
 use stackhound_calltree::Cpu;
 
 pub use counts::Counts;
-pub use happening::{Happening, Interruption, Part, SeenFrame, Snapshot, Tid, What};
+pub use happening::{Happening, Interruption, Part, SeenFrame, Snapshot, What};
 pub use step::{NOT_KNOWN, Step};
 
 use hold::{Hold, Item, Next};

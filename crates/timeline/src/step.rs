@@ -3,8 +3,7 @@
 use stackhound_calltree::{
     Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
 };
-
-use crate::happening::Tid;
+use stackhound_types::Tid;
 
 /// One step of building the stack model. Of each stack they come in order.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,9 @@
 //! What is known of a thread.
 
 use stackhound_calltree::{Cpu, StackKind};
+use stackhound_types::Tid;
 
-use crate::happening::{SeenFrame, Snapshot, Tid};
+use crate::happening::{SeenFrame, Snapshot};
 use crate::side::Side;
 
 /// Which of its stacks a thread uses in user mode.

@@ -3,9 +3,10 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use stackhound_calltree::{Cpu, EndType, Evidence, LocationId, StackId, StartType};
+use stackhound_types::Tid;
 
 use crate::counts::Counts;
-use crate::happening::{Happening, Interruption, Part, Snapshot, Tid, What};
+use crate::happening::{Happening, Interruption, Part, Snapshot, What};
 use crate::hold::Item;
 use crate::side::{Interval, Side};
 use crate::step::{NOT_KNOWN, Step};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use stackhound_calltree::{ContextId, Cpu, EndType, LocationId};
 use stackhound_timeline::{
-    Happening, Interruption, NOT_KNOWN, Options, Part, SeenFrame, Snapshot, Step, Tid, Timeline, What,
+    Happening, Interruption, NOT_KNOWN, Options, Part, SeenFrame, Snapshot, Step, Timeline, What,
 };
+use stackhound_types::Tid;
 
 /// Events, one a line: `CPU what`. Stacks are `user / kernel`, outermost first; a frame is a letter for the function and
 /// a digit for the place in it.

@@ -13,8 +13,9 @@ use stackhound_calltree::{
     Trace,
 };
 use stackhound_timeline::{
-    Happening, Interruption, Options, Part, SeenFrame, Snapshot, Step, Tid, Timeline, What,
+    Happening, Interruption, Options, Part, SeenFrame, Snapshot, Step, Timeline, What,
 };
+use stackhound_types::Tid;
 
 /// The trace that the steps make.
 fn build(steps: impl Iterator<Item = Step>, builder: &mut Builder) {

@@ -5,11 +5,10 @@
 
 use std::fmt;
 
+use stackhound_etl::hook_id;
 use stackhound_etl::record::Record;
-use stackhound_etl::{
-    Block, BufferRef, ClockKind, FileTime, Index, LogFileMode, LogfileHeader, PointerSize, Recording,
-    Rfc3339, Selection, TICKS_PER_SECOND,
-};
+use stackhound_etl::{Block, BufferRef, ClockKind, Index, LogFileMode, LogfileHeader, Recording, Selection};
+use stackhound_types::{FileTime, PointerSize, Rfc3339, TICKS_PER_SECOND};
 
 use crate::Error;
 use crate::recordings::OpenTrace;
@@ -50,9 +49,6 @@ pub struct Machine {
 /// Boot times, and times at which a counter was zero, differ by less within one boot (100 ns).
 const TOLERANCE: u64 = TICKS_PER_SECOND as u64;
 
-/// The hook id of SystemConfig/CPU, which holds the computer's name.
-const SYSTEM_CONFIG_CPU: u16 = 0x0b0a;
-
 /// Buffers at the beginning and at the end of a source in which the computer's name is looked for.
 const NAME_BUFFERS: usize = 16;
 
@@ -75,7 +71,7 @@ impl Machine {
         let is_shared = session.mode.has(LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let clock = session.clock();
         let counts = clock.kind() == ClockKind::PerformanceCounter;
-        let zero = clock.to_file_time(stackhound_etl::RawTime(0));
+        let zero = clock.to_file_time(stackhound_types::RawTime(0));
         Machine {
             computer_name: None,
             boot_time,
@@ -299,7 +295,7 @@ fn edge<'b>(
 /// The name in the first SystemConfig/CPU event at the beginning or at the end of a source: sessions log it when they start or
 /// stop.
 fn computer_name(recording: &Recording, index: &Index) -> Option<String> {
-    let selection = Selection::none().hooks([SYSTEM_CONFIG_CPU]);
+    let selection = Selection::none().hooks([hook_id::SYSTEM_CONFIG_CPU]);
     let mut buffers: Vec<&BufferRef> = index.buffers.iter().collect();
     buffers.sort_by_key(|buffer| (buffer.epoch, buffer.sequence, buffer.offset));
     let name_in = |block: Block| {

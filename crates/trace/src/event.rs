@@ -1,7 +1,8 @@
 //! One event of a trace.
 
 use stackhound_etl::record::{HeaderKind, Record};
-use stackhound_etl::{Block, Entry, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_etl::{Block, Entry};
+use stackhound_types::{FileTime, Guid, Pid, RawTime, Tid};
 use std::sync::Arc;
 
 /// Ticks of the first source's clock. Every event of a trace has such a time, whatever its own source's clock is;

@@ -2,7 +2,7 @@
 //!
 //! The tests are ETW's own, so that a filter that was tried on a recording does the same when a session applies it.
 
-use stackhound_etl::{Guid, Pid, Tid};
+use stackhound_types::{Guid, Pid, Tid};
 
 use crate::event::{Event, TraceTime};
 
@@ -157,9 +157,10 @@ mod tests {
     use std::io::Cursor;
     use std::ops::ControlFlow;
 
+    use stackhound_etl::Recording;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-    use stackhound_etl::{PointerSize, RawTime, Recording};
+    use stackhound_types::{PointerSize, RawTime};
 
     use super::*;
     use crate::{OpenTrace, Source};

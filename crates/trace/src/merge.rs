@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use stackhound_etl::{Block, Clock, Extent, RawTime};
+use stackhound_etl::{Block, Clock, Extent};
+use stackhound_types::RawTime;
 
 use crate::event::{Event, TraceTime};
 use crate::feed::Feed;

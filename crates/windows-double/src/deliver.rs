@@ -5,15 +5,15 @@
 //! `evntcons.h`; what they leave open is in the comments here.
 
 use stackhound_etl::record::{ExtendedType, HeaderKind, Record};
-use stackhound_etl::{Guid, PointerSize};
 use stackhound_schema::kernel;
+use stackhound_schema::kernel::class_guid;
+use stackhound_types::{Guid, PointerSize};
 
 /// Bytes of an EVENT_HEADER.
 pub const HEADER_SIZE: usize = 80;
 
 /// Class of the events that tell of losses in real time.
-pub const LOST_EVENT: Guid =
-    Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
+pub const LOST_EVENT: Guid = class_guid::LOST_EVENT;
 
 /// The opcode of [`LOST_EVENT`] for a lost buffer.
 pub const LOST_BUFFER: u8 = 33;

@@ -3,7 +3,7 @@
 //! Offsets are those of 64-bit Windows. Facts: Microsoft's pages EVENT_TRACE_PROPERTIES, WNODE_HEADER, StartTrace and
 //! ControlTrace.
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 /// Bytes in front of the names.
 pub const FIXED_SIZE: usize = 120;

@@ -6,23 +6,29 @@ use std::process::Command;
 /// What must not be there: HTTP, TLS, what compiles C, and the calls of Windows.
 const UNWANTED: [&str; 5] = ["ureq", "rustls", "ring", "cc", "stackhound-windows"];
 
-/// The names of the packages that are built for a target, also to build others.
-fn packages(package: &str, target: &str) -> Vec<String> {
+/// The names of the packages that are built for a target, also to build others. `None` where the packages of another target are
+/// not on this machine; `cargo fetch` gets them.
+fn packages(package: &str, target: &str) -> Option<Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked", "--no-default-features", "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p}", "--package", package, "--target", target])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .output()
         .expect("cargo tree");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("--offline was specified") && std::env::var_os("CI").is_none() {
+        eprintln!("skipped: the packages for {target} are not downloaded, see `cargo fetch`");
+        return None;
+    }
+    assert!(output.status.success(), "{errors}");
     let names = String::from_utf8(output.stdout).expect("text");
-    names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    Some(names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
 }
 
 #[test]
 fn without_features_the_library_needs_neither_tls_nor_a_c_compiler() {
     for target in ["x86_64-unknown-linux-gnu", "x86_64-pc-windows-msvc"] {
-        let packages = packages("stackhound", target);
+        let Some(packages) = packages("stackhound", target) else { continue };
         assert!(packages.len() > 20, "{packages:?}");
         for unwanted in UNWANTED {
             assert!(!packages.iter().any(|name| name == unwanted), "{unwanted} for {target}");

@@ -20,19 +20,20 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-export",
             "stackhound-expr",
             "stackhound-frames",
-            "stackhound-kstack-client",
-            "stackhound-kstack-proto",
+            "stackhound-hunt",
             "stackhound-live",
+            "stackhound-pipeline",
             "stackhound-schema",
             "stackhound-stacks",
             "stackhound-symbols",
             "stackhound-system",
+            "stackhound-threads",
             "stackhound-timeline",
             "stackhound-trace",
-            "stackhound-windows",
+            "stackhound-types",
         ],
     ),
-    ("stackhound-calltree", &[]),
+    ("stackhound-calltree", &["stackhound-types"]),
     (
         "stackhound-cli",
         &[
@@ -45,7 +46,17 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-corpus", &[]),
-    ("stackhound-detect", &["stackhound-etl", "stackhound-frames", "stackhound-symbols"]),
+    ("stackhound-detect", &["stackhound-frames", "stackhound-symbols", "stackhound-types"]),
+    ("stackhound-etl", &["stackhound-types"]),
+    (
+        "stackhound-etw-double",
+        &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"],
+    ),
+    (
+        "stackhound-export",
+        &["stackhound-calltree", "stackhound-detect", "stackhound-frames", "stackhound-types"],
+    ),
+    ("stackhound-expr", &[]),
     (
         "stackhound-frames",
         &[
@@ -55,12 +66,9 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-symbols",
             "stackhound-system",
             "stackhound-trace",
+            "stackhound-types",
         ],
     ),
-    ("stackhound-etl", &[]),
-    ("stackhound-etw-double", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
-    ("stackhound-export", &["stackhound-calltree", "stackhound-detect", "stackhound-frames"]),
-    ("stackhound-expr", &[]),
     ("stackhound-fuzz", &["stackhound-fuzzing"]),
     (
         "stackhound-fuzzing",
@@ -76,6 +84,22 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-symbols",
             "stackhound-sysmon",
             "stackhound-trace",
+            "stackhound-types",
+        ],
+    ),
+    (
+        "stackhound-hunt",
+        &[
+            "stackhound-detect",
+            "stackhound-etl",
+            "stackhound-frames",
+            "stackhound-pipeline",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-system",
+            "stackhound-trace",
+            "stackhound-types",
+            "stackhound-windows",
         ],
     ),
     ("stackhound-kstack-client", &["stackhound-kstack-proto", "stackhound-windows"]),
@@ -83,21 +107,81 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-kstack-double", &[]),
     ("stackhound-kstack-driver", &["stackhound-kstack-core", "stackhound-kstack-proto"]),
     ("stackhound-kstack-proto", &[]),
-    ("stackhound-live", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-windows"]),
+    (
+        "stackhound-live",
+        &[
+            "stackhound-etl",
+            "stackhound-schema",
+            "stackhound-trace",
+            "stackhound-types",
+            "stackhound-windows",
+        ],
+    ),
+    (
+        "stackhound-pipeline",
+        &[
+            "stackhound-etl",
+            "stackhound-expr",
+            "stackhound-frames",
+            "stackhound-live",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-symbols",
+            "stackhound-system",
+            "stackhound-trace",
+            "stackhound-types",
+            "stackhound-windows",
+        ],
+    ),
     ("stackhound-python", &["stackhound", "stackhound-calltree", "stackhound-export"]),
-    ("stackhound-record-ptrace", &["stackhound-calltree"]),
-    ("stackhound-scenario", &["stackhound-etl"]),
-    ("stackhound-schema", &["stackhound-etl"]),
-    ("stackhound-stacks", &["stackhound-etl", "stackhound-trace"]),
-    ("stackhound-symbols", &["stackhound-windows"]),
+    ("stackhound-record-ptrace", &["stackhound-calltree", "stackhound-types"]),
+    ("stackhound-scenario", &["stackhound-etl", "stackhound-schema", "stackhound-types"]),
+    ("stackhound-schema", &["stackhound-etl", "stackhound-types"]),
+    ("stackhound-stacks", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
+    ("stackhound-symbols", &["stackhound-types", "stackhound-windows"]),
     (
         "stackhound-sysmon",
-        &["stackhound-detect", "stackhound-etl", "stackhound-frames", "stackhound-symbols"],
+        &["stackhound-detect", "stackhound-frames", "stackhound-symbols", "stackhound-types"],
     ),
-    ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace"]),
-    ("stackhound-testkit", &["stackhound-etl", "stackhound-scenario"]),
-    ("stackhound-timeline", &["stackhound-calltree"]),
-    ("stackhound-trace", &["stackhound-etl"]),
+    ("stackhound-system", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
+    (
+        "stackhound-testkit",
+        &["stackhound-etl", "stackhound-scenario", "stackhound-schema", "stackhound-types"],
+    ),
+    (
+        "stackhound-threads",
+        &[
+            "stackhound-etl",
+            "stackhound-frames",
+            "stackhound-kstack-client",
+            "stackhound-kstack-proto",
+            "stackhound-pipeline",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-symbols",
+            "stackhound-system",
+            "stackhound-trace",
+            "stackhound-types",
+            "stackhound-windows",
+        ],
+    ),
+    (
+        "stackhound-timeline",
+        &[
+            "stackhound-calltree",
+            "stackhound-etl",
+            "stackhound-frames",
+            "stackhound-pipeline",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-symbols",
+            "stackhound-system",
+            "stackhound-trace",
+            "stackhound-types",
+        ],
+    ),
+    ("stackhound-trace", &["stackhound-etl", "stackhound-types"]),
+    ("stackhound-types", &[]),
     ("stackhound-validator", &[]),
     ("stackhound-windows", &[]),
     ("xtask", &[]),
@@ -239,4 +323,76 @@ fn unsafe_is_where_it_may_be() {
             file.display()
         );
     }
+}
+
+/// The number of each `pub const NAME: … = …0x…;`, without `_`.
+fn constants(file: &Path) -> Vec<(String, u128)> {
+    let text = std::fs::read_to_string(file).expect("a generated file");
+    let constant = |line: &str| {
+        let (name, rest) = line.strip_prefix("pub const ")?.split_once(':')?;
+        let digits: String = rest.split_once("0x")?.1.chars().filter(|c| *c != '_').collect();
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        Some((name.to_owned(), u128::from_str_radix(&digits[..end], 16).ok()?))
+    };
+    text.lines().filter_map(constant).collect()
+}
+
+/// What is part of the program: without comments, spaces, `_` and the tests at the end, in small letters.
+fn product_code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = text.lines().filter_map(|line| line.split("//").next());
+    code.flat_map(str::chars)
+        .filter(|c| !c.is_whitespace() && *c != '_')
+        .collect::<String>()
+        .to_ascii_lowercase()
+}
+
+/// Kernel events and well-known providers have names in `schema`. Tests state numbers independently, as do the crates that
+/// only test others, and the table of what the container needs, which a test of `schema` compares.
+#[test]
+fn ids_of_events_are_written_once() {
+    const TESTING: [&str; 4] = ["fuzzing", "validator", "windows-double", "xtask"];
+    let crates = root().join("crates");
+    let schema = crates.join("schema/src");
+    // Group 0 has the numbers of much else.
+    let mut ids: Vec<(String, u128)> = constants(&schema.join("kernel/hook_id.rs"));
+    ids.retain(|(_, hook)| *hook > 0xff);
+    let hooks = ids.into_iter().map(|(name, hook)| (name, vec![format!("0x{hook:04x}")]));
+    let guids = ["kernel/class_guid.rs", "provider_guid.rs"].into_iter().flat_map(|file| {
+        constants(&schema.join(file)).into_iter().map(|(name, guid)| {
+            let digits = format!("{guid:032x}");
+            let groups = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+            let [a, b, c, ..] = groups;
+            (name, vec![groups.join("-"), format!("0x{digits}"), format!("0x{a},0x{b},0x{c},")])
+        })
+    });
+    let known: Vec<(String, Vec<String>)> = hooks.chain(guids).collect();
+    assert!(known.len() > 500, "{}", known.len());
+
+    let mut files = Vec::new();
+    sources(&crates, &mut files);
+    let mut found = Vec::new();
+    for file in files {
+        let place = file.strip_prefix(&crates).expect("a file of a crate");
+        let is_test = place.components().any(|part| {
+            ["tests", "benches", "examples", "tests.rs"].iter().any(|test| part.as_os_str() == *test)
+        });
+        let is_exempt = TESTING.iter().any(|room| place.starts_with(room))
+            || place.starts_with("schema")
+            || place == Path::new("etl/src/hook_id.rs");
+        if is_test || is_exempt {
+            continue;
+        }
+        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
+        let is_whole =
+            |at: usize, length: usize| !code.as_bytes().get(at + length).is_some_and(u8::is_ascii_hexdigit);
+        for (name, spellings) in &known {
+            for spelling in spellings {
+                if code.match_indices(spelling.as_str()).any(|(at, _)| is_whole(at, spelling.len())) {
+                    found.push(format!("{}: {spelling} is {name}", place.display()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "use the constants of schema:\n{}", found.join("\n"));
 }

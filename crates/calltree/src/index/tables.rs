@@ -1,11 +1,12 @@
 //! The small tables of an index: strings, modules, locations, stacks. Their rows are words of 64 bits.
 
 use bytes::Bytes;
+use stackhound_types::Address;
 
 use super::{Kind, Reader};
 use crate::Error;
 use crate::change::StackInfo;
-use crate::id::{Address, Cpu};
+use crate::id::Cpu;
 use crate::kind::StackKind;
 use crate::succinct::{Packed, Words};
 

@@ -1,8 +1,10 @@
 //! Reading a journal.
 
+use stackhound_types::Address;
+
 use super::{HEADER, MAGIC, PAGE_HEADER, PAGE_MAX, Record, TEXT_MAX, VERSION, tag};
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
-use crate::id::{Address, ContextId, Cpu, LocationId, ModuleId, StackId};
+use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 use crate::{Builder, Error, Trace};
 

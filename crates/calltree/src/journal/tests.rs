@@ -1,7 +1,8 @@
 use proptest::prelude::*;
+use stackhound_types::Address;
 
 use super::*;
-use crate::id::{Address, ContextId, Cpu, LocationId, ModuleId, StackId};
+use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
 fn write(records: &[Record]) -> Vec<u8> {

@@ -1,8 +1,10 @@
 //! What happens to the frames of the active stack.
 
+use stackhound_types::Address;
+
 use super::open::{Frame, OpenStack};
 use super::{DAMAGED_MAX, Doubted, FRAMES_MAX, Now, Read, Sink, Tracked, Tracker};
-use crate::id::{Address, ContextId};
+use crate::id::ContextId;
 use crate::kind::{EndType, StartType};
 
 impl Tracker {

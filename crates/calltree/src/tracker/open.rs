@@ -1,6 +1,8 @@
 //! The open frames of one stack.
 
-use crate::id::{Address, StackId};
+use stackhound_types::Address;
+
+use crate::id::StackId;
 use crate::kind::StartType;
 
 /// A frame that is known by its slot.

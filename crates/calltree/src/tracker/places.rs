@@ -1,10 +1,12 @@
 //! Which stack is the active one: regions as they are declared and given back, threads, and the way from one stack to
 //! another.
 
+use stackhound_types::Address;
+
 use super::open::OpenStack;
 use super::regions::RegionIndex;
 use super::{Class, Now, Position, Read, STACKS_MAX, Sink, Space, THREADS_MAX, Thread, Tracked, Tracker};
-use crate::id::{Address, ContextId, StackId};
+use crate::id::{ContextId, StackId};
 use crate::kind::{EndType, StackKind};
 
 impl Tracker {

@@ -1,7 +1,9 @@
 //! What the tracker is told and what it answers.
 
+use stackhound_types::Address;
+
 use crate::change::Change;
-use crate::id::{Address, ContextId, Cpu, LocationId, StackId};
+use crate::id::{ContextId, Cpu, LocationId, StackId};
 use crate::kind::{EndType, StackKind, StartType};
 
 /// An address space, as its producer numbers them. Stacks of the kernel half, which all processes share, have one of

@@ -1,8 +1,9 @@
 //! What the machine does at random. Each action says in terms of programs what it is, and what follows for frames.
 
+use stackhound_calltree::ContextId;
 use stackhound_calltree::tracker::{Class, DOUBT_MAX};
-use stackhound_calltree::{Address, ContextId};
 use stackhound_calltree::{EndType, StackKind, StartType};
+use stackhound_types::Address;
 
 use super::Event;
 use super::machine::{Kind, Machine, SPACE, Shadow, State};

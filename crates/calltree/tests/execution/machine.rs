@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use stackhound_calltree::ContextId;
 use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread};
-use stackhound_calltree::{Address, ContextId};
 use stackhound_calltree::{EndType, StackKind, StartType};
+use stackhound_types::Address;
 
 use super::random::Random;
 use super::truth::{Active, TrueFrame, TrueStack, Truth};

@@ -13,9 +13,9 @@ mod machine;
 mod random;
 pub mod truth;
 
-use stackhound_calltree::Address;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Space, Step, Thread};
+use stackhound_types::Address;
 
 use truth::Truth;
 

@@ -1,8 +1,9 @@
 //! What a correct tracker must find in a generated execution.
 
+use stackhound_calltree::ContextId;
 use stackhound_calltree::tracker::Counts;
-use stackhound_calltree::{Address, ContextId};
 use stackhound_calltree::{EndType, StartType};
+use stackhound_types::Address;
 
 /// What happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use crate::execution::Event;
 use proptest::prelude::*;
+use stackhound_calltree::ContextId;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Point, Space, Step, Thread, Tracked};
-use stackhound_calltree::{Address, ContextId};
+use stackhound_types::Address;
 
 use super::found::{Found, tell, tracker};
 

@@ -1,11 +1,11 @@
 //! What a tracker said, put together: and whether it can be said at all.
 
-use stackhound_calltree::tracker::{Tracked, Tracker};
-use stackhound_calltree::{Address, ContextId, StackId};
-use stackhound_calltree::{EndType, StartType};
-
 use crate::execution::truth::TrueFrame;
 use crate::execution::{Event, Memory};
+use stackhound_calltree::tracker::{Tracked, Tracker};
+use stackhound_calltree::{ContextId, StackId};
+use stackhound_calltree::{EndType, StartType};
+use stackhound_types::Address;
 
 /// The frames of each stack and the periods of activity.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 use stackhound_calltree::tracker::{
     Class, FRAMES_MAX, Point, STACKS_MAX, Space, Step, THREADS_MAX, Thread, Tracked, Tracker,
 };
-use stackhound_calltree::{Address, EndType, StackKind};
+use stackhound_calltree::{EndType, StackKind};
+use stackhound_types::Address;
 
 struct Run {
     tracker: Tracker,

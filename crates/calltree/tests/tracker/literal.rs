@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use stackhound_calltree::tracker::{Class, DOUBT_MAX, NEAR, Point, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Address, ContextId, EndType, StackKind, StartType};
+use stackhound_calltree::{ContextId, EndType, StackKind, StartType};
+use stackhound_types::Address;
 
 use super::found::Found;
 use crate::execution::truth::TrueFrame;

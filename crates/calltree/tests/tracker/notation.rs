@@ -15,7 +15,8 @@ use std::fmt::Write;
 use crate::execution::Event;
 use stackhound_calltree::StackKind;
 use stackhound_calltree::tracker::{Class, Counts, Point, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Address, ContextId, TransitionId};
+use stackhound_calltree::{ContextId, TransitionId};
+use stackhound_types::Address;
 
 use super::found::{Found, tell};
 

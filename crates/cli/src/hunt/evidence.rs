@@ -10,8 +10,9 @@ use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use stackhound::detect::{Binaries, Judge};
 use stackhound::frames::Lists;
+use stackhound::symbols::file_loader;
 use stackhound::symbols::image::Image;
-use stackhound::symbols::{ImageIdentity, ModuleIdentity, file_loader};
+use stackhound::types::{ImageIdentity, ModuleIdentity};
 
 use super::Arguments;
 use crate::config::Config;

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use anyhow::{Result, bail};
 use stackhound::FileTime;
 use stackhound::detect::report::Sighting;
-use stackhound::etl::Rfc3339;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
+use stackhound::types::Rfc3339;
 use stackhound_sysmon::Judged;
 
 use crate::filter::{self, Filters};

@@ -3,14 +3,13 @@
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use stackhound::kstack::{
+use stackhound::threads::{
     Evidence, Part, StackFrame, StatedName, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState,
 };
 use stackhound::{FileTime, Mode};
-use stackhound_export::escape;
+use stackhound_export::{Hex, escape};
 
 use crate::frame::names_into;
-use crate::json::Hex;
 use crate::render::utc;
 
 /// `time` that the stacks are of, null if each is of another moment, and `threads`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use stackhound::kstack::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
+use stackhound::threads::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
 use stackhound::trace::TraceTime;
 use stackhound::{Depth, FileTime, Pid, Pipeline, Tid};
 
@@ -189,7 +189,7 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// Windows has the driver ask each thread.
 #[cfg(windows)]
 fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    use stackhound::kstack::{DriverOptions, DriverSource};
+    use stackhound::threads::{DriverOptions, DriverSource};
 
     let symbols = naming::symbolizer_options(&arguments.naming.places, common)?;
     let options = DriverOptions {
@@ -210,7 +210,7 @@ fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// Linux tells them in `/proc`.
 #[cfg(target_os = "linux")]
 fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
-    use stackhound::kstack::ProcStacks;
+    use stackhound::threads::ProcStacks;
 
     let stacks = ProcStacks::default().stacks(&arguments.selection())?;
     write(arguments, None, &stacks)?;

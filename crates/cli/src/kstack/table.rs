@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use stackhound::kstack::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState};
+use stackhound::threads::{Evidence, Part, SwitchEvidence, SwitchRelation, ThreadStack, ThreadState};
 use stackhound::{FileTime, Mode};
 use stackhound_export::escape::line;
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use stackhound::Address;
     use stackhound::frames::Backing;
-    use stackhound::kstack::StackFrame;
+    use stackhound::threads::StackFrame;
 
     fn frame(address: u64, mode: Mode) -> StackFrame {
         StackFrame {

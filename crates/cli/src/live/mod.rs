@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use stackhound::etl::Pid;
 use stackhound::live::{Arrivals, Incoming, LiveSession, Overflow, Queue};
 use stackhound::stacks::Window;
+use stackhound::types::Pid;
 use stackhound::{Outcome, Seen};
 
 use crate::inputs::Grouping;

@@ -9,9 +9,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::image::Image;
 use stackhound::symbols::pdb::Pdb;
 use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
-use stackhound::symbols::{
-    AddressKind, PdbIdentity, ResolvedFrame, ResolvedLine, ResolvedName, Rva, Symbols,
-};
+use stackhound::symbols::{ResolvedFrame, ResolvedLine, ResolvedName, Symbols};
+use stackhound::types::{AddressKind, PdbIdentity, Rva};
 use stackhound_export::escape::line;
 
 use crate::frame;

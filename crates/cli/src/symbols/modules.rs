@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use clap::Args;
-use stackhound::symbols::ModuleIdentity;
 use stackhound::symbols::store::{ModuleFiles, Store};
+use stackhound::types::ModuleIdentity;
 use stackhound::{Passes, Pipeline};
 
 use crate::config::SymbolArguments;

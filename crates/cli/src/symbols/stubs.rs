@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
-use stackhound::symbols::Rva;
 use stackhound::symbols::image::Image;
 use stackhound::symbols::stubs::{self, Stub, StubState};
+use stackhound::types::Rva;
 use stackhound_export::escape::line;
 
 use crate::options::{Common, ListFormat, Output};

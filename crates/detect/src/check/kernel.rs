@@ -1,6 +1,7 @@
 //! Kernel code that belongs to no driver (CS23).
 
-use stackhound_frames::{Code, Frame, Mode};
+use stackhound_frames::{Code, Frame};
+use stackhound_types::Mode;
 
 use super::Evidence;
 use crate::stack::Part;

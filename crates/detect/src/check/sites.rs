@@ -5,8 +5,8 @@
 //! none of returns: where the kernel was entered, and what was interrupted.
 
 use stackhound_frames::lists::Functions;
-use stackhound_frames::{Code, Frame, Mode, Role};
-use stackhound_symbols::AddressKind;
+use stackhound_frames::{Code, Frame, Role};
+use stackhound_types::{AddressKind, Mode};
 
 use super::Evidence;
 use crate::binaries::{CodePlace, Lookup};

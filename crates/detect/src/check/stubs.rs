@@ -4,8 +4,8 @@
 //! An indirect system call borrows the `syscall` instruction of a stub, so that the stack begins in `ntdll.dll` as it should.
 //! It shows in the stub being another service's, in the place being in no stub, or in a caller that called code of its own.
 
-use stackhound_frames::{Code, Frame, Mode, Role};
-use stackhound_symbols::Rva;
+use stackhound_frames::{Code, Frame, Role};
+use stackhound_types::{Mode, Rva};
 
 use super::{Evidence, without_frames};
 use crate::binaries::{CodePlace, Lookup};

@@ -4,7 +4,8 @@
 //! Runtimes put code into such memory too. Where one may have, findings are lowered, not dropped: an attacker can be in the
 //! same process.
 
-use stackhound_frames::{Code, Mode, Role, Roles};
+use stackhound_frames::{Code, Role, Roles};
+use stackhound_types::Mode;
 
 use super::{Evidence, without_frames};
 use crate::case::Entry;

@@ -11,8 +11,8 @@ pub(crate) mod stubs;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions};
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::{Functions, Image, Machine, Relocation};
+use stackhound_types::Rva;
 
 use self::reach::Reach;
 use self::site::Site;

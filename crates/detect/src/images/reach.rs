@@ -2,12 +2,10 @@
 //! others. Whatever of them stands in a stack above the call, it stands there rightly.
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::Image;
+use stackhound_types::Rva;
 
-use super::ImageFile;
-use super::code;
-use super::site;
+use super::{ImageFile, code, site};
 
 /// Where a call can lead.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

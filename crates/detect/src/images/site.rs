@@ -2,8 +2,8 @@
 //! leads, what is behind it.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::Image;
+use stackhound_types::Rva;
 
 use super::code::{self, Pointer};
 pub(crate) use super::code::{Gadget, ends_system_call};

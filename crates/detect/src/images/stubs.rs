@@ -1,8 +1,8 @@
 //! The stubs of an image, by the addresses that system calls return to.
 
-use stackhound_symbols::Rva;
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::stubs::{self, Stub};
+use stackhound_types::Rva;
 
 /// The stubs of an image.
 #[derive(Debug, Default)]

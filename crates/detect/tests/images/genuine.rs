@@ -7,7 +7,8 @@ use serde_json::Value;
 use stackhound_detect::{DetectionId, Entry, Judgement, Services, Verdict};
 use stackhound_frames::{Code, Frame};
 use stackhound_symbols::image::{Image, Machine};
-use stackhound_symbols::{Rva, stubs};
+use stackhound_symbols::stubs;
+use stackhound_types::Rva;
 
 use crate::made::{Pe, Target, X64, hex};
 use crate::world::{World, binaries, files, path};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use stackhound_detect::{Binaries, Entry, Judge, Judgement, Lookup, Services};
 use stackhound_frames::{Code, Frame, Module};
-use stackhound_symbols::{AddressKind, Loaded};
+use stackhound_symbols::Loaded;
+use stackhound_types::AddressKind;
 
 use crate::world::{World, binaries, files, path};
 

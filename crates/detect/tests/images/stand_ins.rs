@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use stackhound_detect::{Binaries, DetectionId, Entry, Judgement, LiveFrame, Services, SiteBytes, Verdict};
 use stackhound_frames::{Code, Frame, Module, ModuleFacts};
+use stackhound_symbols::Loaded;
 use stackhound_symbols::image::Image;
 use stackhound_symbols::table::SymbolTableBuilder;
-use stackhound_symbols::{Loaded, ModuleIdentity};
+use stackhound_types::ModuleIdentity;
 
 use crate::made::hex;
 use crate::world::{World, line};

@@ -6,11 +6,12 @@ use stackhound_detect::{
     Binaries, Case, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Services, Stack,
     Verdict,
 };
-use stackhound_frames::{Code, Frame, Lists, Mode, Module, ModuleFacts, ModuleIndex};
+use stackhound_frames::{Code, Frame, Lists, Module, ModuleFacts, ModuleIndex};
+use stackhound_symbols::Loaded;
 use stackhound_symbols::image::Image;
 use stackhound_symbols::table::SymbolTableBuilder;
-use stackhound_symbols::{AddressKind, Loaded, ModuleIdentity};
 use stackhound_system::Runtime;
+use stackhound_types::{AddressKind, Mode, ModuleIdentity};
 
 use crate::made::{ARM64, Pe, X64, X86};
 use crate::program::{self, Program, slot};

@@ -4,7 +4,7 @@ use stackhound_detect::{
     DetectionId, Entry, Event, Input, Judge, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
 };
 use stackhound_frames::{Code, Lists, ModuleFacts};
-use stackhound_symbols::{ImageIdentity, ModuleIdentity};
+use stackhound_types::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check, frames, judge, judged, judged_frames, judged_live, opening};

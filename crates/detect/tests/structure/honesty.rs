@@ -4,9 +4,8 @@ use proptest::prelude::*;
 use stackhound_detect::{
     DetectionId, Entry, Event, Gap, Input, Inputs, Part, Process, Reason, Start, Verdict,
 };
-use stackhound_etl::Address;
 use stackhound_frames::{Code, Frame, Lists, Operation};
-use stackhound_symbols::AddressKind;
+use stackhound_types::{Address, AddressKind};
 
 use crate::notation::{Given, frames, judge, judged, judged_frames, module, opening};
 

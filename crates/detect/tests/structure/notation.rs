@@ -4,11 +4,11 @@ use stackhound_detect::{
     Binaries, Case, DetectionId, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Reason,
     Services, Severity, Stack, Target, Verdict,
 };
-use stackhound_etl::Address;
-use stackhound_frames::{Code, Frame, Lists, Mode, Module, ModuleFacts, ModuleIndex, Operation};
+use stackhound_frames::{Code, Frame, Lists, Module, ModuleFacts, ModuleIndex, Operation};
+use stackhound_symbols::Loaded;
 use stackhound_symbols::table::SymbolTableBuilder;
-use stackhound_symbols::{Loaded, ModuleIdentity, Rva};
 use stackhound_system::Runtime;
+use stackhound_types::{Address, Mode, ModuleIdentity, Rva};
 
 /// Short names, and the paths that they stand for.
 const PATHS: &[(&str, &str)] = &[

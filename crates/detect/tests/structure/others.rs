@@ -4,10 +4,9 @@
 use stackhound_detect::{
     DetectionId, Entry, Event, Gap, Input, Load, Part, Process, Reason, Severity, Start, Target, Verdict,
 };
-use stackhound_etl::Address;
 use stackhound_frames::{Code, Lists, ModuleFacts, Operation};
-use stackhound_symbols::{ImageIdentity, ModuleIdentity};
 use stackhound_system::Runtime;
+use stackhound_types::{Address, ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
 use crate::notation::{Given, check, frames, judge, judged, judged_frames, module, opening, outcome};

@@ -1,7 +1,8 @@
 //! Extended data items: what stands between an EVENT_HEADER and its payload.
 
+use stackhound_types::{Guid, PointerSize};
+
 use super::u64_of;
-use crate::{Guid, PointerSize};
 
 /// Kinds of extended items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,8 @@
 //! WPP messages: a variable header whose parts are announced by option bits.
 
+use stackhound_types::{Guid, RawTime};
+
 use super::{HeaderKind, Record, u64_of};
-use crate::{Guid, RawTime};
 
 /// Option bits of a WPP message, which say what stands between its header and its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +119,7 @@ impl<'a> Record<'a> {
 mod tests {
     use super::super::Records;
     use super::*;
-    use crate::{Pid, Tid};
+    use stackhound_types::{Pid, Tid};
 
     /// Builds a message that has every part its options announce, each with a value that tells its place.
     fn message(options: u16) -> Vec<u8> {

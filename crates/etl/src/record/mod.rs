@@ -12,7 +12,7 @@ pub use message::MessageOptions;
 pub use walk::{RecordError, Records};
 pub(crate) use walk::{is_plausible_start, starts_with_event, trusted_end};
 
-use crate::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
 /// The kinds of record headers. `32` and `64` give the pointer size of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

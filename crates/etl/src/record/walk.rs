@@ -3,8 +3,9 @@
 //! This is the innermost loop of everything: one dependent load for the marker, one for the timestamp. It checks what
 //! every later access relies on: a known kind, a size that covers the kind's fixed header, and an end inside the buffer.
 
+use stackhound_types::RawTime;
+
 use super::{HeaderKind, MessageOptions, Record};
-use crate::RawTime;
 use crate::buffer::BUFFER_HEADER_SIZE;
 
 /// Records start at multiples of this, counted from the start of the buffer.

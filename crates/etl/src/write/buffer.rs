@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use stackhound_types::RawTime;
 use zerocopy::IntoBytes;
 
 use super::session::{Form, Session};
-use crate::RawTime;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferFlags, BufferHeader};
 use crate::compress::xpress;
 

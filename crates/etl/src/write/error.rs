@@ -1,6 +1,6 @@
 //! Why something cannot be written.
 
-use crate::RawTime;
+use stackhound_types::RawTime;
 
 /// Why something cannot be written. Nothing of a refused record reaches the file.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! Extended items: what stands between an EVENT_HEADER and its payload.
 
+use stackhound_types::{Address, Guid, PointerSize};
 use zerocopy::IntoBytes;
 
 use super::layout::{self, Cursor, ItemHeader};
 use super::record::InstanceIds;
 use crate::record::ExtendedType;
-use crate::{Address, Guid, PointerSize};
 
 /// An extended item to write.
 #[derive(Clone, Copy, Debug)]

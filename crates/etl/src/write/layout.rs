@@ -1,9 +1,9 @@
 //! Record headers as they stand on disk, for writing. See `docs/format/records.md`.
 
+use stackhound_types::PointerSize;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
-use crate::PointerSize;
 use crate::record::HeaderKind;
 
 /// In the top byte of the first word of every record with a fixed header.

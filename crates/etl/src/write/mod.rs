@@ -3,7 +3,8 @@
 //! ```
 //! use std::io::Cursor;
 //! use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-//! use stackhound_etl::{Pid, PointerSize, RawTime, Recording, Tid};
+//! use stackhound_etl::Recording;
+//! use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 //!
 //! let session = Session { processors: 2, ..Session::default() };
 //! let start = session.start.0;
@@ -42,6 +43,8 @@ pub mod stack;
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
+use stackhound_types::{FileTime, RawTime};
+
 pub use error::WriteError;
 pub use extended::ItemSpec;
 pub(crate) use record::{EVENT_HEADER_SIZE, encode_event, event_size};
@@ -52,12 +55,12 @@ pub use session::{Form, Session};
 
 use self::buffer::{Buffer, Cause, Stream};
 use self::session::Closing;
+use crate::ClockKind;
 use crate::buffer::BUFFER_HEADER_SIZE;
+use crate::hook_id;
 use crate::record::{HeaderKind, Record};
-use crate::{ClockKind, FileTime, RawTime};
 
 /// The hook of the first record, which states the session.
-const LOGFILE_HEADER: u16 = 0x0000;
 const LOGFILE_HEADER_VERSION: u8 = 2;
 /// How long sessions go on after their last record, in 100 ns: a clock interrupt.
 const END_DELAY: i64 = 156_250;
@@ -105,7 +108,7 @@ impl<W: Write> EtlWriter<W> {
             time: session.start,
             pointer_size: session.pointer_size,
             header: HeaderSpec::System {
-                hook: LOGFILE_HEADER,
+                hook: hook_id::EVENT_TRACE_HEADER,
                 version: LOGFILE_HEADER_VERSION,
                 issuer: session.issuer,
             },

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 use zerocopy::IntoBytes;
 
 use super::WriteError;
@@ -10,7 +11,6 @@ use super::extended::ItemSpec;
 use super::layout::{self, Cursor, HeaderTypes};
 use super::stack::StackPayload;
 use crate::record::{Descriptor, HeaderKind, MessageOptions};
-use crate::{Guid, Pid, PointerSize, RawTime, Tid};
 
 /// The most bytes a record has, header and items included.
 pub const RECORD_SIZE_MAX: usize = 0xffff;

@@ -2,9 +2,11 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
+use stackhound_types::{FileTime, Pid, PointerSize, RawTime, Tid};
+
 use super::{Issuer, WriteError};
 use crate::buffer::BufferFlags;
-use crate::{Clock, ClockKind, FileTime, LogFileMode, LogfileHeader, Pid, PointerSize, RawTime, Tid};
+use crate::{Clock, ClockKind, LogFileMode, LogfileHeader};
 
 /// The first Windows whose kernel numbers processors with 16 bits: Windows 8.
 const WINDOWS_8: (u8, u8) = (6, 2);

@@ -3,16 +3,12 @@
 //! A stack of fewer than four frames, or one of a session without a stack cache, is written out. Any other is a key,
 //! and what the key stands for is defined by a later record: when the cache drops it, or when the session ends.
 
+use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
+
 use super::layout::Cursor;
 use super::record::{HeaderSpec, Payload, RecordSpec};
-use crate::{Address, Pid, PointerSize, RawTime, Tid};
+use crate::hook_id;
 
-const STACK: u16 = 0x1820;
-const KEY_CREATE: u16 = 0x1822;
-const KEY_DELETE: u16 = 0x1823;
-const KEY_RUNDOWN: u16 = 0x1824;
-const KEY_KERNEL: u16 = 0x1825;
-const KEY_USER: u16 = 0x1826;
 const VERSION: u8 = 2;
 
 /// The event that a stack belongs to.
@@ -64,7 +60,7 @@ pub fn frames<'a>(
     trigger: Trigger,
     frames: &'a [Address],
 ) -> RecordSpec<'a> {
-    record(time, pointer_size, STACK, StackPayload::Frames(trigger, frames))
+    record(time, pointer_size, hook_id::STACK_WALK_STACK, StackPayload::Frames(trigger, frames))
 }
 
 /// A part of the stack of `trigger` by its key. The same number may be a kernel key and a user key.
@@ -76,8 +72,8 @@ pub fn key(
     key: u64,
 ) -> RecordSpec<'static> {
     let hook = match mode {
-        StackMode::Kernel => KEY_KERNEL,
-        StackMode::User => KEY_USER,
+        StackMode::Kernel => hook_id::STACK_WALK_KEY_KERNEL,
+        StackMode::User => hook_id::STACK_WALK_KEY_USER,
     };
     record(time, pointer_size, hook, StackPayload::Key(trigger, key))
 }
@@ -91,9 +87,9 @@ pub fn definition<'a>(
     frames: &'a [Address],
 ) -> RecordSpec<'a> {
     let hook = match reason {
-        KeyDefinition::Create => KEY_CREATE,
-        KeyDefinition::Delete => KEY_DELETE,
-        KeyDefinition::Rundown => KEY_RUNDOWN,
+        KeyDefinition::Create => hook_id::STACK_WALK_KEY_CREATE,
+        KeyDefinition::Delete => hook_id::STACK_WALK_KEY_DELETE,
+        KeyDefinition::Rundown => hook_id::STACK_WALK_KEY_RUNDOWN,
     };
     record(time, pointer_size, hook, StackPayload::Definition(key, frames))
 }

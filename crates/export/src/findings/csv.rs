@@ -6,8 +6,9 @@ use std::io::{self, Write};
 
 use stackhound_detect::report::{Finding, FrameReport, Sighting};
 
-use super::shown::{self, Hex};
+use super::shown;
 use crate::escape::{cell as text, row};
+use crate::hex::Hex;
 
 const HEADER: [&str; 27] = [
     "time",

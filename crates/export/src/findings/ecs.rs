@@ -11,7 +11,8 @@ use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
 use stackhound_frames::Answer;
 
 use super::attack::{self, Tactic, Technique};
-use super::shown::{self, Hex, known};
+use super::shown::{self, known};
+use crate::hex::Hex;
 
 /// Version of the schema that the documents follow.
 const ECS: &str = "9.4.0";

@@ -4,7 +4,8 @@
 use serde::Serialize;
 use stackhound_detect::report::{EventReport, Finding, FrameReport, Place, ProcessReport, Sighting};
 
-use super::shown::{self, Hex, known};
+use super::shown::{self, known};
+use crate::hex::Hex;
 
 /// One line.
 #[derive(Serialize)]

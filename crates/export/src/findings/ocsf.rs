@@ -10,7 +10,8 @@ use stackhound_detect::{Severity, Verdict};
 use super::attack::{self, Technique};
 use super::ecs::pruned;
 use super::ndjson::Frame;
-use super::shown::{self, Hex, known};
+use super::shown::{self, known};
+use crate::hex::Hex;
 
 /// Version of the schema. Verdicts of evidence are in it since then.
 const OCSF: &str = "1.5.0";

@@ -4,27 +4,14 @@ use std::fmt;
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
-use serde::ser::{Serialize, Serializer};
 use stackhound_detect::DetectionId;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_types::HexBytes;
+
+use crate::hex::Hex;
 
 /// The version of the program, in documents that tell who wrote them.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// A number as `0x…`: addresses, offsets and masks, which are more than what JSON's readers take for numbers.
-pub(super) struct Hex(pub u64);
-
-impl fmt::Display for Hex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
 
 /// A text, if it is known.
 pub(super) fn known(text: &str) -> Option<&str> {
@@ -71,7 +58,7 @@ pub(super) fn protection(protection: u32) -> String {
 
 /// Bytes as hexadecimal digits, in the order of addresses.
 pub(super) fn hex_bytes(bytes: &[u8]) -> Option<String> {
-    (!bytes.is_empty()).then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    (!bytes.is_empty()).then(|| HexBytes(bytes).to_string())
 }
 
 /// The last part of a path.

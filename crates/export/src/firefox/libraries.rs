@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fxprof_processed_profile::debugid::DebugId;
 use fxprof_processed_profile::{LibraryHandle, LibraryInfo, Profile as Output, Symbol, SymbolTable};
+use stackhound_types::PdbIdentity;
 
 use crate::Profile;
 use crate::model::{Frame, Module, Place};
@@ -60,14 +61,15 @@ fn table(functions: BTreeMap<u32, (&str, u32)>) -> Arc<SymbolTable> {
 fn library(module: &Module, table: Arc<SymbolTable>) -> LibraryInfo {
     let pdb = module.pdb.as_ref();
     let debug_path = pdb.map_or(&module.name, |pdb| &pdb.name);
-    let debug_name = debug_path.rsplit(['\\', '/']).next().unwrap_or(debug_path);
+    let debug_name = pdb.map_or(module.name.as_str(), PdbIdentity::file_name);
     LibraryInfo {
         name: module.name.clone(),
         debug_name: debug_name.to_owned(),
         path: module.path.clone(),
         debug_path: debug_path.clone(),
-        debug_id: pdb.map_or(DebugId::nil(), |pdb| DebugId::from_parts(pdb.guid, pdb.age)),
-        code_id: module.image.map(|image| format!("{:08X}{:x}", image.time_date_stamp, image.size)),
+        debug_id: pdb
+            .map_or(DebugId::nil(), |pdb| DebugId::from_guid_age(&pdb.guid.0, pdb.age).unwrap_or_default()),
+        code_id: module.image.map(|image| image.store_key()),
         arch: None,
         symbol_table: Some(table),
     }

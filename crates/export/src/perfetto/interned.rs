@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
+use stackhound_types::PdbIdentity;
 
 use super::messages::{Callstack, Frame, InternedData, InternedString, Mapping, Named, TracePacket};
 use super::{NEEDS_STATE, Packets};
@@ -92,8 +93,8 @@ fn modules<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Res
 
 /// What symbol servers call the PDB, else the image.
 fn build_id(module: &Module) -> Option<String> {
-    let pdb = module.pdb.as_ref().map(|pdb| format!("{:X}{:x}", pdb.guid.as_simple(), pdb.age));
-    pdb.or_else(|| module.image.map(|image| format!("{:08X}{:x}", image.time_date_stamp, image.size)))
+    let pdb = module.pdb.as_ref().map(PdbIdentity::store_key);
+    pdb.or_else(|| module.image.map(|image| image.store_key()))
 }
 
 fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Result<()> {

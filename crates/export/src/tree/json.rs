@@ -6,6 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound_calltree::{Bound, CallRange, ContextRange, Frame, Stack, StackEvent};
 
 use super::selection::{Row, Shown, Tree};
+use crate::hex::Hex;
 
 /// A thing of a trace, to be serialized.
 ///
@@ -20,14 +21,6 @@ use super::selection::{Row, Shown, Tree};
 /// | event and depth | `event` (`start`, `end`, `leave` or `enter`), `depth`, `transition`, `context`; of frames also `frame`, `name`, and `start` and `start_type` or `end` and `end_type` |
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
-
-struct Hex(u64);
-
-impl Serialize for Hex {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
 
 /// Anything as a string by its `Display`.
 struct Text<T>(T);

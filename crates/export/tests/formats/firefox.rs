@@ -143,7 +143,7 @@ proptest! {
 #[test]
 fn modules_have_the_identities_that_symbol_servers_know() {
     let frames = MODULES.iter().enumerate().map(|(module, name)| {
-        (format!("{name}!f"), stackhound_export::Mode::User, Some((module, 0x1001, Some(1))))
+        (format!("{name}!f"), Some(stackhound_types::Mode::User), Some((module, 0x1001, Some(1))))
     });
     let facts = Facts {
         processes: vec![("a.exe".to_owned(), Some(8))],
@@ -179,7 +179,7 @@ fn switches_become_intervals() {
     let facts = Facts {
         processes: vec![("a.exe".to_owned(), Some(8))],
         threads: vec![(0, Some(1)), (0, Some(2)), (0, Some(3))],
-        frames: vec![("wait".to_owned(), stackhound_export::Mode::User, None)],
+        frames: vec![("wait".to_owned(), Some(stackhound_types::Mode::User), None)],
         stacks: vec![vec![0]],
         samples: vec![(0, 0, 0, 1)],
         switches: vec![(0, 1_000_000, 0, 1), (0, 3_000_000, 1, 2), (0, 4_000_000, 2, 0)],

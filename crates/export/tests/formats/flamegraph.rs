@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use stackhound_export::{Mode, ProfileBuilder, flamegraph};
+use stackhound_export::{ProfileBuilder, flamegraph};
+use stackhound_types::Mode;
 
 use crate::folded;
 use crate::profiles::{Facts, facts};
@@ -63,7 +64,7 @@ proptest! {
         // One frame for each beginning of a path, as wide as all paths that begin so. Frames of different modes differ
         // in colour.
         let mut beginnings = BTreeMap::<Vec<&str>, u64>::new();
-        let paths = folded::expected(&facts, |mode| if mode == Mode::Kernel { "k" } else if mode == Mode::User { "u" } else { "" });
+        let paths = folded::expected(&facts, |mode| if mode == Some(Mode::Kernel) { "k" } else if mode == Some(Mode::User) { "u" } else { "" });
         for (path, weight) in &paths {
             let path: Vec<&str> = path.split(';').collect();
             for length in 0..=path.len() {

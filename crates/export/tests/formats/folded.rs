@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stackhound_export::{Mode, folded};
+use stackhound_export::folded;
+use stackhound_types::Mode;
 
 use crate::profiles::{Facts, facts, shown};
 
@@ -13,7 +14,7 @@ fn plain(name: &str) -> String {
 }
 
 /// All paths with their weights; `mark` is put behind names.
-pub fn expected(facts: &Facts, mark: impl Fn(Mode) -> &'static str) -> BTreeMap<String, u64> {
+pub fn expected(facts: &Facts, mark: impl Fn(Option<Mode>) -> &'static str) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for &(thread, _, stack, weight) in &facts.samples {
         let (process, pid) = &facts.processes[facts.threads[thread].0];

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use stackhound_export::{
-    AddressKind, Frame, ImageIdentity, Marker, MarkerKind, Mode, Module, Nanos, Origin, Pdb, Place, Process,
-    Profile, ProfileBuilder, Sample, StackId, Switch, SwitchReason, Thread, Timing, Uuid,
+    Frame, Marker, MarkerKind, Module, Nanos, Origin, Place, Process, Profile, ProfileBuilder, Sample,
+    StackId, Switch, SwitchReason, Thread, Timing,
 };
+use stackhound_types::{AddressKind, Guid, ImageIdentity, Mode, PdbIdentity};
 
 /// Module, rva and the offset in the function.
 pub type InModule = (usize, u32, Option<u32>);
@@ -17,7 +18,7 @@ pub struct Facts {
     /// Process and id.
     pub threads: Vec<(usize, Option<u32>)>,
     /// Names, some with a place.
-    pub frames: Vec<(String, Mode, Option<InModule>)>,
+    pub frames: Vec<(String, Option<Mode>, Option<InModule>)>,
     /// Frames, outermost first. Never empty.
     pub stacks: Vec<Vec<usize>>,
     /// Thread, time, stack, weight.
@@ -61,8 +62,8 @@ impl Facts {
             let module = Module {
                 name: name.to_owned(),
                 path: format!(r"C:\Windows\System32\{name}"),
-                pdb: (name != "ntdll.dll").then(|| Pdb {
-                    guid: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+                pdb: (name != "ntdll.dll").then(|| PdbIdentity {
+                    guid: Guid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
                     age: 2,
                     name: r"c:\build\it.pdb".to_owned(),
                 }),
@@ -140,7 +141,7 @@ fn name() -> impl Strategy<Value = String> {
 
 /// Any profile.
 pub fn facts() -> impl Strategy<Value = Facts> {
-    let mode = prop_oneof![Just(Mode::Kernel), Just(Mode::User), Just(Mode::Remark)];
+    let mode = prop_oneof![Just(Some(Mode::Kernel)), Just(Some(Mode::User)), Just(None)];
     let place = prop::option::of((0..MODULES.len(), 1u32..40, prop::option::of(0u32..12)));
     let processes = prop::collection::vec((name(), prop::option::of(0u32..9)), 1..4);
     let frames = prop::collection::vec((name(), mode, place), 1..8);

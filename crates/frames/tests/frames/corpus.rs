@@ -1,9 +1,10 @@
 //! What the frames of real recordings become.
 
-use stackhound_frames::{FrameResolver, Mode, RegionKind};
+use stackhound_frames::{FrameResolver, RegionKind};
 use stackhound_stacks::Window;
 use stackhound_system::Evidence;
 use stackhound_trace::Recordings;
+use stackhound_types::Mode;
 
 use crate::read::{Seen, read};
 

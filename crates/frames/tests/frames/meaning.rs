@@ -1,9 +1,8 @@
 //! Whose stacks they are, what memory their frames lie in, and what they come down to.
 
-use stackhound_etl::Address;
 use stackhound_frames::{FrameResolver, Region, RegionKind, RegionSource};
-use stackhound_symbols::AddressKind;
 use stackhound_system::{Evidence, Protection};
+use stackhound_types::{Address, AddressKind};
 
 use crate::read::{Seen, read};
 use crate::story::{WINDOW, check_stacks, read_story, trace};

@@ -3,13 +3,14 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_frames::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
 use stackhound_live::ClassicEvent;
 use stackhound_schema::{Identity, SchemaStore, kernel};
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
 const AUDIT: &str = "Microsoft-Windows-Kernel-Audit-API-Calls";
 const PROCESS: &str = "Microsoft-Windows-Kernel-Process";

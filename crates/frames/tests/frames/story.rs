@@ -17,17 +17,18 @@
 
 use std::io::Cursor;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, Guid, Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_frames::{
-    CreateEnd, CreateJoin, CreateOutcome, CreateStats, Frame, FrameResolver, Mode, Modules, Summary,
+    CreateEnd, CreateJoin, CreateOutcome, CreateStats, Frame, FrameResolver, Modules, Summary,
 };
-use stackhound_schema::method::DOTNET_RUNTIME;
+use stackhound_schema::provider_guid::DOT_NET_RUNTIME;
 use stackhound_stacks::{StackStats, Window};
 use stackhound_system::System;
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{Address, Guid, Mode, Pid, PointerSize, RawTime, Tid};
 
 use crate::read::{Seen, read};
 
@@ -212,7 +213,7 @@ pub fn trace(story: &str) -> OpenTrace {
                 let by = Issuer::new(Pid(line.pid()), Tid(1));
                 let fixed = [pointers(&[1, 2, start]), words(&[size as u32, 0, 0])].concat();
                 let texts = [wide(namespace), wide(name), wide("")].concat();
-                (Err(described(DOTNET_RUNTIME, id, by, &[])), [fixed, texts].concat())
+                (Err(described(DOT_NET_RUNTIME, id, by, &[])), [fixed, texts].concat())
             }
             _ => {
                 let (hook, version, payload) = kernel_event(&line);

@@ -3,19 +3,17 @@
 //! Numbers of errors are those of Microsoft's pages "StartTraceW function", "EnableTraceEx2 function", "OpenTraceW
 //! function" and "ControlTraceW function".
 
-use stackhound_etl::Guid;
+use stackhound_schema::provider_guid;
+use stackhound_types::Guid;
 
 use crate::Error;
 
 /// Microsoft-Windows-Threat-Intelligence.
-const THREAT_INTELLIGENCE: Guid =
-    Guid::new(0xf4e1_897c, 0xbb5d, 0x5668, [0xf1, 0xd8, 0x04, 0x0f, 0x4d, 0x8d, 0xd3, 0x44]);
+const THREAT_INTELLIGENCE: Guid = provider_guid::THREAT_INTELLIGENCE;
 /// Microsoft-Windows-Kernel-Audit-API-Calls.
-const KERNEL_AUDIT: Guid =
-    Guid::new(0xe02a_841c, 0x75a3, 0x4fa7, [0xaf, 0xc8, 0xae, 0x09, 0xcf, 0x9b, 0x7f, 0x23]);
+const KERNEL_AUDIT: Guid = provider_guid::KERNEL_AUDIT_API_CALLS;
 /// Microsoft-Windows-Security-Auditing.
-const SECURITY_AUDITING: Guid =
-    Guid::new(0x5484_9625, 0x5478, 0x4994, [0xa5, 0xba, 0x3e, 0x3b, 0x03, 0x28, 0xc3, 0x0d]);
+const SECURITY_AUDITING: Guid = provider_guid::SECURITY_AUDITING;
 
 /// What somebody must be to get at something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

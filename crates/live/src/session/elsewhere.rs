@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::{Error, Incoming, ProviderSettings, Queue, Session};

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stackhound_etl::{FileTime, Guid, LogFileMode, LogfileHeader, PointerSize, RawTime};
+use stackhound_etl::{LogFileMode, LogfileHeader};
 use stackhound_trace::Flow;
+use stackhound_types::{FileTime, Guid, PointerSize, RawTime};
 use stackhound_windows as windows;
 use stackhound_windows::etw::{
     self, Consumer, Enable, Ended, EventView, Filter, LogfileFacts, SessionState, Sink, StartSession,

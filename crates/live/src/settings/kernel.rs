@@ -7,8 +7,13 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
-use stackhound_etl::Guid;
 use stackhound_schema::kernel;
+use stackhound_schema::kernel::class_guid::{
+    ALPC, DBG_PRINT, DISK_IO, FILE_IO, IMAGE, OBJECT, PAGE_FAULT, PERF_INFO, PROCESS, REGISTRY, SPLIT_IO,
+    TCP_IP, THREAD,
+};
+use stackhound_schema::kernel::hook_id;
+use stackhound_types::Guid;
 
 use crate::Error;
 
@@ -298,24 +303,6 @@ pub struct KernelProvider {
     pub hooks: &'static [(u16, u16)],
 }
 
-const fn class(a: u32, b: u16, c: u16, d: [u8; 8]) -> Guid {
-    Guid::new(a, b, c, d)
-}
-
-const ALPC: Guid = class(0x45d8_cccd, 0x539f, 0x4b72, [0xa8, 0xb7, 0x5c, 0x68, 0x31, 0x42, 0x60, 0x9a]);
-const DEBUG: Guid = class(0x1397_6d09, 0xa327, 0x438c, [0x95, 0x0b, 0x7f, 0x03, 0x19, 0x28, 0x15, 0xc7]);
-const DISK_IO: Guid = class(0x3d6f_a8d4, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
-const FILE_IO: Guid = class(0x90cb_dc39, 0x4a3e, 0x11d1, [0x84, 0xf4, 0x00, 0x00, 0xf8, 0x04, 0x64, 0xe3]);
-const IMAGE: Guid = class(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
-const OBJECT: Guid = class(0x8949_7f50, 0xeffe, 0x4440, [0x8c, 0xf2, 0xce, 0x6b, 0x1c, 0xdc, 0xac, 0xa7]);
-const PAGE_FAULT: Guid = class(0x3d6f_a8d3, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
-const PERF_INFO: Guid = class(0xce1d_bfb4, 0x137e, 0x4da6, [0x87, 0xb0, 0x3f, 0x59, 0xaa, 0x10, 0x2c, 0xbc]);
-const PROCESS: Guid = class(0x3d6f_a8d0, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
-const REGISTRY: Guid = class(0xae53_722e, 0xc863, 0x11d2, [0x86, 0x59, 0x00, 0xc0, 0x4f, 0xa3, 0x21, 0xa1]);
-const SPLIT_IO: Guid = class(0xd837_ca92, 0x12b9, 0x44a5, [0xad, 0x6a, 0x3a, 0x65, 0xb3, 0x57, 0x8a, 0xa8]);
-const TCP_IP: Guid = class(0x9a28_0ac0, 0xc8e0, 0x11d1, [0x84, 0xe2, 0x00, 0xc0, 0x4f, 0xb9, 0x98, 0xa2]);
-const THREAD: Guid = class(0x3d6f_a8d1, 0xfe05, 0x11d0, [0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c]);
-
 const fn provider(
     name: &'static str,
     groups: KernelGroups,
@@ -343,57 +330,199 @@ impl KernelProvider {
     /// All of them, by name. Which hooks a flag switches on is that of "Kernel logger" and of the names in `ntwmi.h`; names
     /// of files come with either of the groups of file and disk operations.
     pub const ALL: [KernelProvider; 26] = [
-        provider("alpc", KernelGroups::ALPC, ALPC, &[(0x1A21, 0x1A29)]),
-        provider("context_switch", KernelGroups::CONTEXT_SWITCH, THREAD, &[(0x0524, 0x0525)]),
-        provider("debug_print", KernelGroups::DEBUG_PRINT, DEBUG, &[(0x0A20, 0x0A20)]),
+        provider("alpc", KernelGroups::ALPC, ALPC, &[(hook_id::ALPC_SEND_MESSAGE, hook_id::ALPC_CLOSE_PORT)]),
+        provider(
+            "context_switch",
+            KernelGroups::CONTEXT_SWITCH,
+            THREAD,
+            &[(hook_id::THREAD_C_SWITCH, hook_id::THREAD_COMPACT_C_SWITCH)],
+        ),
+        provider(
+            "debug_print",
+            KernelGroups::DEBUG_PRINT,
+            DBG_PRINT,
+            &[(hook_id::DBG_PRINT_DEBUG_PRINT, hook_id::DBG_PRINT_DEBUG_PRINT)],
+        ),
         // File names come with disk operations only.
         provider(
             "disk_file_io",
             flag(0x0000_0300),
             DISK_IO,
-            &[(0x010A, 0x010B), (0x010E, 0x010E), (0x0400, 0x0424)],
+            &[
+                (hook_id::DISK_IO_READ, hook_id::DISK_IO_WRITE),
+                (hook_id::DISK_IO_FLUSH_BUFFERS, hook_id::DISK_IO_FLUSH_BUFFERS),
+                (hook_id::FILE_IO_NAME, hook_id::FILE_IO_FILE_RUNDOWN),
+            ],
         ),
-        provider("disk_init_io", KernelGroups::DISK_IO_INIT, DISK_IO, &[(0x010C, 0x010D), (0x010F, 0x010F)]),
-        provider("disk_io", KernelGroups::DISK_IO, DISK_IO, &[(0x010A, 0x010B), (0x010E, 0x010E)]),
-        provider("dpc", KernelGroups::DPC, PERF_INFO, &[(0x0F42, 0x0F42), (0x0F44, 0x0F46)]),
-        provider("driver", KernelGroups::DRIVER, DISK_IO, &[(0x0120, 0x0129), (0x0134, 0x0135)]),
-        provider("file_init_io", KernelGroups::FILE_IO_INIT, FILE_IO, &[(0x0440, 0x044B), (0x044D, 0x0456)]),
-        provider("file_io", KernelGroups::FILE_IO, FILE_IO, &[(0x0400, 0x0424), (0x044C, 0x044C)]),
+        provider(
+            "disk_init_io",
+            KernelGroups::DISK_IO_INIT,
+            DISK_IO,
+            &[
+                (hook_id::DISK_IO_READ_INIT, hook_id::DISK_IO_WRITE_INIT),
+                (hook_id::DISK_IO_FLUSH_INIT, hook_id::DISK_IO_FLUSH_INIT),
+            ],
+        ),
+        provider(
+            "disk_io",
+            KernelGroups::DISK_IO,
+            DISK_IO,
+            &[
+                (hook_id::DISK_IO_READ, hook_id::DISK_IO_WRITE),
+                (hook_id::DISK_IO_FLUSH_BUFFERS, hook_id::DISK_IO_FLUSH_BUFFERS),
+            ],
+        ),
+        provider(
+            "dpc",
+            KernelGroups::DPC,
+            PERF_INFO,
+            &[
+                (hook_id::PERF_INFO_THREADED_DPC, hook_id::PERF_INFO_THREADED_DPC),
+                (hook_id::PERF_INFO_DPC, hook_id::PERF_INFO_IO_TIMER),
+            ],
+        ),
+        provider(
+            "driver",
+            KernelGroups::DRIVER,
+            DISK_IO,
+            &[
+                (hook_id::DISK_IO_DRIVER_INIT, hook_id::DISK_IO_DRIVER_START_IO_RETURN),
+                (hook_id::DISK_IO_DRIVER_COMPLETE_REQUEST, hook_id::DISK_IO_DRIVER_COMPLETE_REQUEST_RETURN),
+            ],
+        ),
+        provider(
+            "file_init_io",
+            KernelGroups::FILE_IO_INIT,
+            FILE_IO,
+            &[
+                (hook_id::FILE_IO_CREATE, hook_id::FILE_IO_FS_CONTROL),
+                (hook_id::FILE_IO_DIR_NOTIFY, hook_id::FILE_IO_QUERY_EA),
+            ],
+        ),
+        provider(
+            "file_io",
+            KernelGroups::FILE_IO,
+            FILE_IO,
+            &[
+                (hook_id::FILE_IO_NAME, hook_id::FILE_IO_FILE_RUNDOWN),
+                (hook_id::FILE_IO_OPERATION_END, hook_id::FILE_IO_OPERATION_END),
+            ],
+        ),
         provider(
             "image_load",
             KernelGroups::IMAGE_LOAD,
             IMAGE,
-            &[(0x030A, 0x030A), (0x1402, 0x140A), (0x1421, 0x1422)],
+            &[
+                (hook_id::IMAGE_LOAD, hook_id::IMAGE_LOAD),
+                (hook_id::IMAGE_UNLOAD, hook_id::IMAGE_LOAD_140A),
+                (hook_id::IMAGE_KERNEL_BASE, hook_id::IMAGE_HYPERCALL_PAGE),
+            ],
         ),
         provider(
             "interrupt",
             KernelGroups::INTERRUPT,
             PERF_INFO,
-            &[(0x0F32, 0x0F32), (0x0F43, 0x0F43), (0x0F5C, 0x0F5C), (0x0F5F, 0x0F5F)],
+            &[
+                (hook_id::PERF_INFO_ISR_MSI, hook_id::PERF_INFO_ISR_MSI),
+                (hook_id::PERF_INFO_ISR, hook_id::PERF_INFO_ISR),
+                (hook_id::PERF_INFO_ISR_UNEXPECTED, hook_id::PERF_INFO_ISR_UNEXPECTED),
+                (hook_id::PERF_INFO_ISR_PASS, hook_id::PERF_INFO_ISR_PASS),
+            ],
         ),
-        provider("memory_hard_fault", KernelGroups::HARD_FAULTS, PAGE_FAULT, &[(0x0220, 0x0220)]),
-        provider("memory_page_fault", KernelGroups::PAGE_FAULTS, PAGE_FAULT, &[(0x020A, 0x020F)]),
+        provider(
+            "memory_hard_fault",
+            KernelGroups::HARD_FAULTS,
+            PAGE_FAULT,
+            &[(hook_id::PAGE_FAULT_HARD_FAULT, hook_id::PAGE_FAULT_HARD_FAULT)],
+        ),
+        provider(
+            "memory_page_fault",
+            KernelGroups::PAGE_FAULTS,
+            PAGE_FAULT,
+            &[(hook_id::PAGE_FAULT_TRANSITION_FAULT, hook_id::PAGE_FAULT_ACCESS_VIOLATION)],
+        ),
         provider("network_tcpip", KernelGroups::NETWORK_TCPIP, TCP_IP, &[(0x0600, 0x06FF), (0x0800, 0x08FF)]),
-        provider("object_manager", KernelGroups::OBJECT_HANDLE, OBJECT, &[(0x1120, 0x1127)]),
+        provider(
+            "object_manager",
+            KernelGroups::OBJECT_HANDLE,
+            OBJECT,
+            &[(hook_id::OBJECT_CREATE_HANDLE, hook_id::OBJECT_HANDLE_DC_END)],
+        ),
         provider(
             "process",
             KernelGroups::PROCESS,
             PROCESS,
-            &[(0x0301, 0x0304), (0x030B, 0x030B), (0x0327, 0x0327)],
+            &[
+                (hook_id::PROCESS_START, hook_id::PROCESS_DC_END),
+                (hook_id::PROCESS_TERMINATE, hook_id::PROCESS_TERMINATE),
+                (hook_id::PROCESS_DEFUNCT, hook_id::PROCESS_DEFUNCT),
+            ],
         ),
-        provider("process_counter", KernelGroups::PROCESS_COUNTERS, PROCESS, &[(0x0320, 0x0321)]),
-        provider("profile", KernelGroups::PROFILE, PERF_INFO, &[(0x0F2E, 0x0F2E), (0x0F47, 0x0F4A)]),
-        provider("registry", KernelGroups::REGISTRY, REGISTRY, &[(0x090A, 0x0928)]),
-        provider("split_io", KernelGroups::SPLIT_IO, SPLIT_IO, &[(0x1B20, 0x1B20)]),
-        provider("system_call", KernelGroups::SYSTEM_CALL, PERF_INFO, &[(0x0F33, 0x0F34)]),
-        provider("thread", KernelGroups::THREAD, THREAD, &[(0x0501, 0x0504), (0x0548, 0x0548)]),
-        provider("thread_dispatch", KernelGroups::DISPATCHER, THREAD, &[(0x0532, 0x0532)]),
-        provider("vamap", KernelGroups::VAMAP, FILE_IO, &[(0x0425, 0x0428)]),
+        provider(
+            "process_counter",
+            KernelGroups::PROCESS_COUNTERS,
+            PROCESS,
+            &[(hook_id::PROCESS_PERF_CTR, hook_id::PROCESS_PERF_CTR_RUNDOWN)],
+        ),
+        provider(
+            "profile",
+            KernelGroups::PROFILE,
+            PERF_INFO,
+            &[
+                (hook_id::PERF_INFO_SAMPLED_PROFILE, hook_id::PERF_INFO_SAMPLED_PROFILE),
+                (
+                    hook_id::PERF_INFO_SAMPLED_PROFILE_NMI,
+                    hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_END,
+                ),
+            ],
+        ),
+        provider(
+            "registry",
+            KernelGroups::REGISTRY,
+            REGISTRY,
+            &[(hook_id::REGISTRY_CREATE, hook_id::REGISTRY_HIVE_DIRTY)],
+        ),
+        provider(
+            "split_io",
+            KernelGroups::SPLIT_IO,
+            SPLIT_IO,
+            &[(hook_id::SPLIT_IO_VOL_MGR, hook_id::SPLIT_IO_VOL_MGR)],
+        ),
+        provider(
+            "system_call",
+            KernelGroups::SYSTEM_CALL,
+            PERF_INFO,
+            &[(hook_id::PERF_INFO_SYS_CALL_ENTER, hook_id::PERF_INFO_SYS_CALL_EXIT)],
+        ),
+        provider(
+            "thread",
+            KernelGroups::THREAD,
+            THREAD,
+            &[
+                (hook_id::THREAD_START, hook_id::THREAD_DC_END),
+                (hook_id::THREAD_SET_NAME, hook_id::THREAD_SET_NAME),
+            ],
+        ),
+        provider(
+            "thread_dispatch",
+            KernelGroups::DISPATCHER,
+            THREAD,
+            &[(hook_id::THREAD_READY_THREAD, hook_id::THREAD_READY_THREAD)],
+        ),
+        provider(
+            "vamap",
+            KernelGroups::VAMAP,
+            FILE_IO,
+            &[(hook_id::FILE_IO_MAP_FILE, hook_id::FILE_IO_MAP_FILE_DC_END)],
+        ),
         provider(
             "virtual_alloc",
             KernelGroups::VIRTUAL_ALLOC,
             PAGE_FAULT,
-            &[(0x0262, 0x0263), (0x0280, 0x0281)],
+            &[
+                (hook_id::PAGE_FAULT_VIRTUAL_ALLOC, hook_id::PAGE_FAULT_VIRTUAL_FREE),
+                (hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_START, hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_END),
+            ],
         ),
     ];
 }
@@ -416,7 +545,7 @@ impl ClassicEvent {
     /// By the hook under which recordings have it; `None` for a hook of no known class.
     pub fn from_hook(hook: u16) -> Option<ClassicEvent> {
         let [kind, group] = hook.to_le_bytes();
-        Some(ClassicEvent { class: kernel::class_guid(group)?, kind })
+        Some(ClassicEvent { class: kernel::class_of_group(group)?, kind })
     }
 
     /// By the name that recordings show, such as `PerfInfo/SysCallEnter`.
@@ -450,7 +579,7 @@ mod tests {
             for (first, last) in provider.hooks {
                 assert!(first <= last && kernel::name(*first).is_some() | (*first & 0xFF == 0), "{first:#x}");
             }
-            let known = (0..=0x1E).any(|group| kernel::class_guid(group) == Some(provider.class));
+            let known = (0..=0x1E).any(|group| kernel::class_of_group(group) == Some(provider.class));
             assert!(known, "{}", provider.name);
         }
         assert!(KernelProvider::ALL.is_sorted_by_key(|provider| provider.name));

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::Error;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::{BitAnd, BitOr};
 
-use stackhound_etl::Guid;
 use stackhound_trace::{Event, ProviderFilter};
+use stackhound_types::Guid;
 
 use super::etw_filter::{EtwFilter, FilterBytes, Scope};
 use crate::Error;

@@ -4,10 +4,11 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{self, EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec};
-use stackhound_etl::{Pid, PointerSize, RawTime, Recording, Tid};
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 use super::*;
 

@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use double::{EVENTS, PROCESSORS, PROVIDER};
-use stackhound_etl::Guid;
 use stackhound_etw_double::harness::wait_for;
 use stackhound_live::{
     Arrivals, Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, Incoming,
     KernelGroups, LiveSession, Overflow, ProviderSettings, Queue, Session, Step,
 };
+use stackhound_types::Guid;
 
 /// 100 ns from 1601 to 1970.
 const UNIX_EPOCH: i64 = 116_444_736_000_000_000;

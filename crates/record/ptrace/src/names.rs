@@ -12,7 +12,8 @@ use std::rc::Rc;
 use object::ReadCache;
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
-use stackhound_calltree::{Address, LocationId, LocationInfo, ModuleId, ModuleInfo};
+use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
+use stackhound_types::Address;
 
 use crate::code::CodeCache;
 use crate::elf::Image;

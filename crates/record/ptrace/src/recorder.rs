@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{self, Point, Space, Step, Tracked, Tracker};
-use stackhound_calltree::{Address, Cpu, EndType, LocationId, StackInfo, StackKind};
+use stackhound_calltree::{Cpu, EndType, LocationId, StackInfo, StackKind};
+use stackhound_types::Address;
 
 use crate::control::{Registers, Tid};
 use crate::error::Error;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{HeaderSpec, ItemSpec, WriteError};
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 use super::Profile;
 use crate::frames::Frames;

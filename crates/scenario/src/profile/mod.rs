@@ -17,7 +17,7 @@ use std::io::Write;
 
 use stackhound_etl::write::stack::StackMode;
 use stackhound_etl::write::{Issuer, WriteError};
-use stackhound_etl::{Pid, Tid};
+use stackhound_types::{Pid, Tid};
 
 use self::processes::Population;
 use crate::event::{self, EventKind, KernelEvent};
@@ -185,7 +185,7 @@ impl<'e, W: Write> Profile<'e, W> {
         self.kernel_part(on, &actor, event::SAMPLED_PROFILE.kind(), logged, &kernel)
     }
 
-    fn kernel_address(&self, place: u64) -> stackhound_etl::Address {
+    fn kernel_address(&self, place: u64) -> stackhound_types::Address {
         let offset = 0x20_0000 + (place % 0x1_0000) as u32 * 0x40;
         self.machine.address(Site(Known::Ntoskrnl, offset))
     }

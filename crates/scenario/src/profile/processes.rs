@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use stackhound_etl::write::{Issuer, WriteError};
-use stackhound_etl::{Pid, RawTime, Tid};
+use stackhound_types::{Pid, RawTime, Tid};
 
 use super::{Actor, Profile};
 use crate::calls::{Code, Way};

@@ -1,4 +1,4 @@
-use stackhound_etl::PointerSize::{Eight, Four};
+use stackhound_types::PointerSize::{Eight, Four};
 
 use super::*;
 use crate::testing::{decoded, hex};

@@ -2,7 +2,7 @@
 //!
 //! Knows how each [`InType`] is stored; does not know fields, arrays or structures.
 
-use stackhound_etl::{FileTime, Guid, PointerSize, RawTime};
+use stackhound_types::{FileTime, Guid, PointerSize, RawTime};
 
 use crate::error::Expected;
 use crate::model::{InType, Value};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stackhound_etl::PointerSize::{self, Eight, Four};
+use stackhound_types::PointerSize::{self, Eight, Four};
 
 use super::{Decoder, Item, MAX_EMPTY_ELEMENTS};
 use crate::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! Knows how much of the payload each field takes; the lazy views of what it passed are in [`super`].
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use super::read::{Cursor, Extent};
 use super::references::References;

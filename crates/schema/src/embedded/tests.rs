@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use stackhound_etl::PointerSize::{Eight, Four};
+use stackhound_types::PointerSize::{Eight, Four};
 
 use super::*;
 use crate::testing::blocks::{

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 use super::{discard, look_at_all};
 use crate::error::Error;
@@ -45,87 +45,31 @@ fn decode(schema: Option<&Schema>, payload: &[u8], pointer: PointerSize) {
 
 fn kernel_views(payload: &[u8], version: u8, pointer: PointerSize) {
     see(Process::parse(payload, version, pointer));
-    see(ProcessTerminate::parse(payload, version, pointer));
-    see(ProcessCounters::parse(payload, version, pointer));
     see(Thread::parse(payload, version, pointer));
     see(ThreadSetName::parse(payload, version, pointer));
     see(CSwitch::parse(payload, version, pointer));
     see(ReadyThread::parse(payload, version, pointer));
     see(Image::parse(payload, version, pointer));
     see(KernelBase::parse(payload, version, pointer));
-    see(SampledProfile::parse(payload, version, pointer));
-    see(PmcSample::parse(payload, version, pointer));
     see(SysCallEnter::parse(payload, version, pointer));
-    see(SysCallExit::parse(payload, version, pointer));
     see(Dpc::parse(payload, version, pointer));
-    see(Isr::parse(payload, version, pointer));
-    see(Isr::parse_message(payload, version, pointer));
-    see(StackKeyReference::parse(payload, version, pointer));
-    see(DiskTransfer::parse(payload, version, pointer));
-    see(DiskInit::parse(payload, version, pointer));
-    see(DiskFlush::parse(payload, version, pointer));
-    see(HardFault::parse(payload, version, pointer));
-    see(PageFault::parse(payload, version, pointer));
     see(VirtualAllocation::parse(payload, version, pointer));
     see(FileName::parse(payload, version, pointer));
     see(FileCreate::parse(payload, version, pointer));
-    see(FileReadWrite::parse(payload, version, pointer));
     see(FileOperation::parse(payload, version, pointer));
-    see(FileInformation::parse(payload, version, pointer));
-    see(FilePath::parse(payload, version, pointer));
-    see(DirectoryEnumeration::parse(payload, version, pointer));
     see(OperationEnd::parse(payload, version, pointer));
     see(MapFile::parse(payload, version, pointer));
     see(RegistryOperation::parse(payload, version, pointer));
-    see(RegistryTransaction::parse(payload, version, pointer));
-    see(HiveInit::parse(payload, version, pointer));
-    see(HiveDestroy::parse(payload, version, pointer));
-    see(HiveLink::parse(payload, version, pointer));
-    see(HiveRundown::parse(payload, version, pointer));
-    see(HiveDirty::parse(payload, version, pointer));
-    see(NetworkFailure::parse(payload, version, pointer));
-    see(GroupMasks::parse(payload, version, pointer));
     see(CpuConfig::parse(payload, version, pointer));
-    see(Service::parse(payload, version, pointer));
-    see(PoolAllocation::parse(payload, version, pointer));
-    see(Handle::parse(payload, version, pointer));
-    see(HandleDuplicate::parse(payload, version, pointer));
-    see(AlpcMessage::parse(payload, version, pointer));
-    see(AlpcPortWait::parse(payload, version, pointer));
-    see(AlpcUnwait::parse(payload, version, pointer));
-    see(ImageId::parse(payload, version, pointer));
     see(DbgIdRsds::parse(payload, version, pointer));
-    see(FileVersion::parse(payload, version, pointer));
-    see(BuildInfo::parse(payload, version, pointer));
     see(SystemPaths::parse(payload, version, pointer));
     see(VolumeMapping::parse(payload, version, pointer));
-    for shape in (0x0600..0x0900).filter_map(TransferShape::of) {
-        see(NetworkTransfer::parse(payload, shape, version, pointer));
-    }
-    if let Some(stack) = see(Stack::parse(payload, version, pointer)) {
-        assert_eq!(stack.frames.iter().count(), stack.frames.len());
-    }
-    if let Some(definition) = see(StackKeyDefinition::parse(payload, version, pointer)) {
-        assert_eq!(definition.frames.iter().rev().count(), definition.frames.len());
-    }
-    if let Some(branches) = see(LastBranch::parse(payload, version, pointer)) {
-        discard(format_args!("{:?}", branches.branches().last()));
-    }
-    if let Some(switches) = see(CompactSwitches::parse(payload, version, pointer)) {
-        discard(format_args!("{:?}", switches.iter().last()));
-    }
 }
 
-/// Shows a view or its error.
-fn see<T: fmt::Debug>(parsed: Result<T, Error>) -> Option<T> {
+/// Formats a view or its error.
+fn see<T: fmt::Debug>(parsed: Result<T, Error>) {
     match parsed {
-        Ok(view) => {
-            discard(format_args!("{view:?}"));
-            Some(view)
-        }
-        Err(error) => {
-            discard(format_args!("{error}"));
-            None
-        }
+        Ok(view) => discard(format_args!("{view:?}")),
+        Err(error) => discard(format_args!("{error}")),
     }
 }

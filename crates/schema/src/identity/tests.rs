@@ -1,11 +1,12 @@
 use std::io::Cursor;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::MessageOptions;
 use stackhound_etl::write::{
     EtlWriter, EventClass, HeaderSpec, InstanceIds, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec,
     Session,
 };
-use stackhound_etl::{PointerSize, Recording};
+use stackhound_types::PointerSize;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 use crate::model::{Field, InType, Length, Map, MapKind, Schema, SchemaSource};
 use crate::notation::layout::{Extent, Fit, LayoutError, Maps, alternatives};

@@ -6,28 +6,24 @@
 //! which readers of older layouts ignore.
 //!
 //! The layouts are tables in a notation of their own (`tables/*.txt`), read once; [`lookup`] gives them as
-//! [`Schema`]s. [`view`] has a typed reader for each important class, written independently of the tables; a test
-//! compares the two on random bytes.
+//! [`Schema`]s. [`view`] has typed readers of the classes that other crates read most, written independently of the tables;
+//! a test compares the two on random bytes.
 //!
 //! Does not know who wrote a record, nor what other records say.
 
 mod catalogue;
+pub mod class_guid;
+pub mod hook_id;
 mod plans;
 pub mod view;
 
 use std::sync::Arc;
 
-use stackhound_etl::{Guid, PointerSize};
+use stackhound_types::{Guid, PointerSize};
 
 use crate::model::{InType, Length, Map, Schema};
 use catalogue::{CATALOGUE, Event};
 pub use plans::plan;
-
-/// The GUID of the image class.
-const IMAGE: Guid = Guid::new(0x2cb1_5d1d, 0x5fc1, 0x11d2, [0xab, 0xe1, 0x00, 0xa0, 0xc9, 0x11, 0xf5, 0x18]);
-
-/// The image load belongs to the process group in recordings, and to the image class for consumers.
-const IMAGE_LOAD: u16 = 0x030A;
 
 /// An event that the tables know at least by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +87,8 @@ pub fn name(hook: u16) -> Option<&'static str> {
 
 /// The hook under which the kernel records what consumers see as class and opcode. `None` for a class without a group.
 pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
-    if class == IMAGE && opcode == IMAGE_LOAD as u8 {
-        return Some(IMAGE_LOAD);
+    if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {
+        return Some(hook_id::IMAGE_LOAD);
     }
     Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
 }
@@ -104,16 +100,16 @@ pub fn differs_if_classic(class: Guid, opcode: u8) -> bool {
 }
 
 /// The class GUID that consumers see for a group. The image load is an exception: see [`hook_of`].
-pub fn class_guid(group: u8) -> Option<Guid> {
+pub fn class_of_group(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)
 }
 
 /// The class GUID that consumers see for a hook.
 pub fn class_of_hook(hook: u16) -> Option<Guid> {
-    if hook == IMAGE_LOAD {
-        return Some(IMAGE);
+    if hook == hook_id::IMAGE_LOAD {
+        return Some(class_guid::IMAGE);
     }
-    class_guid((hook >> 8) as u8)
+    class_of_group((hook >> 8) as u8)
 }
 
 /// All events, in the order of the tables.

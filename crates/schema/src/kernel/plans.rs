@@ -28,7 +28,7 @@ pub fn plan(schema: &'static Schema) -> Option<&'static Arc<Plan>> {
 
 #[cfg(test)]
 mod tests {
-    use stackhound_etl::PointerSize::{Eight, Four};
+    use stackhound_types::PointerSize::{Eight, Four};
 
     use super::*;
     use crate::kernel::lookup;

@@ -4,7 +4,7 @@
 //! asks. Chunks of different threads mix; those of one thread may come in any order, since buffers of several
 //! processors are not read in order of time. Whatever contradicts the chunks before it starts anew.
 
-use stackhound_etl::{Guid, Pid, Tid};
+use stackhound_types::{Guid, Pid, Tid};
 
 use crate::error::Error;
 

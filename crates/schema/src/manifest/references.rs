@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::document::{
     ChannelElement, DataElement, EventElement, MapElement, NamedElement, ProviderElement, StringTable,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stackhound_etl::PointerSize;
+use stackhound_types::PointerSize;
 
 use super::{CountText, FieldText, KindText, LayoutText, Packing};
 use crate::model::{Count, Field, InType, Length, Map, OutType};

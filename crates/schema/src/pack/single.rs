@@ -7,7 +7,7 @@ use super::{Packer, content, too_long, wrong};
 use crate::error::Error;
 use crate::model::{Field, InType, Length, OutType};
 use crate::pack::OwnedValue;
-use stackhound_etl::{FileTime, Guid, RawTime};
+use stackhound_types::{FileTime, Guid, RawTime};
 
 /// S-1-0-0, nobody.
 const NOBODY: [u8; 12] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

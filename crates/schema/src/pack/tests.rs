@@ -3,8 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
-use stackhound_etl::PointerSize::{Eight, Four};
-use stackhound_etl::{Address, FileTime, Pid, RawTime};
+use stackhound_types::{
+    Address, FileTime, Pid,
+    PointerSize::{Eight, Four},
+    RawTime,
+};
 
 use super::*;
 use crate::decode::Item;
@@ -50,7 +53,7 @@ fn numbers_are_written_in_the_width_of_their_property() {
     check(stored(I64), u64::MAX, too_big);
     check(stored(HexInt64), 1_u8, Ok("0100000000000000"));
     check(stored(Pointer), Address(0x7ff6_0000_1000), Ok("00100000f67f0000"));
-    check(shown(U32, OutType::Pid), stackhound_etl::Pid(7), Ok("07000000"));
+    check(shown(U32, OutType::Pid), stackhound_types::Pid(7), Ok("07000000"));
     check(shown(I32, OutType::NtStatus), 0xc000_0022_u32, Ok("220000c0"));
     check(shown(U32, OutType::NtStatus), 0xc000_0022_u32 as i32, Ok("220000c0"));
     check(shown(U16, OutType::Port), 443, Ok("01bb"));
@@ -70,11 +73,11 @@ fn other_values_are_written_as_they_are() {
     check(stored(Bool32), true, Ok("01000000"));
     check(stored(Bool8), true, Ok("01"));
     check(shown(U32, OutType::Boolean), true, Ok("01000000"));
-    let guid: stackhound_etl::Guid = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
+    let guid: stackhound_types::Guid = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
     check(stored(InType::Guid), guid, Ok("33221100 5544 7766 8899aabbccddeeff"));
-    check(stored(InType::FileTime), stackhound_etl::FileTime(9), Ok("0900000000000000"));
-    check(shown(I64, OutType::DateTime), stackhound_etl::FileTime(9), Ok("0900000000000000"));
-    check(stored(InType::RawTime), stackhound_etl::RawTime(9), Ok("0900000000000000"));
+    check(stored(InType::FileTime), stackhound_types::FileTime(9), Ok("0900000000000000"));
+    check(shown(I64, OutType::DateTime), stackhound_types::FileTime(9), Ok("0900000000000000"));
+    check(stored(InType::RawTime), stackhound_types::RawTime(9), Ok("0900000000000000"));
     let date = crate::SystemTime::from([2024, 2, 4, 29, 23, 59, 58, 999]);
     check(stored(InType::SystemTime), date, Ok("e807 0200 0400 1d00 1700 3b00 3a00 e703"));
     let sid = hex("01 01 000000000005 12000000");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_types::{Address, FileTime, Guid, Pid, RawTime, Tid};
 
 use crate::decode::{Decoded, Item};
 use crate::model::{Field, InType, OutType, Value};

@@ -1,6 +1,6 @@
 //! Which types a property can be read as: numbers, truth values, ids, times and bytes.
 
-use stackhound_etl::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 use crate::decode::Item;
 use crate::error::{Error, FieldType};

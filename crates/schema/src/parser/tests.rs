@@ -6,8 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stackhound_etl::PointerSize::{Eight, Four};
-use stackhound_etl::{Address, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_types::{
+    Address, FileTime, Guid, Pid,
+    PointerSize::{Eight, Four},
+    RawTime, Tid,
+};
 
 use super::*;
 use crate::model::{Length, Map, MapKind, OutType, Value};

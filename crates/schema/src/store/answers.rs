@@ -56,7 +56,7 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use stackhound_etl::Guid;
+    use stackhound_types::Guid;
 
     use super::*;
     use crate::store::Kind;

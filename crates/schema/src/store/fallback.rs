@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::{Key, learn_embedded, learned::Learned};
 use crate::builtin;

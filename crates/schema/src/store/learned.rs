@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::{Key, Kind};
 use crate::model::{Map, Schema, SchemaSource};

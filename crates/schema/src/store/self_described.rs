@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::plan::Plan;
 use crate::tracelogging::{EventMetadata, ProviderTraits};

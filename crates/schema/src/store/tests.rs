@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stackhound_etl::PointerSize::Eight;
+use stackhound_types::PointerSize::Eight;
 
 use super::*;
 use crate::testing::blocks::{

@@ -1,6 +1,6 @@
 //! Blocks of metadata as recordings carry them.
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::{hex, utf16z};
 

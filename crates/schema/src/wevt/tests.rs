@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use stackhound_etl::PointerSize::Eight;
+use stackhound_types::PointerSize::Eight;
 
 use super::*;
 use crate::testing::compiled::{self, NONE, RED};

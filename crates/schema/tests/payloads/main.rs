@@ -12,8 +12,8 @@ mod upstream;
 
 use std::collections::BTreeMap;
 
-use stackhound_etl::{Guid, PointerSize};
 use stackhound_schema::{Item, kernel};
+use stackhound_types::{Guid, PointerSize};
 
 use readings::{Event, Ours, Reading};
 use seen::{Fields, Seen, dynamic};
@@ -90,7 +90,7 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
             Decoded { payload: &record.payload, fields, shown, unused: 0 }
         }
         Event::Hook(hook, version) => {
-            let class = kernel::class_guid((hook >> 8) as u8).expect("a class with a group");
+            let class = kernel::class_of_group((hook >> 8) as u8).expect("a class with a group");
             // Where the corpus names the event, it is the same one.
             if let Some((guid, opcode, version_there, _)) = record.event {
                 assert_eq!(

@@ -1,7 +1,7 @@
 //! The three projects: how their files are built, and how they write values.
 
 use serde_json::Value as Json;
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use super::readings::{Reading, catapult, fibratus, snail};
 use super::seen::Seen;

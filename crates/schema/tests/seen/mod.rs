@@ -1,11 +1,10 @@
 //! What a view and a decoder see, in one form.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use stackhound_etl::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_schema::kernel::view::{Ansi, Utf16};
 use stackhound_schema::{Item, Schema, Sid, Value};
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 /// A value without regard to how its type wants to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,16 +76,6 @@ impl From<Sid<'_>> for Seen {
 impl From<Guid> for Seen {
     fn from(guid: Guid) -> Seen {
         Seen::Bytes(guid.0.to_vec())
-    }
-}
-
-impl From<IpAddr> for Seen {
-    /// Version 4 is a number in the tables, version 6 is bytes.
-    fn from(address: IpAddr) -> Seen {
-        match address {
-            IpAddr::V4(address) => u32::from_le_bytes(address.octets()).into(),
-            IpAddr::V6(address) => Seen::Bytes(address.octets().to_vec()),
-        }
     }
 }
 
@@ -186,6 +175,6 @@ fn seen(value: Value<'_>) -> Seen {
         Value::Guid(guid) => guid.into(),
         Value::FileTime(time) => time.into(),
         Value::RawTime(time) => time.into(),
-        Value::SystemTime(parts) => parts.into_iter().collect(),
+        Value::SystemTime(parts) => Seen::List(parts.into_iter().map(Into::into).collect()),
     }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_live::{KernelGroups, LOST_EVENTS, ProviderSettings};
+use stackhound_pipeline::Seen;
 use stackhound_schema::kernel;
 use stackhound_trace::Flow;
 
@@ -12,7 +13,6 @@ use crate::consumer::error::Error;
 use crate::consumer::handler::{ErrorHandler, EventError, Handler, Outcome};
 use crate::consumer::provider::Provider;
 use crate::consumer::subscription::Publisher;
-use crate::seen::Seen;
 
 /// All that want events.
 #[derive(Default)]

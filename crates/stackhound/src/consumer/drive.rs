@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stackhound_live::{Arrivals, LiveSession, ProviderSettings};
+use stackhound_pipeline::{Counted, Enrichment, Outcome, Passes, Pipeline, Seen};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
 use stackhound_trace::OpenTrace;
@@ -17,9 +18,6 @@ use crate::consumer::dispatch::Dispatch;
 use crate::consumer::error::Error;
 use crate::consumer::running::{Running, Shared, TraceStats};
 use crate::consumer::{Input, LiveInput, Trace, handler};
-use crate::enrichment::Enrichment;
-use crate::pipeline::{Counted, Outcome, Passes, Pipeline};
-use crate::seen::Seen;
 
 /// How often counters are published.
 const PUBLISH: Duration = Duration::from_millis(50);

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use stackhound_pipeline::Seen;
 use stackhound_trace::Flow;
-
-use crate::seen::Seen;
 
 /// What a handler says: go on or not, or what went wrong with the event.
 pub(crate) type Outcome = Result<Flow, stackhound_schema::Error>;

@@ -25,6 +25,7 @@
 mod dispatch;
 mod drive;
 mod error;
+mod filter;
 mod handler;
 mod provider;
 mod running;
@@ -38,16 +39,16 @@ use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
 use stackhound_trace::{Grouping, Recordings};
 
-use crate::enrichment::Enrichment;
-use crate::pipeline::Passes;
-use crate::seen::Seen;
 use dispatch::Dispatch;
 use drive::Opened;
 pub use error::Error;
+pub use filter::EventFilter;
 pub use handler::{EventError, IntoOutcome};
-pub(crate) use handler::{Handler, boxed};
 pub use provider::Provider;
 pub use running::{Running, StopHandle, TraceStats};
+use stackhound_pipeline::Enrichment;
+use stackhound_pipeline::Passes;
+use stackhound_pipeline::Seen;
 pub use subscription::{KeptEvent, Subscription};
 
 /// Where events come from.

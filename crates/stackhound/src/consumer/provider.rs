@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use stackhound_etl::Guid;
 use stackhound_live::{EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings};
+use stackhound_pipeline::Seen;
 use stackhound_schema::{SchemaStore, kernel};
+use stackhound_types::Guid;
 
-use crate::consumer::Error;
 use crate::consumer::handler::{self, Handler, IntoOutcome};
-use crate::filter::EventFilter;
-use crate::seen::Seen;
+use crate::consumer::{Error, EventFilter};
 
 /// A provider, what is wanted of it, and who is called for its events.
 ///

@@ -4,13 +4,13 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stackhound_etl::{Address, Block, Pid, Tid};
+use stackhound_etl::Block;
 use stackhound_live::{Overflow, Receiver, RingCounts, Sender, ring};
+use stackhound_pipeline::Seen;
 use stackhound_schema::{Error, Parser, Plan, Schema};
 use stackhound_stacks::StackState;
 use stackhound_trace::{Event, Flow, TraceTime};
-
-use crate::seen::Seen;
+use stackhound_types::{Address, Pid, Tid};
 
 /// An event that outlives its turn, with its stack and what its payload means. Costs a reference count of its block and one
 /// allocation for the stack; no byte of the event is copied.

@@ -31,14 +31,16 @@
 mod stacks;
 
 use rustc_hash::FxHashMap;
-use stackhound_etl::{Clock, FileTime, Pid, RawTime, Tid};
+use stackhound_etl::Clock;
 use stackhound_export::{
     Full, Marker, MarkerKind, MarkerKindId, Nanos, Process, ProcessId, Profile, ProfileBuilder, Sample,
     StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
 };
+use stackhound_schema::kernel::hook_id;
 use stackhound_schema::{self as schema, ItemText, Value, kernel};
 use stackhound_system::{self as system, Evidence, Span};
 use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
 use self::stacks::Stacks;
 use crate::{Knowledge, Naming, Predicate, Seen};
@@ -84,11 +86,11 @@ enum Samples {
 /// Longer values of fields are cut off.
 const VALUE_MAX: usize = 512;
 
-const SAMPLED_PROFILE: u16 = 0x0f2e;
-const SAMPLED_PROFILE_NMI: u16 = 0x0f47;
-const SET_INTERVAL: u16 = 0x0f48;
-const INTERVAL_AT_START: u16 = 0x0f49;
-const CONTEXT_SWITCH: u16 = 0x0524;
+const SAMPLED_PROFILE: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE;
+const SAMPLED_PROFILE_NMI: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_NMI;
+const SET_INTERVAL: u16 = hook_id::PERF_INFO_SET_INTERVAL;
+const INTERVAL_AT_START: u16 = hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START;
+const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
 /// Group of the events that tell of modules.
 const IMAGE_GROUP: u16 = 0x14;
 

@@ -5,15 +5,16 @@
 
 use rustc_hash::FxHashMap;
 use stackhound_export::{
-    AddressKind, Frame, FrameId, FrameName, Full, ImageIdentity, Module, ModuleId, Origin, Pdb, Place,
-    ProcessId, ProfileBuilder, SourceLine, StackId,
+    Frame, FrameId, FrameName, Full, Module, ModuleId, Origin, Place, ProcessId, ProfileBuilder, SourceLine,
+    StackId,
 };
 use stackhound_frames as frames;
 use stackhound_stacks::StackState;
 use stackhound_symbols::{self as symbols, FrameNumber};
 use stackhound_system::{self as system, ModuleRef};
+use stackhound_types::AddressKind;
 
-use crate::{Depth, Knowledge, Label, Mode, NameOrigin, Naming, Seen};
+use crate::{Depth, Knowledge, Label, NameOrigin, Naming, Seen};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -107,7 +108,7 @@ impl Stacks {
         let frame = Frame {
             name: format!("[{text}]"),
             origin: Origin::Remark,
-            mode: stackhound_export::Mode::Remark,
+            mode: None,
             place: None,
             source: None,
         };
@@ -122,10 +123,7 @@ impl Stacks {
         frame: &crate::FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
-        let kind = match frame.kind {
-            symbols::AddressKind::Instruction => AddressKind::Instruction,
-            symbols::AddressKind::Return => AddressKind::Return,
-        };
+        let kind = frame.kind;
         let rva = frame.rva().and_then(|rva| u32::try_from(rva).ok());
         let place = match (frame.module(), rva) {
             (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
@@ -142,10 +140,7 @@ impl Stacks {
         let id = builder.frame(Frame {
             name: frame.to_string(),
             origin: if place.is_some() { Origin::Module } else { Origin::Address },
-            mode: match frame.mode {
-                Mode::Kernel => stackhound_export::Mode::Kernel,
-                Mode::User => stackhound_export::Mode::User,
-            },
+            mode: Some(frame.mode),
             place: place.map(|(module, rva)| Place { module, rva, kind, offset: None }),
             source: None,
         })?;
@@ -188,10 +183,8 @@ impl Stacks {
         let id = builder.module(Module {
             name: identity.name,
             path: module.path().to_owned(),
-            pdb: identity.pdb.map(|pdb| Pdb { guid: pdb.guid, age: pdb.age, name: pdb.name }),
-            image: identity
-                .image
-                .map(|image| ImageIdentity { time_date_stamp: image.time_date_stamp, size: image.size }),
+            pdb: identity.pdb,
+            image: identity.image,
         })?;
         self.modules.insert(module.id(), id);
         Ok(id)

@@ -1,10 +1,11 @@
 //! Makes events by the names of their properties.
 
+use stackhound_etl::BlockBuilder;
 use stackhound_etl::record::{Descriptor, ExtendedType};
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec};
-use stackhound_etl::{Address, BlockBuilder, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_schema::Error::NoSchema;
 use stackhound_schema::{Identity, OwnedValue, Schema, SchemaStore, kernel};
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION, START};

@@ -3,11 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use stackhound_etl::write::{EtlWriter, Session};
-use stackhound_etl::{
-    Block, BlockBuilder, ClockKind, FileTime, LogfileHeader, PointerSize, RawTime, Recording,
-};
+use stackhound_etl::{Block, BlockBuilder, ClockKind, LogfileHeader, Recording};
 use stackhound_schema::{Identity, Parser, Plan, SchemaStore};
 use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{FileTime, PointerSize, RawTime};
 
 use super::Error;
 

@@ -5,9 +5,9 @@ use std::num::NonZeroU64;
 
 use stackhound_etl::record::ExtendedType;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::StackState;
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 use super::event::START;
 use super::{Error, OwnedEvent, RecordBuilder, incoming, write_etl};

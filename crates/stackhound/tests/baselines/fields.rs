@@ -142,7 +142,7 @@ fn milliseconds(ticks: i64, ticks_per_second: u64) -> String {
 fn unix_date(seconds: u64) -> Option<String> {
     const EPOCH: i64 = 11_644_473_600;
     let ticks = i64::try_from(seconds).ok()?.checked_add(EPOCH)?.checked_mul(TICKS_PER_SECOND)?;
-    Some(date(&stackhound::etl::Rfc3339(FileTime(ticks)).to_string()))
+    Some(date(&stackhound::types::Rfc3339(FileTime(ticks)).to_string()))
 }
 
 #[test]

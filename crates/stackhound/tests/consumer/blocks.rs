@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use stackhound::live::{Capture, Handed, LOST_EVENTS, Overflow, Queue, channel};
 use stackhound::{Provider, Seen, Trace};
-use stackhound_etl::{Guid, LogfileHeader, Recording};
+use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_types::Guid;
 
 /// The class of processes.
 const PROCESS: Guid =

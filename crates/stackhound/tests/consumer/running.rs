@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use stackhound::live::{Overflow, Queue};
 use stackhound::{Error, Provider, Trace};
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 
 use crate::blocks::{send, source};
 use crate::recording;

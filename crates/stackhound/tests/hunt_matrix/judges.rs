@@ -6,9 +6,10 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use stackhound::detect::{Binaries, Judge};
 use stackhound::frames::Lists;
+use stackhound::symbols::file_loader;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
-use stackhound::symbols::{ImageIdentity, ModuleIdentity, file_loader};
+use stackhound::types::{ImageIdentity, ModuleIdentity};
 use stackhound_testkit::CaseFile;
 
 /// The files of the cases, in a folder of their own.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 
 use stackhound::etl::Recording;
-use stackhound::kstack::{
+use stackhound::threads::{
     Absent, Evidence, KernelStackSource, Selection, SwitchEvidence, SwitchRelation, SwitchStacks,
     ThreadStack, ThreadState,
 };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 
 use stackhound::etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound::kstack::{SwitchEvidence, SwitchRelation};
+use stackhound::threads::{SwitchEvidence, SwitchRelation};
 use stackhound::{Address, Clock, Pid, PointerSize, RawTime, Tid};
 use stackhound_scenario::{SwitchTruth, Thread, Truth};
 

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
 /// Whose events they are.
 pub const PROVIDER: Guid = Guid([7; 16]);

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use stackhound_etl::{PointerSize, RawTime, Recording};
+use stackhound_etl::Recording;
+use stackhound_types::{PointerSize, RawTime};
 
 const KERNEL_REFERENCE: u16 = 0x1825;
 const USER_REFERENCE: u16 = 0x1826;

@@ -1,7 +1,7 @@
 //! The attack can be seen, and only where it is said to be.
 
-use stackhound_etl::{Address, PointerSize, RawTime};
 use stackhound_scenario::{Attack, AttackKind, Mix, Process, Scenario, State, Truth};
+use stackhound_types::{Address, PointerSize, RawTime};
 
 use crate::{Expected, Written, written};
 

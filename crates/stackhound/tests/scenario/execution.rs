@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use stackhound_etl::{BufferRef, Index, Tid};
+use stackhound_etl::{BufferRef, Index};
 use stackhound_scenario::Mix;
 use stackhound_trace::Event;
+use stackhound_types::Tid;
 
 use crate::{Written, place_of, written};
 

@@ -10,10 +10,11 @@ mod timeline;
 use std::collections::HashMap;
 use std::io::Cursor;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::HeaderKind;
-use stackhound_etl::{Address, RawTime, Recording, Tid};
 use stackhound_scenario::{EventKind, Mix, Scenario, State, Truth};
 use stackhound_trace::{Event, OpenTrace, Source};
+use stackhound_types::{Address, RawTime, Tid};
 
 /// An event by its time and processor.
 type Place = (RawTime, u16);

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 
-use stackhound_etl::RawTime;
 use stackhound_etl::record::ExtendedType;
 use stackhound_scenario::{EventKind, Mix, Scenario, ScenarioError, Truth};
+use stackhound_types::RawTime;
 
 use crate::{Written, kind_of, written};
 

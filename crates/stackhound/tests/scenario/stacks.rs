@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_etl::{Address, Tid};
 use stackhound_scenario::{EventKind, Mix, Scenario, State};
 use stackhound_stacks::{Correlator, StackState, StackStats, StackSurvey, Window};
 use stackhound_trace::{LossMap, OpenTrace};
+use stackhound_types::{Address, Tid};
 
 use crate::{Place, Written, kind_of, place_of, written};
 

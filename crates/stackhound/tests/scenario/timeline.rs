@@ -10,9 +10,10 @@ use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
 use stackhound::{Enrichment, Mode, Passes, Pipeline, Stacks};
-use stackhound_etl::{PointerSize, RawTime, Recording, Tid};
+use stackhound_etl::Recording;
 use stackhound_scenario::{Deed, Did, Mix, Scenario};
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{PointerSize, RawTime, Tid};
 
 /// Contexts, from the first to the last.
 type Range = (u64, u64);

@@ -22,11 +22,12 @@
 use std::io::Cursor;
 use std::num::NonZero;
 
+use stackhound_etl::Recording;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Address, FileTime, Recording};
 use stackhound_trace::{OpenTrace, Source};
+use stackhound_types::{Address, FileTime, Guid};
 
 use super::*;
 
@@ -150,7 +151,7 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
                 }
                 let half = kind == "half";
                 let id = if half { USER_HALF } else { 1 };
-                let provider = if half { KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
+                let provider = if half { provider_guid::KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
                 HeaderSpec::Event {
                     provider,
                     descriptor: Descriptor {

@@ -1,9 +1,9 @@
 //! The bytes around a return address, and whether a call stands before it.
 
 use iced_x86::{Decoder, DecoderOptions};
+use stackhound_types::Rva;
 
 use super::{Image, Machine, u32_at};
-use crate::identity::Rva;
 
 /// The bytes around a return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,10 +3,9 @@
 use object::LittleEndian as LE;
 use object::pe;
 use object::read::ReadRef;
-use uuid::Uuid;
+use stackhound_types::{Guid, PdbIdentity, Rva};
 
 use super::{Image, u32_at};
-use crate::identity::{PdbIdentity, Rva};
 
 /// An entry of the debug directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +76,7 @@ fn contents<'d>(image: &Image<'d>, header: &pe::ImageDebugDirectory) -> Option<&
 fn code_view(bytes: &[u8], portable: bool) -> Option<DebugEntry> {
     match bytes.first_chunk()? {
         b"RSDS" => {
-            let guid = Uuid::from_bytes_le(*bytes.get(4..)?.first_chunk()?);
+            let guid = Guid(*bytes.get(4..)?.first_chunk()?);
             let identity = PdbIdentity { name: name(bytes.get(24..)?), guid, age: u32_at(bytes, 20)? };
             Some(if portable { DebugEntry::PortablePdb(identity) } else { DebugEntry::Pdb(identity) })
         }

@@ -1,6 +1,6 @@
 //! Why an image or a part of it cannot be read.
 
-use crate::identity::Rva;
+use stackhound_types::Rva;
 
 /// Why an image or a part of it cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

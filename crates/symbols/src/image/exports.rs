@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use object::read::pe::ExportTable;
+use stackhound_types::Rva;
 
 use super::{Image, ImageError};
-use crate::identity::Rva;
 
 /// What an image exports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

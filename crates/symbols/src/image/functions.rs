@@ -3,8 +3,9 @@
 //! The compiler may split a function: x64 chunks lead to their function by chained unwind information. On ARM64 a chunk
 //! says only that it is one.
 
+use stackhound_types::Rva;
+
 use super::{Image, Machine, u32_at};
-use crate::identity::Rva;
 
 /// A function, or a chunk of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

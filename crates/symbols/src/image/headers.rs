@@ -4,10 +4,10 @@ use object::LittleEndian as LE;
 use object::pe;
 use object::read::ReadRef;
 use object::read::pe::{DataDirectories, ImageNtHeaders, ImageOptionalHeader, SectionTable};
+use stackhound_types::{ImageIdentity, Rva};
 
 use super::error::ImageError;
 use super::section::{Layout, Section};
-use crate::identity::{ImageIdentity, Rva};
 
 /// Which processor an image is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use stackhound_types::Rva;
+
 use super::{Image, Machine, u32_at};
-use crate::identity::Rva;
 
 /// A pointer that the loader fills.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -25,9 +25,9 @@ pub use imports::{Import, Imports};
 pub use relocations::Relocation;
 pub use section::Section;
 
-use crate::identity::{ImageIdentity, PdbIdentity, Rva};
 use headers::Headers;
 use section::Layout;
+use stackhound_types::{ImageIdentity, PdbIdentity, Rva};
 
 /// A PE image.
 #[derive(Debug)]

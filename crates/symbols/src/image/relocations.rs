@@ -1,7 +1,8 @@
 //! Which bytes the loader changes when it puts an image elsewhere than at its base.
 
+use stackhound_types::Rva;
+
 use super::{Image, u32_at};
-use crate::identity::Rva;
 
 /// An address in the image that the loader adjusts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

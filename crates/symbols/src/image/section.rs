@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use object::LittleEndian as LE;
 use object::pe;
-
-use crate::identity::Rva;
+use stackhound_types::Rva;
 
 /// How the bytes of an image are arranged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

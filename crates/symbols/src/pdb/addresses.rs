@@ -6,8 +6,9 @@
 
 use std::ops::Range;
 
+use stackhound_types::Rva;
+
 use super::u32_at;
-use crate::identity::Rva;
 
 /// A section of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

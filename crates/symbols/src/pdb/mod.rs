@@ -25,6 +25,7 @@ use ms_pdb::dbi::optional_dbg::{OptionalDebugHeader, OptionalDebugHeaderStream a
 use ms_pdb::dbi::{DBI_STREAM_HEADER_LEN, DbiStream};
 use ms_pdb::pdbi::PdbiStream;
 use ms_pdb::syms::{Pub, SymIter, SymKind};
+use stackhound_types::{Guid, PdbIdentity, Rva};
 
 pub use addresses::Section;
 pub use error::PdbError;
@@ -33,7 +34,6 @@ pub use items::ItemNames;
 pub use lines::{CodeLine, SourceFile, SourceNames};
 pub use module::{Module, Modules, Symbol, SymbolKind};
 
-use crate::identity::{PdbIdentity, Rva};
 use addresses::{Addresses, Omap, sections};
 use streams::{Source, Streams};
 
@@ -94,7 +94,8 @@ impl Pdb {
     /// The name is that of the file; empty for bytes, as a PDB does not hold its own.
     pub fn identity(&self) -> PdbIdentity {
         let age = self.dbi.header().map_or(self.info.age, |header| header.age.get());
-        PdbIdentity { name: self.name.clone(), guid: self.info.unique_id.unwrap_or_default(), age }
+        let guid = self.info.unique_id.map(|id| Guid(id.to_bytes_le())).unwrap_or_default();
+        PdbIdentity { name: self.name.clone(), guid, age }
     }
 
     /// How often anything in the file was written. Not what an image's debug directory has.

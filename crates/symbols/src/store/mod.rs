@@ -26,12 +26,12 @@ use std::time::Duration;
 
 pub use directory::cache_directory;
 pub use file_name::FileName;
+use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
 use crate::path::{Place, ServerUrl, StoreFolder, SymbolPath};
 use crate::temporary::Temporary;
-use crate::{ImageIdentity, ModuleIdentity, PdbIdentity};
 #[cfg(feature = "download")]
 use client::Client;
 use folder::{Candidate, Folders};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stackhound_types::Guid;
 use tempfile::TempDir;
-use uuid::Uuid;
 
 use super::*;
 use crate::fixtures::server::{Answer, NEVER, Server};
@@ -15,7 +15,7 @@ fn image_of(fixture: &Fixture) -> ImageIdentity {
 
 fn pdb_of(fixture: &Fixture) -> PdbIdentity {
     let name = fixture.pdb_name.unwrap().to_owned();
-    PdbIdentity { name, guid: Uuid::from_u128(fixture.guid), age: fixture.age }
+    PdbIdentity { name, guid: Guid::from_u128(fixture.guid), age: fixture.age }
 }
 
 fn module_of(name: &str, fixture: &Fixture) -> ModuleIdentity {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{FileName, Refusal};
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
-use crate::{ImageIdentity, PdbIdentity};
+use stackhound_types::{ImageIdentity, PdbIdentity};
 
 /// Headers of images are within these bytes.
 const HEADERS_MAX: u64 = 64 << 10;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use stackhound_types::Rva;
 
-use crate::identity::Rva;
 use crate::image::{Image, Machine};
 
 /// What the first instructions of a stub do.

@@ -9,7 +9,8 @@
 mod hook;
 mod shapes;
 
-use crate::identity::Rva;
+use stackhound_types::Rva;
+
 use crate::image::{ExportedCode, Image, ImageError};
 
 /// A function that is exported as a system service.

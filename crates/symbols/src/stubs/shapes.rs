@@ -3,8 +3,9 @@
 //! Checked with bytes of real images: x64 of Windows 7 to 10 and of Wine 8, WoW64 of Windows 10, and the return address in
 //! x86 of Windows 7. The others are as published disassemblies show them.
 
+use stackhound_types::Rva;
+
 use super::Path;
-use crate::identity::Rva;
 use crate::image::Machine;
 
 /// A piece of a stub.

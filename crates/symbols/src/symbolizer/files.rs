@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use stackhound_types::ModuleIdentity;
+
 use super::Loaded;
-use crate::ModuleIdentity;
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
 use crate::store::{FileName, ModuleFiles, Store, read_image};

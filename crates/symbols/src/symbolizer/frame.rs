@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use stackhound_types::{AddressKind, Rva};
+
 use crate::image::Image;
 use crate::name::{Inline, Line, Name, Origin, Symbols};
-use crate::{AddressKind, Rva};
 
 /// One name of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::ModuleIdentity;
+use stackhound_types::ModuleIdentity;
+
 use crate::failure::Failure;
 use crate::name::Symbols;
 

@@ -23,13 +23,14 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use stackhound_types::{AddressKind, ModuleIdentity, Rva};
+
 pub use frame::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
 pub use loader::{Loaded, Loader};
 pub use stats::SymbolStats;
 
 use crate::failure::Failure;
 use crate::store::{Store, StoreOptions};
-use crate::{AddressKind, ModuleIdentity, Rva};
 use files::FileLoader;
 use queue::{Queue, Request};
 use tables::Tables;

@@ -1,8 +1,9 @@
 //! What waits to be resolved, by module.
 
 use super::{FrameNumber, ModuleNumber};
-use crate::{AddressKind, ModuleIdentity, Rva};
 use std::sync::Arc;
+
+use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
 /// An address to resolve.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,14 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use stackhound_types::ModuleIdentity;
+
 use super::frame::{Texts, resolve};
 use super::queue::{Queue, Request, Waiting};
 use super::tables::Tables;
 use super::{
     FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, SymbolStats, locked,
 };
-use crate::ModuleIdentity;
 use crate::failure::Failure;
 use crate::image::Image;
 

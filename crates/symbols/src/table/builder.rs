@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use stackhound_types::Rva;
+
 use super::names::Interner;
 use super::spans::{Span, flatten};
 use super::{Code, Inlines, Lines, NONE, Ranges, Starts, SymbolTable};
 use crate::demangle::{demangle, demangle_public};
-use crate::identity::Rva;
 #[cfg(feature = "pdb")]
 pub use pdb::Detail;
 

@@ -1,7 +1,8 @@
 //! What an image adds to a table: its exports, its functions, its sections of code.
 
+use stackhound_types::Rva;
+
 use super::SymbolTableBuilder;
-use crate::identity::Rva;
 use crate::image::{Image, ImageError};
 
 impl SymbolTableBuilder {

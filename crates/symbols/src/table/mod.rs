@@ -28,8 +28,9 @@ pub use file::TableError;
 
 use std::borrow::Cow;
 
-use crate::identity::Rva;
-use crate::name::{AddressKind, Inline, Line, Name, Names, Symbols};
+use stackhound_types::{AddressKind, Rva};
+
+use crate::name::{Inline, Line, Name, Names, Symbols};
 use names::NameTable;
 
 /// Stands for no name, in columns of names.

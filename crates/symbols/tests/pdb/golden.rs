@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use stackhound_symbols::Symbols;
 use stackhound_symbols::demangle::demangle_public;
 use stackhound_symbols::pdb::Pdb;
-use stackhound_symbols::{AddressKind, Rva, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::{GOLDEN, bytes, open, table};
 use crate::wording;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use stackhound_symbols::Symbols;
 use stackhound_symbols::pdb::Pdb;
-use stackhound_symbols::{AddressKind, Rva, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::{GOLDEN, bytes, open, table};
 

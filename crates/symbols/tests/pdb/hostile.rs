@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use stackhound_symbols::Symbols;
 use stackhound_symbols::pdb::{Pdb, PdbError};
 use stackhound_symbols::table::{Detail, SymbolTableBuilder};
-use stackhound_symbols::{AddressKind, Rva, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::bytes;
 

@@ -6,8 +6,8 @@ use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pdb2::{FallibleIterator, IdData, SymbolData, TypeData};
-use stackhound_symbols::Rva;
 use stackhound_symbols::pdb::{Pdb, SymbolKind};
+use stackhound_types::Rva;
 
 use crate::fixtures::{bytes, native, open};
 

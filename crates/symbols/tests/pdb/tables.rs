@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use stackhound_symbols::pdb::{Pdb, SymbolKind};
 use stackhound_symbols::table::{Detail, SymbolTable, SymbolTableBuilder, TableError};
-use stackhound_symbols::{AddressKind, Names, Rva, Symbols};
+use stackhound_symbols::{Names, Symbols};
+use stackhound_types::{AddressKind, Rva};
 
 use crate::fixtures::{bytes, native, open, table};
 use crate::wording;

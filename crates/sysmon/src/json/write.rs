@@ -1,6 +1,7 @@
 //! Rows as JSON, one line each.
 
 use serde::Serialize;
+use stackhound_types::HexBytes;
 
 use crate::row::{Action, Actor, Aim, Row};
 use crate::time;
@@ -177,10 +178,7 @@ impl<'a> Data<'a> {
             },
             Action::ImageLoad { path, sha256, signer } => Data {
                 image_loaded: Some(path),
-                hashes: sha256.map(|sum| {
-                    let digits: String = sum.iter().map(|byte| format!("{byte:02X}")).collect();
-                    format!("SHA256={digits}")
-                }),
+                hashes: sha256.map(|sum| format!("SHA256={:X}", HexBytes(&sum))),
                 signed: Some(if signer.is_empty() { "false" } else { "true" }),
                 signature: Some(signer),
                 signature_status: Some(if signer.is_empty() { "Unavailable" } else { "Valid" }),

@@ -1,9 +1,9 @@
 //! Which thread runs on a processor, and which of its stacks is active.
 
 use stackhound_calltree::{Change, ContextId, Cpu, StackId};
+use stackhound_types::Tid;
 
 use super::{Processor, Tracker};
-use crate::happening::Tid;
 use crate::step::Step;
 use crate::thread::Mode;
 

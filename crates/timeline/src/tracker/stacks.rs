@@ -1,9 +1,9 @@
 //! Threads and the stacks that they have.
 
 use stackhound_calltree::{Cpu, EndType, StackId, StackKind, StartType};
+use stackhound_types::Tid;
 
 use super::{Processor, Tracker};
-use crate::happening::Tid;
 use crate::side::Side;
 use crate::step::Step;
 use crate::thread::{Mode, Thread};

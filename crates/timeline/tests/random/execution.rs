@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stackhound_calltree::{Cpu, LocationId};
-use stackhound_timeline::{Happening, Interruption, Part, SeenFrame, Snapshot, Tid, What};
+use stackhound_timeline::{Happening, Interruption, Part, SeenFrame, Snapshot, What};
+use stackhound_types::Tid;
 
 /// How many functions there are.
 pub const FUNCTIONS: u32 = 64;

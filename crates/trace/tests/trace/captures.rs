@@ -3,8 +3,9 @@
 use std::num::NonZeroU64;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{ClockKind, FileTime, LogFileMode, PointerSize, RawTime, TICKS_PER_SECOND};
+use stackhound_etl::{ClockKind, LogFileMode};
 use stackhound_trace::{Capture, Error, Grouping, Recordings};
+use stackhound_types::{FileTime, PointerSize, RawTime, TICKS_PER_SECOND};
 
 /// One file: its session, when its events happened (in seconds after the session's start), and the computer's name.
 struct File {

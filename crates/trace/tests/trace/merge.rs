@@ -4,8 +4,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
 use stackhound_etl::write::{EtlWriter, Form, Session};
-use stackhound_etl::{ClockKind, Damage, DamageReason, FileTime, LogFileMode, RawTime};
+use stackhound_etl::{ClockKind, Damage, DamageReason, LogFileMode};
 use stackhound_trace::{OpenTrace, Stats};
+use stackhound_types::{FileTime, RawTime};
 
 use crate::recordings::{HOOKS, Logged, Making, events, open, selection};
 

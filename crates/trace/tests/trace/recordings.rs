@@ -3,8 +3,9 @@
 use std::io::Cursor;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Pid, PointerSize, RawTime, Recording, Selection, Tid};
+use stackhound_etl::{Recording, Selection};
 use stackhound_trace::{OpenTrace, Ordered, Source, Stats};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 /// Hooks that events take turns with.
 pub const HOOKS: [u16; 3] = [0x0301, 0x0524, 0x0f33];

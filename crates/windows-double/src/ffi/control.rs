@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use stackhound_etl::Guid;
+use stackhound_types::Guid;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     TraceSampledProfileIntervalInfo, TraceStackTracingInfo, TraceSystemTraceEnableFlagsInfo,
 };

@@ -1,6 +1,6 @@
 //! Arguments as text, for the log.
 
-use stackhound_etl::Guid;
+use stackhound_types::{Guid, HexBytes};
 use windows_sys::Win32::System::Diagnostics::Etw::{
     ENABLE_TRACE_PARAMETERS, EVENT_FILTER_DESCRIPTOR, EVENT_FILTER_TYPE_EVENT_ID,
     EVENT_FILTER_TYPE_EVENT_NAME, EVENT_FILTER_TYPE_EXECUTABLE_NAME, EVENT_FILTER_TYPE_PACKAGE_APP_ID,
@@ -72,12 +72,8 @@ fn describe_filter(filter: &EVENT_FILTER_DESCRIPTOR, bytes: &[u8]) -> String {
             let text = String::from_utf16_lossy(&units);
             format!(" filter({:#x} {:?})", filter.Type, text.trim_end_matches('\0'))
         }
-        _ => format!(" filter({:#x} {})", filter.Type, hex(bytes)),
+        _ => format!(" filter({:#x} {})", filter.Type, HexBytes(bytes)),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A CLASSIC_EVENT_ID: GUID, type, seven reserved bytes.
@@ -96,7 +92,7 @@ pub(super) fn information_fits(class: i32, information: &[u8]) -> bool {
 /// What TraceSetInformation is given: stack ids as GUID and type, everything else as bytes.
 pub(super) fn information(class: i32, information: &[u8]) -> String {
     if class != TraceStackTracingInfo || !information_fits(class, information) {
-        return format!("class={class} {}", hex(information));
+        return format!("class={class} {}", HexBytes(information));
     }
     let id = |id: &[u8]| {
         let guid: [u8; 16] = id[..16].try_into().expect("sixteen bytes");

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 pub const PROCESSORS: u16 = 3;
 pub const EVENTS: u64 = 3_000;

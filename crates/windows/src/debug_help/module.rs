@@ -1,10 +1,8 @@
 //! What Debug Help says of a module.
 
-use uuid::Uuid;
 use windows_sys::Win32::System::Diagnostics::Debug::{
     IMAGEHLP_MODULEW64, SymDeferred, SymDia, SymExport, SymNone, SymPdb,
 };
-use windows_sys::core::GUID;
 
 use crate::text::from_wide;
 
@@ -38,10 +36,6 @@ pub struct Module {
     pub size: u32,
     /// `TimeDateStamp` of the image.
     pub time_date_stamp: u32,
-    /// GUID of the PDB; zero if there is none.
-    pub pdb_guid: Uuid,
-    /// Age of the PDB.
-    pub pdb_age: u32,
     /// The processor it is for, as an image has it (`IMAGE_FILE_MACHINE_*`); 0 if not known.
     pub machine: u32,
     /// Where names come from.
@@ -74,7 +68,6 @@ impl From<&IMAGEHLP_MODULEW64> for Module {
             SymNone | SymDeferred => SymbolSource::None,
             other => SymbolSource::Other(other),
         };
-        let GUID { data1, data2, data3, data4 } = info.PdbSig70;
         Module {
             name: from_wide(&info.ModuleName),
             image: from_wide(&info.ImageName),
@@ -82,8 +75,6 @@ impl From<&IMAGEHLP_MODULEW64> for Module {
             base: info.BaseOfImage,
             size: info.ImageSize,
             time_date_stamp: info.TimeDateStamp,
-            pdb_guid: Uuid::from_fields(data1, data2, data3, &data4),
-            pdb_age: info.PdbAge,
             machine: info.MachineType,
             source,
             symbols: info.NumSyms,

@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
-use stackhound_etl::{Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_etw_double::harness::Harness;
+use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
 /// Events of the recording.
 pub const EVENTS: u64 = 3_000;

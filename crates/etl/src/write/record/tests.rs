@@ -1,5 +1,6 @@
+use stackhound_types::Address;
+
 use super::*;
-use crate::Address;
 use crate::write::stack::{self, KeyDefinition, StackMode, Trigger};
 
 const ISSUER: Issuer =

@@ -26,8 +26,9 @@ use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventReport, Finding, FrameReport, ProcessReport, Sighting};
 use stackhound_detect::{Severity, Totals, Verdict};
 
-use super::shown::{self, Digest, Hex};
+use super::shown::{self, Digest};
 use crate::escape::Plain;
+use crate::hex::Hex;
 
 /// Stacks of more frames are shortened in the middle.
 const FRAMES_MAX: usize = 24;

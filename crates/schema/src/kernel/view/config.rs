@@ -1,35 +1,12 @@
-//! The session and the machine: groups 0x00 and 0x0B.
+//! The machine: group 0x0B.
 
-use stackhound_etl::{Address, Pid, PointerSize};
+use stackhound_types::{Address, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::read::{Reader, Word, pid};
+use super::read::{Reader, Word};
 use super::text::Utf16;
 use crate::error::Error;
-
-/// Which events a system session selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupMasks {
-    /// Eight times 32 switches.
-    pub masks: [u32; 8],
-    /// Counts the changes of kernel events between builds.
-    pub kernel_event_version: Option<u32>,
-}
-
-impl GroupMasks {
-    /// Reads the payload of Extension or EndExtension.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &[u8], _version: u8, _pointer: PointerSize) -> Result<GroupMasks, Error> {
-        let mut reader = Reader::new("GroupMasks", payload);
-        Ok(GroupMasks {
-            masks: reader.fixed::<[U32; 8]>()?.map(U32::get),
-            kernel_event_version: reader.optional::<U32>().map(|version| version.get()),
-        })
-    }
-}
 
 /// Processors, memory and names of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,68 +117,6 @@ impl<'a> CpuConfig<'a> {
             domain_name,
             hyper_threading_flag,
             detail,
-        })
-    }
-}
-
-/// A service that runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Service<'a> {
-    /// The process that it runs in.
-    pub process_id: Pid,
-    /// From version 2 on.
-    pub service_state: Option<u32>,
-    /// Threads that work for the service carry the same tag. From version 2 on.
-    pub sub_process_tag: Option<u32>,
-    /// The short name.
-    pub service_name: Utf16<'a>,
-    /// The name for people.
-    pub display_name: Utf16<'a>,
-    /// The file that it runs from.
-    pub process_name: Utf16<'a>,
-    /// From version 3 on.
-    pub load_order_group: Option<Utf16<'a>>,
-    /// From version 3 on.
-    pub svchost_group: Option<Utf16<'a>>,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedService {
-    process_id: U32,
-    service_state: U32,
-    sub_process_tag: U32,
-}
-
-impl<'a> Service<'a> {
-    /// Reads the payload of Services.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &'a [u8], version: u8, _pointer: PointerSize) -> Result<Service<'a>, Error> {
-        let mut reader = Reader::new("Service", payload);
-        if version < 2 {
-            return Ok(Service {
-                service_name: reader.padded_utf16(34)?,
-                display_name: reader.padded_utf16(256)?,
-                process_name: reader.padded_utf16(34)?,
-                process_id: pid(*reader.fixed()?),
-                service_state: None,
-                sub_process_tag: None,
-                load_order_group: None,
-                svchost_group: None,
-            });
-        }
-        let fixed = reader.fixed::<FixedService>()?;
-        Ok(Service {
-            process_id: pid(fixed.process_id),
-            service_state: Some(fixed.service_state.get()),
-            sub_process_tag: Some(fixed.sub_process_tag.get()),
-            service_name: reader.utf16().unwrap_or_default(),
-            display_name: reader.utf16().unwrap_or_default(),
-            process_name: reader.utf16().unwrap_or_default(),
-            load_order_group: if version >= 3 { reader.utf16() } else { None },
-            svchost_group: if version >= 3 { reader.utf16() } else { None },
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Operations name a file twice: the file object belongs to one open, the file key to the file as long as anybody has
 //! it open. Version 2 gives the thread pointer-sized and before the objects; version 3 gives it behind them.
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -123,58 +123,6 @@ impl<'a> FileCreate<'a> {
     }
 }
 
-/// A file is read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileReadWrite {
-    /// Bytes from the start of the file.
-    pub offset: u64,
-    /// The request.
-    pub irp: Address,
-    /// Which open of the file.
-    pub file_object: Address,
-    /// Which file.
-    pub file_key: Address,
-    /// Who wants it.
-    pub thread_id: Tid,
-    /// Bytes wanted.
-    pub io_size: u32,
-    /// See the map `IrpFlags`.
-    pub io_flags: u32,
-    /// Newer systems only; 1 the buffer is a list of pages.
-    pub extra_flags: Option<u32>,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedSize {
-    io_size: U32,
-    io_flags: U32,
-}
-
-impl FileReadWrite {
-    /// Reads the payload of Read or Write.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<FileReadWrite, Error> {
-        let mut reader = Reader::new("FileReadWrite", payload);
-        let offset = reader.fixed::<U64>()?.get();
-        let FileOperation { irp, file_object, file_key, thread_id } =
-            FileOperation::read(&mut reader, version, pointer)?;
-        let fixed = reader.fixed::<FixedSize>()?;
-        Ok(FileReadWrite {
-            offset,
-            irp,
-            file_object,
-            file_key,
-            thread_id,
-            io_size: fixed.io_size.get(),
-            io_flags: fixed.io_flags.get(),
-            extra_flags: if version >= 3 { reader.optional::<U32>().map(|flags| flags.get()) } else { None },
-        })
-    }
-}
-
 /// An operation of which only the file is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOperation {
@@ -245,145 +193,6 @@ impl FileOperation {
     }
 }
 
-/// Something about a file is asked or changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileInformation {
-    /// The request.
-    pub irp: Address,
-    /// Which open of the file.
-    pub file_object: Address,
-    /// Which file.
-    pub file_key: Address,
-    /// Depends on the class: a new size, whether to delete.
-    pub extra_info: u64,
-    /// Who wants it.
-    pub thread_id: Tid,
-    /// See the map `FileInformationClass`; for FSControl, the control code.
-    pub info_class: u32,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedInformationV2<P> {
-    irp: P,
-    thread_id: P,
-    file_object: P,
-    file_key: P,
-    extra_info: P,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedInformationV3<P> {
-    irp: P,
-    file_object: P,
-    file_key: P,
-    extra_info: P,
-    thread_id: U32,
-}
-
-impl FileInformation {
-    /// Reads the payload of SetInfo, Delete, Rename, QueryInfo, FSControl, SetLink, QuerySecurity or QueryEA.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &[u8], version: u8, pointer: PointerSize) -> Result<FileInformation, Error> {
-        FileInformation::read(&mut Reader::new("FileInformation", payload), version, pointer)
-    }
-
-    fn read(reader: &mut Reader<'_>, version: u8, pointer: PointerSize) -> Result<FileInformation, Error> {
-        match pointer {
-            PointerSize::Four => FileInformation::with::<U32>(reader, version),
-            PointerSize::Eight => FileInformation::with::<U64>(reader, version),
-        }
-    }
-
-    fn with<P: Word>(reader: &mut Reader<'_>, version: u8) -> Result<FileInformation, Error> {
-        let (irp, file_object, file_key, extra_info, thread_id) = if version >= 3 {
-            let fixed = reader.fixed::<FixedInformationV3<P>>()?;
-            (fixed.irp, fixed.file_object, fixed.file_key, fixed.extra_info, tid(fixed.thread_id))
-        } else {
-            let fixed = reader.fixed::<FixedInformationV2<P>>()?;
-            (fixed.irp, fixed.file_object, fixed.file_key, fixed.extra_info, wide_tid(fixed.thread_id))
-        };
-        Ok(FileInformation {
-            irp: irp.address(),
-            file_object: file_object.address(),
-            file_key: file_key.address(),
-            extra_info: extra_info.value(),
-            thread_id,
-            info_class: reader.fixed::<U32>()?.get(),
-        })
-    }
-}
-
-/// An operation that is told with the path, in addition to the one that is told without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilePath<'a> {
-    /// The operation.
-    pub information: FileInformation,
-    /// The path that is deleted, or the new one.
-    pub file_name: Utf16<'a>,
-}
-
-impl<'a> FilePath<'a> {
-    /// Reads the payload of DeletePath, RenamePath or SetLinkPath.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &'a [u8], _version: u8, pointer: PointerSize) -> Result<FilePath<'a>, Error> {
-        let mut reader = Reader::new("FilePath", payload);
-        let information = FileInformation::read(&mut reader, 3, pointer)?;
-        Ok(FilePath { information, file_name: reader.utf16().unwrap_or_default() })
-    }
-}
-
-/// A folder is searched or watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectoryEnumeration<'a> {
-    /// The folder and the thread.
-    pub operation: FileOperation,
-    /// Bytes of the caller's buffer.
-    pub length: u32,
-    /// See the map `FileInformationClass`.
-    pub info_class: u32,
-    /// Where to go on.
-    pub file_index: u32,
-    /// The pattern.
-    pub file_name: Utf16<'a>,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedEnumeration {
-    length: U32,
-    info_class: U32,
-    file_index: U32,
-}
-
-impl<'a> DirectoryEnumeration<'a> {
-    /// Reads the payload of DirEnum or DirNotify.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(
-        payload: &'a [u8],
-        version: u8,
-        pointer: PointerSize,
-    ) -> Result<DirectoryEnumeration<'a>, Error> {
-        let mut reader = Reader::new("DirectoryEnumeration", payload);
-        let operation = FileOperation::read(&mut reader, version, pointer)?;
-        let fixed = reader.fixed::<FixedEnumeration>()?;
-        Ok(DirectoryEnumeration {
-            operation,
-            length: fixed.length.get(),
-            info_class: fixed.info_class.get(),
-            file_index: fixed.file_index.get(),
-            file_name: reader.utf16().unwrap_or_default(),
-        })
-    }
-}
-
 /// How an operation ended. Belongs to the most recent operation with the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationEnd {
@@ -432,7 +241,7 @@ pub struct MapFile {
     pub view_base: Address,
     /// The file key, although Windows calls it file object.
     pub file_object: Address,
-    /// See [`MapFile::protection`] and [`MapFile::section_kind`].
+    /// The protection in bits 48 to 50 ([`MapFile::protection`]), what kind of section it is from bit 52 on.
     pub misc_info: u64,
     /// Bytes.
     pub view_size: u64,
@@ -488,10 +297,5 @@ impl MapFile {
     /// 5 copy on write, 6 execute, read and write, 7 execute and copy on write.
     pub fn protection(&self) -> u8 {
         (self.misc_info >> 48) as u8 & 7
-    }
-
-    /// What kind of section is mapped; 12 was seen for memory that no file backs.
-    pub fn section_kind(&self) -> u16 {
-        (self.misc_info >> 52) as u16
     }
 }

@@ -1,6 +1,6 @@
 //! Images that are mapped, unmapped, or in place while a recording starts or ends: group 0x14 and hook 0x030A.
 
-use stackhound_etl::{Address, Pid, PointerSize};
+use stackhound_types::{Address, Pid, PointerSize};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 

@@ -1,6 +1,6 @@
 //! Processes: group 0x03.
 
-use stackhound_etl::{Address, FileTime, Pid, PointerSize};
+use stackhound_types::{Address, FileTime, Pid, PointerSize};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -123,100 +123,6 @@ impl<'a> Process<'a> {
             process.exit_time = reader.optional::<I64>().map(|time| FileTime(time.get()));
         }
         Ok(process)
-    }
-}
-
-/// A process whose exit begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessTerminate {
-    /// The process.
-    pub process_id: Pid,
-}
-
-impl ProcessTerminate {
-    /// Reads the payload of Terminate.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &[u8], _version: u8, _pointer: PointerSize) -> Result<ProcessTerminate, Error> {
-        Ok(ProcessTerminate { process_id: pid(*Reader::new("ProcessTerminate", payload).fixed()?) })
-    }
-}
-
-/// What a process has used, at its end or at the end of the recording. Sizes are bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessCounters {
-    /// The process.
-    pub process_id: Pid,
-    /// Page faults so far.
-    pub page_fault_count: u32,
-    /// Handles open.
-    pub handle_count: u32,
-    /// Highest size of the address space in use.
-    pub peak_virtual_size: u64,
-    /// Highest size of the working set.
-    pub peak_working_set_size: u64,
-    /// Highest commit charge.
-    pub peak_pagefile_usage: u64,
-    /// Highest charge for paged pool.
-    pub quota_peak_paged_pool_usage: u64,
-    /// Highest charge for non-paged pool.
-    pub quota_peak_non_paged_pool_usage: u64,
-    /// Size of the address space in use.
-    pub virtual_size: u64,
-    /// Size of the working set.
-    pub working_set_size: u64,
-    /// Commit charge.
-    pub pagefile_usage: u64,
-    /// Charge for paged pool.
-    pub quota_paged_pool_usage: u64,
-    /// Charge for non-paged pool.
-    pub quota_non_paged_pool_usage: u64,
-    /// Private memory.
-    pub private_page_count: u64,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct FixedCounters<P> {
-    process_id: U32,
-    page_fault_count: U32,
-    handle_count: U32,
-    reserved: U32,
-    sizes: [P; 11],
-}
-
-impl ProcessCounters {
-    /// Reads the payload of PerfCtr or PerfCtrRundown.
-    ///
-    /// # Errors
-    /// [`Error::Class`] if the payload is too short.
-    pub fn parse(payload: &[u8], _version: u8, pointer: PointerSize) -> Result<ProcessCounters, Error> {
-        match pointer {
-            PointerSize::Four => ProcessCounters::with::<U32>(payload),
-            PointerSize::Eight => ProcessCounters::with::<U64>(payload),
-        }
-    }
-
-    fn with<P: Word>(payload: &[u8]) -> Result<ProcessCounters, Error> {
-        let fixed = Reader::new("ProcessCounters", payload).fixed::<FixedCounters<P>>()?;
-        let sizes = fixed.sizes.map(Word::value);
-        Ok(ProcessCounters {
-            process_id: pid(fixed.process_id),
-            page_fault_count: fixed.page_fault_count.get(),
-            handle_count: fixed.handle_count.get(),
-            peak_virtual_size: sizes[0],
-            peak_working_set_size: sizes[1],
-            peak_pagefile_usage: sizes[2],
-            quota_peak_paged_pool_usage: sizes[3],
-            quota_peak_non_paged_pool_usage: sizes[4],
-            virtual_size: sizes[5],
-            working_set_size: sizes[6],
-            pagefile_usage: sizes[7],
-            quota_paged_pool_usage: sizes[8],
-            quota_non_paged_pool_usage: sizes[9],
-            private_page_count: sizes[10],
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all views read with: fixed parts as structs, then texts and SIDs one behind the other.
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use stackhound_types::{Address, Pid, PointerSize, Tid};
+use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::text::{Ansi, Utf16};
@@ -163,10 +163,4 @@ impl<'a> Reader<'a> {
 
 fn sid_size(n_sub_authorities: u8) -> usize {
     8 + 4 * usize::from(n_sub_authorities)
-}
-
-/// A network address and port are big-endian, whatever the rest is.
-#[inline]
-pub(super) fn port(raw: U16) -> u16 {
-    raw.get().swap_bytes()
 }

@@ -1,6 +1,6 @@
-//! Threads and the scheduler's decisions about them: group 0x05. Compact switches are in `switch.rs`.
+//! Threads and the scheduler's decisions about them: group 0x05.
 
-use stackhound_etl::{Address, Pid, PointerSize, Tid};
+use stackhound_types::{Address, Pid, PointerSize, Tid};
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -197,7 +197,7 @@ pub struct CSwitch {
     pub spare_byte: i8,
     /// Why the old thread waits, if it does: see the map `WaitReason`.
     pub old_thread_wait_reason: u8,
-    /// Bit 0 is the wait mode; the other bits depend on the version. See [`CSwitch::old_thread_waits_in_user_mode`].
+    /// Bit 0 is the wait mode; the other bits depend on the version.
     pub thread_flags: u8,
     /// What the old thread does now: see the map `ThreadState`.
     pub old_thread_state: u8,
@@ -233,6 +233,14 @@ struct FixedSwitchV2 {
 }
 
 impl CSwitch {
+    /// Whether the old thread waits for something; otherwise it could run, or has ended.
+    #[inline]
+    pub fn old_thread_waits(&self) -> bool {
+        /// See the map `ThreadState`.
+        const WAITING: u8 = 5;
+        self.old_thread_state == WAITING
+    }
+
     /// Reads the payload of CSwitch.
     ///
     /// # Errors
@@ -260,12 +268,6 @@ impl CSwitch {
             new_thread_wait_time,
             reserved,
         })
-    }
-
-    /// Whether the old thread waits in user mode. Holds for all versions.
-    #[inline]
-    pub fn old_thread_waits_in_user_mode(&self) -> bool {
-        self.thread_flags & 1 != 0
     }
 }
 

@@ -1,4 +1,4 @@
-//! Processes, images, the session and the machine.
+//! Processes, images and the machine.
 
 use stackhound_schema::kernel::view::*;
 
@@ -44,38 +44,6 @@ pub static MACHINE: &[Case] = &[
         longest: 200,
     },
     Case {
-        source: hooks(&[0x030B]),
-        view: |payload, _, version, pointer| {
-            Ok(vec![row("ProcessId", ProcessTerminate::parse(payload, version, pointer)?.process_id)])
-        },
-        left_out: &[],
-        longest: 8,
-    },
-    Case {
-        source: hooks(&[0x0320, 0x0321]),
-        view: |payload, _, version, pointer| {
-            let v = ProcessCounters::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("ProcessId", v.process_id),
-                row("PageFaultCount", v.page_fault_count),
-                row("HandleCount", v.handle_count),
-                row("PeakVirtualSize", v.peak_virtual_size),
-                row("PeakWorkingSetSize", v.peak_working_set_size),
-                row("PeakPagefileUsage", v.peak_pagefile_usage),
-                row("QuotaPeakPagedPoolUsage", v.quota_peak_paged_pool_usage),
-                row("QuotaPeakNonPagedPoolUsage", v.quota_peak_non_paged_pool_usage),
-                row("VirtualSize", v.virtual_size),
-                row("WorkingSetSize", v.working_set_size),
-                row("PagefileUsage", v.pagefile_usage),
-                row("QuotaPagedPoolUsage", v.quota_paged_pool_usage),
-                row("QuotaNonPagedPoolUsage", v.quota_non_paged_pool_usage),
-                row("PrivatePageCount", v.private_page_count),
-            ])
-        },
-        left_out: &["Reserved"],
-        longest: 120,
-    },
-    Case {
         source: hooks(&[0x030A, 0x140A, 0x1402, 0x1403, 0x1404]),
         view: |payload, _, version, pointer| {
             let v = Image::parse(payload, version, pointer)?;
@@ -109,26 +77,6 @@ pub static MACHINE: &[Case] = &[
         longest: 12,
     },
     Case {
-        source: hooks(&[0x0005, 0x0020]),
-        view: |payload, _, version, pointer| {
-            let v = GroupMasks::parse(payload, version, pointer)?;
-            let [a, b, c, d, e, f, g, h] = v.masks;
-            Ok(vec![
-                row("GroupMask1", a),
-                row("GroupMask2", b),
-                row("GroupMask3", c),
-                row("GroupMask4", d),
-                row("GroupMask5", e),
-                row("GroupMask6", f),
-                row("GroupMask7", g),
-                row("GroupMask8", h),
-                row("KernelEventVersion", v.kernel_event_version),
-            ])
-        },
-        left_out: &[],
-        longest: 40,
-    },
-    Case {
         source: hooks(&[0x0B0A]),
         view: |payload, _, version, pointer| {
             let v = CpuConfig::parse(payload, version, pointer)?;
@@ -155,39 +103,6 @@ pub static MACHINE: &[Case] = &[
         longest: 840,
     },
     Case {
-        source: hooks(&[0x0B0F]),
-        view: |payload, _, version, pointer| {
-            let v = Service::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("ProcessId", v.process_id),
-                row("ServiceState", v.service_state),
-                row("SubProcessTag", v.sub_process_tag),
-                row("ServiceName", v.service_name),
-                row("DisplayName", v.display_name),
-                row("ProcessName", v.process_name),
-                row("LoadOrderGroup", v.load_order_group),
-                row("SvchostGroup", v.svchost_group),
-            ])
-        },
-        left_out: &[],
-        longest: 660,
-    },
-    Case {
-        source: Source::Class(IMAGE_ID, &[0]),
-        view: |payload, _, version, pointer| {
-            let v = ImageId::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("ImageBase", v.image_base),
-                row("ImageSize", v.image_size),
-                row("ProcessId", v.process_id),
-                row("TimeDateStamp", v.time_date_stamp),
-                row("OriginalFileName", v.original_file_name),
-            ])
-        },
-        left_out: &[],
-        longest: 60,
-    },
-    Case {
         source: Source::Class(IMAGE_ID, &[36, 37]),
         view: |payload, _, version, pointer| {
             let v = DbgIdRsds::parse(payload, version, pointer)?;
@@ -197,41 +112,6 @@ pub static MACHINE: &[Case] = &[
                 row("GuidSig", v.guid),
                 row("Age", v.age),
                 row("PdbFileName", v.pdb_file_name),
-            ])
-        },
-        left_out: &[],
-        longest: 60,
-    },
-    Case {
-        source: Source::Class(IMAGE_ID, &[64]),
-        view: |payload, _, version, pointer| {
-            let v = FileVersion::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("ImageSize", v.image_size),
-                row("TimeDateStamp", v.time_date_stamp),
-                row("OrigFileName", v.orig_file_name),
-                row("FileDescription", v.file_description),
-                row("FileVersion", v.file_version),
-                row("BinFileVersion", v.bin_file_version),
-                row("VerLanguage", v.ver_language),
-                row("ProductName", v.product_name),
-                row("CompanyName", v.company_name),
-                row("ProductVersion", v.product_version),
-                row("FileId", v.file_id),
-                row("ProgramId", v.program_id),
-            ])
-        },
-        left_out: &[],
-        longest: 200,
-    },
-    Case {
-        source: Source::Class(SYS_CONFIG_EX, &[32]),
-        view: |payload, _, version, pointer| {
-            let v = BuildInfo::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("InstallDate", v.install_date),
-                row("BuildLab", v.build_lab),
-                row("ProductName", v.product_name),
             ])
         },
         left_out: &[],

@@ -1,15 +1,13 @@
 //! Every view, with the names that the tables have for its fields.
 
-mod activity;
 mod io;
 mod machine;
 mod samples;
 
-use stackhound_etl::{PointerSize, Tid};
+use stackhound_types::{PointerSize, Tid};
 
 use super::seen::{Row, Seen};
 use super::{Case, Source};
-use activity::ACTIVITY;
 use io::IO;
 use machine::MACHINE;
 use samples::SAMPLES;
@@ -40,5 +38,5 @@ const fn hooks(hooks: &'static [u16]) -> Source {
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [MACHINE, SAMPLES, IO, ACTIVITY].into_iter().flatten()
+    [MACHINE, SAMPLES, IO].into_iter().flatten()
 }

@@ -1,10 +1,9 @@
-//! Threads, samples, system calls, interrupts and stacks.
+//! Threads, system calls and deferred procedure calls.
 
 use stackhound_schema::kernel::view::*;
 
 use super::{hooks, row};
 use crate::Case;
-use crate::seen::Seen;
 
 pub static SAMPLES: &[Case] = &[
     Case {
@@ -81,20 +80,6 @@ pub static SAMPLES: &[Case] = &[
         longest: 30,
     },
     Case {
-        source: hooks(&[0x0525]),
-        view: |payload, _, version, pointer| {
-            let v = CompactSwitches::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("FirstTimeStamp", v.first_time_stamp()),
-                row("TidTable", v.thread_ids().collect::<Seen>()),
-                row("ThreadBasePriority", v.base_priorities().iter().copied().collect::<Seen>()),
-                row("Switches", Seen::Bytes(v.bytes().to_vec())),
-            ])
-        },
-        left_out: &[],
-        longest: 160,
-    },
-    Case {
         source: hooks(&[0x0532]),
         view: |payload, _, version, pointer| {
             let v = ReadyThread::parse(payload, version, pointer)?;
@@ -109,49 +94,12 @@ pub static SAMPLES: &[Case] = &[
         longest: 12,
     },
     Case {
-        source: hooks(&[0x0F2E]),
-        view: |payload, _, version, pointer| {
-            let v = SampledProfile::parse(payload, version, pointer)?;
-            let new = version >= 2;
-            Ok(vec![
-                row("InstructionPointer", v.instruction_pointer),
-                row("ThreadId", v.thread_id),
-                row("Count", v.count),
-                row("Flags", new.then_some(v.flags)),
-                row("Rank", new.then_some(v.rank)),
-            ])
-        },
-        left_out: &[],
-        longest: 24,
-    },
-    Case {
-        source: hooks(&[0x0F2F]),
-        view: |payload, _, version, pointer| {
-            let v = PmcSample::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("InstructionPointer", v.instruction_pointer),
-                row("ThreadId", v.thread_id),
-                row("ProfileSource", v.profile_source),
-            ])
-        },
-        left_out: &["Reserved"],
-        longest: 24,
-    },
-    Case {
         source: hooks(&[0x0F33]),
         view: |payload, _, version, pointer| {
             Ok(vec![row("SysCallAddress", SysCallEnter::parse(payload, version, pointer)?.sys_call_address)])
         },
         left_out: &[],
         longest: 12,
-    },
-    Case {
-        source: hooks(&[0x0F34]),
-        view: |payload, _, version, pointer| {
-            Ok(vec![row("SysCallNtStatus", SysCallExit::parse(payload, version, pointer)?.nt_status)])
-        },
-        left_out: &[],
-        longest: 8,
     },
     Case {
         source: hooks(&[0x0F42, 0x0F44, 0x0F45, 0x0F46]),
@@ -161,94 +109,5 @@ pub static SAMPLES: &[Case] = &[
         },
         left_out: &[],
         longest: 20,
-    },
-    Case {
-        source: hooks(&[0x0F43, 0x0F5F]),
-        view: |payload, _, version, pointer| {
-            let v = Isr::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("InitialTime", v.initial_time),
-                row("Routine", v.routine),
-                row("ReturnValue", v.return_value),
-                row("Vector", v.vector),
-            ])
-        },
-        left_out: &["Reserved"],
-        longest: 28,
-    },
-    Case {
-        source: hooks(&[0x0F32]),
-        view: |payload, _, version, pointer| {
-            let v = Isr::parse_message(payload, version, pointer)?;
-            Ok(vec![
-                row("InitialTime", v.initial_time),
-                row("Routine", v.routine),
-                row("ReturnValue", v.return_value),
-                row("Vector", v.vector),
-                row("MessageNumber", v.message_number),
-            ])
-        },
-        left_out: &["Reserved"],
-        longest: 32,
-    },
-    Case {
-        source: hooks(&[0x1820]),
-        view: |payload, _, version, pointer| {
-            let v = Stack::parse(payload, version, pointer)?;
-            let backwards: Vec<_> = v.frames.iter().rev().collect();
-            assert!(backwards.iter().rev().copied().eq(v.frames) && backwards.len() == v.frames.len());
-            assert_eq!(v.frames.last(), backwards.first().copied());
-            Ok(vec![
-                row("EventTimeStamp", v.event_time_stamp),
-                row("StackProcess", v.process_id),
-                row("StackThread", v.thread_id),
-                row("Stack", v.frames.iter().collect::<Seen>()),
-            ])
-        },
-        left_out: &[],
-        longest: 160,
-    },
-    Case {
-        source: hooks(&[0x1825, 0x1826]),
-        view: |payload, _, version, pointer| {
-            let v = StackKeyReference::parse(payload, version, pointer)?;
-            Ok(vec![
-                row("EventTimeStamp", v.event_time_stamp),
-                row("StackProcess", v.process_id),
-                row("StackThread", v.thread_id),
-                row("StackKey", v.stack_key),
-            ])
-        },
-        left_out: &[],
-        longest: 32,
-    },
-    Case {
-        source: hooks(&[0x1822, 0x1823, 0x1824]),
-        view: |payload, _, version, pointer| {
-            let v = StackKeyDefinition::parse(payload, version, pointer)?;
-            Ok(vec![row("StackKey", v.stack_key), row("Stack", v.frames.iter().collect::<Seen>())])
-        },
-        left_out: &[],
-        longest: 160,
-    },
-    Case {
-        source: hooks(&[0x0C20]),
-        view: |payload, _, version, pointer| {
-            let v = LastBranch::parse(payload, version, pointer)?;
-            let branches: Vec<_> = v.branches().collect();
-            let list = |of: fn(&Branch) -> stackhound_etl::Address| {
-                (!branches.is_empty()).then(|| branches.iter().map(of).collect::<Seen>())
-            };
-            Ok(vec![
-                row("TimeStamp", v.event_time_stamp),
-                row("ProcessId", v.process_id),
-                row("ThreadId", v.thread_id),
-                row("Filters", v.filters),
-                row("Branches.From", list(|b| b.from)),
-                row("Branches.To", list(|b| b.to)),
-            ])
-        },
-        left_out: &["Branches", "Branches.Reserved"],
-        longest: 160,
     },
 ];

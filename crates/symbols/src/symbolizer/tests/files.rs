@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use stackhound_types::{AddressKind, Guid, ImageIdentity, ModuleIdentity, PdbIdentity, Rva};
 use tempfile::TempDir;
-use uuid::Uuid;
 
+use crate::ResolvedFrame;
 use crate::failure::{Cause, FileKind};
 use crate::fixtures::server::{Answer, Server};
 use crate::fixtures::{Fixture, IMAGE_SIZE};
 use crate::path::SymbolPath;
 use crate::store::StoreOptions;
 use crate::symbolizer::{Symbolizer, SymbolizerOptions};
-use crate::{AddressKind, ImageIdentity, ModuleIdentity, PdbIdentity, ResolvedFrame, Rva};
 
 fn identity(fixture: &Fixture) -> ModuleIdentity {
     let pdb = fixture.pdb_name.map(|name| PdbIdentity {
         name: name.to_owned(),
-        guid: Uuid::from_u128(fixture.guid),
+        guid: Guid::from_u128(fixture.guid),
         age: fixture.age,
     });
     let image = ImageIdentity { time_date_stamp: fixture.time_date_stamp, size: IMAGE_SIZE };

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::{Public, SymbolTableBuilder};
 use crate::demangle::demangle_public;
-use crate::identity::Rva;
 use crate::pdb::{
     self, INLINE_DEPTH_MAX, ItemId, ItemNames, Module, Pdb, PdbError, SourceFile, SourceNames, Symbol,
     SymbolKind,
@@ -13,6 +12,7 @@ use crate::pdb::{
 use crate::table::NONE;
 use crate::table::names::Interner;
 use crate::table::spans::Span;
+use stackhound_types::Rva;
 
 /// What is beyond this many ranges is left out. A damaged rearranged image can tear every line into a thousand.
 const RANGES_MAX: usize = 1 << 25;

@@ -2,7 +2,8 @@
 
 use std::mem::offset_of;
 
-use stackhound_etl::{BUFFER_HEADER_SIZE, Clock, RawTime};
+use stackhound_etl::{BUFFER_HEADER_SIZE, Clock};
+use stackhound_types::RawTime;
 use windows_sys::Win32::System::Diagnostics::Etw::{
     ETW_BUFFER_CONTEXT, ETW_BUFFER_CONTEXT_0, EVENT_HEADER, EVENT_HEADER_EXTENDED_DATA_ITEM, EVENT_RECORD,
     EVENT_TRACE_LOGFILEW,

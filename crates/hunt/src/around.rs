@@ -1,0 +1,306 @@
+//! What judgements rest on beside stacks and payloads: the process, its modules and those of the kernel, the thread, and what
+//! is known of all of them. It is looked up once for each thread, and again when something changes.
+
+use stackhound_frames::{Code, FrameResolver, StackOwner};
+use stackhound_pipeline::{Seen, slots};
+use stackhound_system::{Completeness, Gap, ProcessId, Steady, Stretch, System, ThreadId};
+use stackhound_trace::TraceTime;
+use stackhound_types::{Address, AddressKind, Pid, PointerSize, Tid};
+
+use super::Hunter;
+use super::memory::LiveMemory;
+use super::numbers::{Numbered, Numbers};
+
+/// All about an event that does not stand in its stack or payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub owner: StackOwner,
+    /// Of the session that recorded the event.
+    pub session: PointerSize,
+    /// Stands for the process, its modules and those of the kernel, and all that is known of them.
+    pub ground: u32,
+    /// Stands for the modules of the kernel.
+    pub kernel_ground: u32,
+    /// Stands for all that is known of the process beside its modules.
+    pub facts: u32,
+    /// Stands for where the thread started.
+    pub start: u32,
+    /// Where the thread started.
+    pub thread_start: Option<Code>,
+    /// Of the modules of the kernel.
+    pub kernel: Stretch,
+    /// Whether all modules of the process are known.
+    pub is_complete: bool,
+    /// Whether events are missing that could have told of its modules.
+    pub is_lossy: bool,
+}
+
+/// The ids that an event states, and of whose session. With live memory also the period of which its answers are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stated {
+    pid: Option<Pid>,
+    tid: Option<Tid>,
+    session: PointerSize,
+    moment: Option<i64>,
+}
+
+/// What is known of the one that states them.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    stated: Stated,
+    /// Of the system's knowledge.
+    revision: u64,
+    steady: Steady,
+    /// Where the thread started in no module: in which all memory is as it was.
+    memory: Option<Stretch>,
+    around: Around,
+}
+
+/// What the meaning of a process's frames depends on, beside the memory outside of images.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ground {
+    process: Option<ProcessId>,
+    modules: Stretch,
+    kernel: Stretch,
+    facts: u32,
+    is_complete: bool,
+    is_lossy: bool,
+    all_drivers: bool,
+    moment: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ThreadStart {
+    id: ThreadId,
+    modules: Stretch,
+    /// Of code in no module: in which all memory is as it was.
+    memory: Option<Stretch>,
+    is_complete: bool,
+    code: Code,
+}
+
+/// Threads of which it is remembered; each has one place where it can be.
+const THREADS: usize = 1 << 11;
+
+/// What was looked up.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    threads: Box<[Option<Known>]>,
+    /// By process, and by the session's pointers: the last one, with its number.
+    grounds: Vec<Option<(Ground, u32)>>,
+    /// Of the kernel, by the session's pointers: its stretch, and whether all drivers are known.
+    kernels: [Option<(Stretch, bool, u32)>; 2],
+    /// By process: the last stretch of all its memory, with its number.
+    memories: Vec<Option<(Option<ProcessId>, Stretch, u32)>>,
+    /// By the system's index of each thread: where it started.
+    starts: Vec<Option<ThreadStart>>,
+    start_codes: Numbered<Option<Code>>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Surroundings {
+        Surroundings {
+            threads: vec![None; THREADS].into_boxed_slice(),
+            grounds: Vec::new(),
+            kernels: [None; 2],
+            memories: Vec::new(),
+            starts: Vec::new(),
+            start_codes: Numbered::default(),
+        }
+    }
+}
+
+/// 0 for none.
+fn index(process: Option<ProcessId>) -> usize {
+    process.map_or(0, |process| process.index() + 1)
+}
+
+impl Surroundings {
+    /// Forgets all that has numbers, which begin again.
+    pub fn forget(&mut self) {
+        *self = Surroundings { starts: std::mem::take(&mut self.starts), ..Surroundings::default() };
+    }
+
+    fn ground(&mut self, ground: Ground, session: PointerSize, numbers: &mut Numbers) -> u32 {
+        let place = slots::at(&mut self.grounds, 2 * index(ground.process) + session as usize);
+        match place {
+            Some((known, number)) if *known == ground => *number,
+            _ => place.insert((ground, numbers.next())).1,
+        }
+    }
+
+    fn kernel(
+        &mut self,
+        stretch: Stretch,
+        all_drivers: bool,
+        session: PointerSize,
+        numbers: &mut Numbers,
+    ) -> u32 {
+        let place = &mut self.kernels[session as usize];
+        match place {
+            Some((known, all, number)) if (*known, *all) == (stretch, all_drivers) => *number,
+            _ => place.insert((stretch, all_drivers, numbers.next())).2,
+        }
+    }
+
+    /// Stands for all memory of a stack's owner at a time.
+    pub fn memory(
+        &mut self,
+        system: &System,
+        process: Option<ProcessId>,
+        time: TraceTime,
+        numbers: &mut Numbers,
+    ) -> u32 {
+        let stretch = memory(system, process, time);
+        let place = slots::at(&mut self.memories, index(process));
+        match place {
+            Some((id, known, number)) if (*id, *known) == (process, stretch) => *number,
+            _ => place.insert((process, stretch, numbers.next())).2,
+        }
+    }
+}
+
+/// The stretch in which all memory of a process stays as it is.
+fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> Stretch {
+    process.map(|process| system.stretch(Some(process), time)).unwrap_or_default()
+}
+
+impl Hunter {
+    /// What is around an event.
+    #[inline]
+    pub(super) fn around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver) -> Around {
+        let delivered = seen.delivered();
+        let stated = Stated {
+            pid: delivered.stack_pid(),
+            tid: delivered.stack_tid(),
+            session: seen.event().block().session().pointer_size,
+            moment: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
+        };
+        // Windows gives every fourth number to a thread.
+        let place = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
+        let revision = seen.knowledge().system().revision();
+        if let Some(known) = &self.surroundings.threads[place]
+            && known.stated == stated
+            && known.revision == revision
+            && known.steady.has(seen.time())
+            && known.memory.is_none_or(|then| {
+                then == memory(seen.knowledge().system(), known.around.owner.process, seen.time())
+            })
+        {
+            return known.around;
+        }
+        let known = self.look_around(seen, resolver, stated);
+        self.surroundings.threads[place] = Some(known);
+        known.around
+    }
+
+    #[cold]
+    fn look_around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, stated: Stated) -> Known {
+        let (system, time) = (seen.knowledge().system(), seen.time());
+        let Stated { session, moment, .. } = stated;
+        let owner = seen.stack_owner();
+        let completeness = owner.process.map(|process| system.map_complete_in(process));
+        let facts = self.facts_number((system, resolver), session, owner.process, time);
+        let is_built = resolver.process(system, session, owner.process, time).0.is_built();
+        let is_complete = completeness == Some(Completeness::Complete) && is_built;
+        let modules = owner.process.map(|process| system.module_stretch(process, time)).unwrap_or_default();
+        let (thread_start, memory) =
+            self.thread_start((system, resolver), owner, time, session, modules, is_complete);
+        let (kernel, all_drivers) =
+            (system.stretch(None, time), system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete);
+        let ground = Ground {
+            process: owner.process,
+            modules,
+            kernel,
+            facts,
+            is_complete,
+            is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_)))),
+            all_drivers,
+            moment,
+        };
+        let Hunter { surroundings, numbers, .. } = self;
+        let around = Around {
+            owner,
+            session,
+            ground: surroundings.ground(ground, session, numbers),
+            kernel_ground: surroundings.kernel(kernel, all_drivers, session, numbers),
+            facts,
+            start: surroundings.start_codes.of(thread_start, numbers),
+            thread_start,
+            kernel,
+            is_complete,
+            is_lossy: ground.is_lossy,
+        };
+        let steady = system.steady((owner.pid, owner.tid), owner.process, time);
+        Known { stated, revision: system.revision(), steady, memory, around }
+    }
+
+    /// The number of what is known of a process.
+    pub(super) fn facts_number(
+        &mut self,
+        (system, resolver): (&System, &mut FrameResolver),
+        session: PointerSize,
+        process: Option<ProcessId>,
+        time: TraceTime,
+    ) -> u32 {
+        let context = resolver.process(system, session, process, time);
+        self.contexts.of(process, context, &mut self.numbers)
+    }
+
+    /// Where a thread of a process started; in no module, also the stretch in which all memory is as it is.
+    fn thread_start(
+        &mut self,
+        (system, resolver): (&System, &mut FrameResolver),
+        owner: StackOwner,
+        time: TraceTime,
+        session: PointerSize,
+        modules: Stretch,
+        is_complete: bool,
+    ) -> (Option<Code>, Option<Stretch>) {
+        const NOTHING: (Option<Code>, Option<Stretch>) = (None, None);
+        let Some(process) = owner.process else { return NOTHING };
+        let Some(thread) = owner.tid.and_then(|tid| system.thread_of_event(tid, time)) else {
+            return NOTHING;
+        };
+        // A thread of another process: what is known of it is old, or wrong.
+        if system.process_of_event(thread.pid(), time).is_none_or(|found| found.id() != process) {
+            return NOTHING;
+        }
+        let known = self.surroundings.starts.get(thread.id().index());
+        if let Some(&Some(ThreadStart { id, modules: then, memory: known, is_complete: was_complete, code })) =
+            known
+            && (id, then, was_complete) == (thread.id(), modules, is_complete)
+            && known.is_none_or(|known| known == memory(system, owner.process, time))
+        {
+            return (Some(code), known);
+        }
+        let is_start = |address: &Address| address.0 != 0 && !address.is_kernel(session);
+        let Some(address) = thread.win32_start_address().filter(is_start) else { return NOTHING };
+        let code = code_at((system, resolver), owner, (time, session), address);
+        let memory = code.module().is_none().then(|| memory(system, owner.process, time));
+        let start = ThreadStart { id: thread.id(), modules, memory, is_complete, code };
+        *slots::at(&mut self.surroundings.starts, thread.id().index()) = Some(start);
+        (Some(code), memory)
+    }
+}
+
+/// What is at an address of a process.
+fn code_at(
+    (system, resolver): (&System, &mut FrameResolver),
+    owner: StackOwner,
+    (time, session): (TraceTime, PointerSize),
+    address: Address,
+) -> Code {
+    resolver.at(system, owner, time, session).frame(address, AddressKind::Instruction).code
+}
+
+/// What is at an address of a process that is known by its id.
+pub(super) fn code_in(
+    system: (&System, &mut FrameResolver),
+    pid: Pid,
+    at: (TraceTime, PointerSize),
+    address: Address,
+) -> Code {
+    let process = system.0.process_of_event(pid, at.0).map(|process| process.id());
+    code_at(system, StackOwner { pid: Some(pid), tid: None, process }, at, address)
+}

@@ -1,0 +1,115 @@
+//! Which service of the kernel ran: by the address of its routine, or by the kernel's part of the stack.
+
+use hashbrown::HashMap;
+use stackhound_detect::Binaries;
+use stackhound_frames::{Code, Frame, FrameResolver, ModuleIndex, Modules, Operation};
+use stackhound_system::{Stretch, System};
+use stackhound_trace::TraceTime;
+use stackhound_types::{Address, AddressKind, Mode};
+
+/// Number of a service's name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Service(u32);
+
+impl Service {
+    /// Its number, from 0.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Addresses whose services are remembered, at most: there are some two thousand services.
+const ADDRESSES_MAX: usize = 1 << 14;
+
+/// Names of services.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    names: Vec<(Box<str>, Operation)>,
+    numbers: HashMap<Box<str>, Service, foldhash::fast::RandomState>,
+    /// By the address of a routine, with the stretch of the kernel's modules that it was looked up in.
+    addresses: HashMap<u64, (Stretch, Option<Service>), foldhash::fast::RandomState>,
+}
+
+impl Services {
+    /// The name of a service, and what it does.
+    pub fn get(&self, service: Service) -> (&str, Operation) {
+        let (name, operation) = &self.names[service.0 as usize];
+        (name, *operation)
+    }
+
+    fn number(&mut self, modules: &Modules, name: &str) -> Service {
+        if let Some(&known) = self.numbers.get(name) {
+            return known;
+        }
+        let number = Service(self.names.len() as u32);
+        self.names.push((name.into(), modules.lists().operation(name)));
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    /// The service whose routine begins at an address, in this stretch of the kernel's modules. `None` if no file names it.
+    pub fn at(
+        &mut self,
+        system: &System,
+        (resolver, binaries): (&mut FrameResolver, &mut Binaries),
+        address: Address,
+        (stretch, time): (Stretch, TraceTime),
+    ) -> Option<Service> {
+        if let Some((known, service)) = self.addresses.get(&address.0)
+            && *known == stretch
+        {
+            return *service;
+        }
+        let place = system.kernel_module_at(address, time);
+        let place = place.map(|(module, rva)| (resolver.loaded(system, module.id()).index, rva));
+        let modules = resolver.modules();
+        let name = place.and_then(|place| function((modules, binaries), place, AddressKind::Instruction));
+        let service = name.filter(|(_, offset)| *offset == 0).map(|(name, _)| self.number(modules, &name));
+        if self.addresses.len() >= ADDRESSES_MAX {
+            self.addresses.clear();
+        }
+        self.addresses.insert(address.0, (stretch, service));
+        service
+    }
+
+    /// The service that the kernel's part of a stack shows: what the dispatcher of system calls has called. `None` if no
+    /// file names both.
+    pub fn in_stack(&mut self, (modules, binaries): Files<'_>, frames: &[Frame]) -> Option<Service> {
+        let user = frames.iter().position(|frame| frame.mode == Mode::User)?;
+        let [.., routine, dispatcher] = &frames[..user] else { return None };
+        let (name, _) = named((modules, binaries), dispatcher)?;
+        if !DISPATCHERS.iter().any(|dispatcher| name.starts_with(dispatcher)) {
+            return None;
+        }
+        let (name, _) = named((modules, binaries), routine).filter(|(name, _)| name.starts_with("Nt"))?;
+        Some(self.number(modules, &name))
+    }
+}
+
+/// Where names of the functions begin that dispatch system calls: `KiSystemServiceCopyEnd`, `KiSystemServiceExitPico`,
+/// `KiFastCallEntry` of 32-bit systems.
+const DISPATCHERS: [&str; 2] = ["KiSystemService", "KiFastCallEntry"];
+
+/// Modules and their image files.
+pub(super) type Files<'a> = (&'a Modules, &'a mut Binaries);
+
+/// The function that a frame is in, and how far.
+pub(super) fn named(files: Files<'_>, frame: &Frame) -> Option<(Box<str>, u32)> {
+    let Code::Image(module, rva) = frame.code else { return None };
+    function(files, (module, rva), frame.kind)
+}
+
+fn function(
+    (modules, binaries): Files<'_>,
+    place: (ModuleIndex, u64),
+    kind: AddressKind,
+) -> Option<(Box<str>, u32)> {
+    let name = binaries.function(modules, place, kind)?;
+    Some((name.text.clone(), name.offset))
+}
+
+/// The function that is at a place.
+pub(super) fn place_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
+    let Code::Image(module, rva) = code else { return None };
+    Some(function(files, (module, rva), AddressKind::Instruction)?.0)
+}

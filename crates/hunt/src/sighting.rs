@@ -1,0 +1,155 @@
+//! Judged events with all that outputs tell of them.
+
+use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{Case, Part, Services as Ran};
+use stackhound_frames::{Code, ProcessContext, RegionKind, Summary};
+use stackhound_pipeline::Seen;
+use stackhound_system::{Span, System};
+use stackhound_types::{Mode, RawTime};
+
+use super::services::Files;
+use super::{Circumscribed, Hunter, services};
+
+impl Hunter {
+    /// All that outputs tell of an event, named from the files that the judge looks into. For findings: it costs far more than
+    /// judging does.
+    pub fn sighting(&mut self, seen: &Seen<'_>, place: Place) -> Sighting {
+        let resolver = &mut *seen.resolver();
+        let all = self.circumscribe(seen, resolver);
+        let (system, around) = (seen.knowledge().system(), &all.around);
+        let (_, context) =
+            resolver.modules_and_process(system, around.session, around.owner.process, seen.time());
+        let process = self.process_report(seen, &all, context);
+        let target_pid = all.told.target.map(|target| target.pid.0);
+        let mut summary = Summary::default();
+        let (event, stack, has_user_part) =
+            self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+                summary.of(modules, all.states, case.stack.frames);
+                let indexes = 0..case.stack.frames.len();
+                let stack: Vec<FrameReport> =
+                    indexes.map(|index| frame_report(system, (modules, binaries), case, index)).collect();
+                let event = event_report(seen, (modules, binaries), case, target_pid);
+                (event, stack, case.stack.user == Part::Whole)
+            });
+        Sighting {
+            place,
+            count: 1,
+            time: u64::try_from(seen.utc().0).ok(),
+            host: String::new(),
+            process,
+            event,
+            summary: summary.user().to_owned(),
+            final_user_module: summary.final_user_module(resolver.modules()).map(str::to_owned),
+            contains_unbacked: summary.contains_unbacked(),
+            has_user_part,
+            stack,
+        }
+    }
+
+    fn process_report(
+        &self,
+        seen: &Seen<'_>,
+        all: &Circumscribed,
+        context: &ProcessContext,
+    ) -> ProcessReport {
+        let owner = all.around.owner;
+        let system = seen.knowledge().system();
+        let process = owner.process.map(|process| system.process(process));
+        let name = process.map_or("", |process| process.image_name());
+        let from = process.map(|process| process.span().from).filter(|from| *from != Span::BEGINNING);
+        let started = from.map(|from| self.clock.to_file_time(RawTime(from.0)));
+        ProcessReport {
+            pid: owner.pid.or_else(|| seen.pid()).map(|pid| pid.0),
+            tid: owner.tid.or_else(|| seen.tid()).map(|tid| tid.0),
+            name: name.to_owned(),
+            // Without a folder it is the name again.
+            path: if context.image.contains('\\') { context.image.to_string() } else { String::new() },
+            command_line: process.map_or("", |process| process.command_line()).to_owned(),
+            parent_pid: process.and_then(|process| process.parent_pid()).map(|pid| pid.0),
+            started: started.and_then(|time| u64::try_from(time.0).ok()),
+        }
+    }
+}
+
+fn event_report(
+    seen: &Seen<'_>,
+    (modules, _): Files<'_>,
+    case: &Case<'_>,
+    target_pid: Option<u32>,
+) -> EventReport {
+    let event = &case.event;
+    let (start, target) = (event.start, event.target);
+    let start_name = start.map(|start| match (start.function, start.code) {
+        (_, Code::Unknown) => String::new(),
+        (Some(function), Code::Image(..)) => format!("{}!{function}", start.code.module_name(modules)),
+        (None, Code::Image(_, rva)) => format!("{}+{rva:#x}", start.code.module_name(modules)),
+        _ => start.code.module_name(modules).to_owned(),
+    });
+    EventReport {
+        name: seen.name().into_owned(),
+        provider: seen.provider().into_owned(),
+        service: match event.services {
+            Ran::Entered(service) => service.to_owned(),
+            Ran::OneOf(_) | Ran::Unknown => String::new(),
+        },
+        target: target.map_or("", |target| target.image).to_owned(),
+        target_pid,
+        access: target.and_then(|target| target.access),
+        start_address: start.map(|start| start.address),
+        start_name: start_name.unwrap_or_default(),
+    }
+}
+
+fn frame_report(
+    system: &System,
+    (modules, binaries): Files<'_>,
+    case: &Case<'_>,
+    index: usize,
+) -> FrameReport {
+    let frame = &case.stack.frames[index];
+    let named = services::named((modules, binaries), frame);
+    let named = named.map(|(name, offset)| format!("{name}+{offset:#x}"));
+    let method = frame.method.zip(frame.address).map(|(method, address)| {
+        let method = system.method(method);
+        format!("{method}+{:#x}", address.0.saturating_sub(method.start().0))
+    });
+    let (module, rva) = match frame.code {
+        Code::Image(module, rva) => (modules.get(module).path.to_string(), Some(rva)),
+        Code::Jit(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
+    };
+    let (leading_bytes, trailing_bytes) = bytes_around((modules, binaries), case, index);
+    FrameReport {
+        address: frame.address.map(|address| address.0),
+        is_kernel: frame.mode == Mode::Kernel,
+        is_wow64: frame.is_wow64,
+        module,
+        rva,
+        symbol: named.or(method).unwrap_or_default(),
+        backing: match frame.code {
+            Code::Image(..) => "",
+            Code::Jit(runtime) => RegionKind::Jit(runtime).name(),
+            Code::Unbacked | Code::Unknown => frame.backing().name(),
+        },
+        memory: match frame.region.kind {
+            RegionKind::Unknown => case.stack.memory(index).kind.map_or("", |kind| kind.name()),
+            known => known.name(),
+        },
+        protection: case.stack.memory(index).protection,
+        leading_bytes,
+        trailing_bytes,
+    }
+}
+
+/// Bytes before and after a frame's address: of memory where it was read, else of the image file. Those of the kernel's files
+/// are changed when they are loaded.
+fn bytes_around((modules, binaries): Files<'_>, case: &Case<'_>, index: usize) -> (Vec<u8>, Vec<u8>) {
+    let frame = &case.stack.frames[index];
+    match (case.stack.bytes(index), frame.code, frame.mode) {
+        (Some(bytes), ..) => (bytes.before.to_vec(), bytes.after.to_vec()),
+        (None, Code::Image(module, rva), Mode::User) => {
+            let around = binaries.bytes_around(modules, (module, rva)).found();
+            around.map(|around| (around.before, around.after)).unwrap_or_default()
+        }
+        _ => (Vec::new(), Vec::new()),
+    }
+}

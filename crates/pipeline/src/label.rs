@@ -1,0 +1,135 @@
+//! What to call a frame.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use stackhound_frames::{Backing, RegionKind};
+use stackhound_symbols::{Origin, ResolvedFrame};
+use stackhound_types::Mode;
+
+use crate::enrichment::Depth;
+use crate::frame::FrameView;
+
+/// Where the name that is shown comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum NameOrigin {
+    /// A file of the module.
+    Symbols(Origin),
+    /// The runtime that compiled the method.
+    Method,
+}
+
+impl NameOrigin {
+    /// The spelling in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameOrigin::Symbols(origin) => origin.name(),
+            NameOrigin::Method => "method",
+        }
+    }
+}
+
+/// A name to show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShownName<'f> {
+    /// Where it comes from.
+    pub origin: NameOrigin,
+    /// Function or method.
+    pub text: Cow<'f, str>,
+    /// Bytes from its start to the address.
+    pub offset: u64,
+}
+
+impl ShownName<'_> {
+    /// The best name that files of the module give: of PDB, export and nearest export the first that is there.
+    pub fn of_files(names: &ResolvedFrame) -> Option<ShownName<'_>> {
+        names.best().map(|(origin, name)| ShownName {
+            origin: NameOrigin::Symbols(origin),
+            text: Cow::Borrowed(&*name.text),
+            offset: name.offset.into(),
+        })
+    }
+
+    /// The name, without what it was made from.
+    pub fn into_owned(self) -> ShownName<'static> {
+        ShownName { origin: self.origin, text: self.text.into_owned().into(), offset: self.offset }
+    }
+}
+
+impl fmt::Display for ShownName<'_> {
+    /// `function+0x12 [origin]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{:#x} [{}]", self.text, self.offset, self.origin.name())
+    }
+}
+
+/// A frame and its names as text: `module!function+0x12 [origin]`, without names `module+0x1234`; where no module is, the
+/// address, and what is known of the memory there.
+#[derive(Clone, Copy, Debug)]
+pub struct Label<'f> {
+    /// The frame.
+    pub frame: &'f FrameView<'f>,
+    /// Its names, if they were asked for.
+    pub names: Option<&'f ResolvedFrame>,
+}
+
+impl<'f> Label<'f> {
+    /// The module's file name, or what stands for a module: the runtime of compiled code.
+    pub fn module(&self) -> Option<Cow<'f, str>> {
+        match (self.frame.module(), self.frame.region.kind) {
+            (Some(module), _) => Some(Cow::Borrowed(module.file_name())),
+            (None, kind @ RegionKind::Jit(_)) if self.frame.depth() > Depth::Address => {
+                Some(Cow::Borrowed(kind.name()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The name to show: of PDB, export, compiled method and nearest export the first that is there.
+    pub fn name(&self) -> Option<ShownName<'f>> {
+        let of_files = self.names.and_then(ShownName::of_files);
+        let is_certain = |name: &ShownName<'_>| name.origin != NameOrigin::Symbols(Origin::NearestExport);
+        let of_runtime = || {
+            let method = self.frame.method().filter(|_| self.frame.depth() == Depth::Function)?;
+            let offset = self.frame.address().0.saturating_sub(method.start().0);
+            let text = method.to_string();
+            (!text.is_empty()).then_some(ShownName { origin: NameOrigin::Method, text: text.into(), offset })
+        };
+        match of_files {
+            Some(name) if is_certain(&name) => Some(name),
+            of_files => of_runtime().or(of_files),
+        }
+    }
+
+    /// Module and function without the offset, so that all addresses of a function have one text. The nearest export is
+    /// marked with `~`, since the function can be another. Without a name, the same as `to_string`.
+    pub fn function(&self) -> String {
+        let Some((module, name)) = self.module().zip(self.name()) else { return self.to_string() };
+        let is_near = name.origin == NameOrigin::Symbols(Origin::NearestExport);
+        format!("{module}!{}{}", if is_near { "~" } else { "" }, name.text)
+    }
+}
+
+/// The name without its extension, if it has one.
+pub(crate) fn stem(module: &str) -> Option<&str> {
+    module.rsplit_once('.').map(|(stem, _)| stem)
+}
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((module, name)) = self.module().zip(self.name()) {
+            return write!(f, "{module}!{name}");
+        }
+        write!(f, "{}", self.frame)?;
+        if self.frame.mode == Mode::Kernel || self.frame.depth() == Depth::Address {
+            return Ok(());
+        }
+        match (self.frame.backing(), self.frame.region.kind) {
+            (Backing::Backed, _) => Ok(()),
+            (Backing::Unbacked, RegionKind::Unknown) => f.write_str(" (unbacked)"),
+            (Backing::Unbacked, kind) => write!(f, " (unbacked, {} memory)", kind.name()),
+            (Backing::Unknown, RegionKind::Unknown) => f.write_str(" (unknown memory)"),
+            (Backing::Unknown, kind) => write!(f, " ({} memory)", kind.name()),
+        }
+    }
+}

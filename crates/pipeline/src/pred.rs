@@ -1,0 +1,293 @@
+//! Filters over events, built in Rust.
+//!
+//! ```
+//! use stackhound_expr::Filter;
+//! use stackhound_pipeline::{Predicate, pred};
+//!
+//! let filter = (pred::id_is(10) | pred::id_is(11))
+//!     & !pred::process_name_is("svchost.exe")
+//!     & pred::property("PID").is(812_u32)
+//!     & pred::property("Url").icontains("example");
+//!
+//! // It is the tree that the text of `--where` makes, and can be written as such.
+//! let text = "(id = 10 or id = 11) and not process i= 'svchost.exe' and fields.PID is 812 \
+//!             and fields.Url icontains 'example'";
+//! assert_eq!(filter.to_string(), text);
+//! assert_eq!(Filter::parse(text), Ok(filter.clone()));
+//!
+//! let predicate = Predicate::new(&filter)?;
+//! assert!(predicate.needs_payload());
+//! # Ok::<(), stackhound_expr::Error>(())
+//! ```
+//!
+//! The operators `&`, `|` and `!` combine filters, [`any_of`], [`all_of`] and [`none_of`] take lists. All comparisons
+//! are those of the [filter language](stackhound_expr#how-a-field-compares-with-a-value); a field that an event does not have
+//! makes its comparison false.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use stackhound_expr::{self as expr, Field, Filter, field};
+use stackhound_schema::Sid;
+use stackhound_types::{Address, FileTime, Guid, Pid, Rfc3339, Tid};
+
+use crate::predicate::PAYLOAD;
+
+/// Every event.
+pub fn any_event() -> Filter {
+    Filter::everything()
+}
+
+/// No event.
+pub fn no_event() -> Filter {
+    Filter::nothing()
+}
+
+/// Events with this id. Kernel and classic events have id 0.
+pub fn id_is(id: u16) -> Filter {
+    field("id").equals(id)
+}
+
+/// Events with this opcode; of kernel and classic events, their type.
+pub fn opcode_is(opcode: u8) -> Filter {
+    field("opcode").equals(opcode)
+}
+
+/// Events whose payload has this version.
+pub fn version_is(version: u8) -> Filter {
+    field("version").equals(version)
+}
+
+/// Events of this level; 1 is critical, 5 verbose. Kernel events have none.
+pub fn level_is(level: u8) -> Filter {
+    field("level").equals(level)
+}
+
+/// Events of this level and of more severe ones, and of level 0, which means none.
+pub fn level_at_most(level: u8) -> Filter {
+    field("level").at_most(level)
+}
+
+/// Events with any of these keyword bits. An event without keywords has none, though ETW lets it pass its own test.
+pub fn keyword_any(bits: u64) -> Filter {
+    field("keyword").has_any(bits)
+}
+
+/// Events with all of these keyword bits.
+pub fn keyword_all(bits: u64) -> Filter {
+    field("keyword").has_all(bits)
+}
+
+/// Events of this channel.
+pub fn channel_is(channel: u8) -> Filter {
+    field("channel").equals(channel)
+}
+
+/// Events of this task.
+pub fn task_is(task: u16) -> Filter {
+    field("task").equals(task)
+}
+
+/// Events of this activity.
+pub fn activity_is(activity: Guid) -> Filter {
+    field("activity").equals(activity.to_string())
+}
+
+/// Events that the process with this id owns.
+pub fn pid_is(pid: u32) -> Filter {
+    field("pid").equals(pid)
+}
+
+/// Events that the thread with this id owns.
+pub fn tid_is(tid: u32) -> Filter {
+    field("tid").equals(tid)
+}
+
+/// Events of processes with this image name, such as `svchost.exe`. Ignores case, as Windows does.
+pub fn process_name_is(name: &str) -> Filter {
+    field("process").iequals(name)
+}
+
+/// Events of this provider or class.
+pub fn provider_is(provider: Guid) -> Filter {
+    field("provider_guid").equals(provider.to_string())
+}
+
+/// Events of this name, such as `Process/Start`.
+pub fn event_is(name: &str) -> Filter {
+    field("event").equals(name)
+}
+
+/// Events that any of the filters lets pass; of no filters, none.
+pub fn any_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
+    Filter::any_of(filters)
+}
+
+/// Events that all filters let pass; of no filters, **none**: a list that was left empty by mistake lets nothing pass.
+pub fn all_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
+    Filter::all_of(filters)
+}
+
+/// Events that no filter lets pass; of no filters, all.
+pub fn none_of(filters: impl IntoIterator<Item = Filter>) -> Filter {
+    Filter::none_of(filters)
+}
+
+/// A field of the payload, by the name that its schema gives it, with upper and lower case.
+pub fn property(name: &str) -> Property {
+    Property(field(format!("{PAYLOAD}{name}")))
+}
+
+/// A field of the payload, to be compared. Text is compared in whichever way it is stored: UTF-16 or 8-bit, terminated,
+/// counted or of fixed length.
+#[derive(Clone, Debug)]
+pub struct Property(Field);
+
+impl Property {
+    /// Equals the value and is of its kind: a number never equals text that spells it. Of what width the number is does
+    /// not matter.
+    pub fn is(self, value: impl Into<Literal>) -> Filter {
+        self.0.is(value.into().0)
+    }
+
+    /// Equals the value, also where one is a number and the other text that spells it.
+    pub fn equals(self, value: impl Into<Literal>) -> Filter {
+        self.0.equals(value.into().0)
+    }
+
+    /// Equals the text, ignoring case.
+    pub fn iequals(self, value: impl Into<Literal>) -> Filter {
+        self.0.iequals(value.into().0)
+    }
+
+    /// Has a value, but not this one.
+    pub fn differs(self, value: impl Into<Literal>) -> Filter {
+        self.0.differs(value.into().0)
+    }
+
+    /// Equals one of the values.
+    pub fn one_of(self, values: impl IntoIterator<Item = impl Into<Literal>>) -> Filter {
+        self.0.one_of(values.into_iter().map(|value| value.into().0))
+    }
+
+    /// Has the text in it.
+    pub fn contains(self, text: &str) -> Filter {
+        self.0.contains(text)
+    }
+
+    /// Has the text in it, ignoring case.
+    pub fn icontains(self, text: &str) -> Filter {
+        self.0.icontains(text)
+    }
+
+    /// Begins with the text.
+    pub fn starts_with(self, text: &str) -> Filter {
+        self.0.starts_with(text)
+    }
+
+    /// Begins with the text, ignoring case.
+    pub fn istarts_with(self, text: &str) -> Filter {
+        self.0.istarts_with(text)
+    }
+
+    /// Ends with the text.
+    pub fn ends_with(self, text: &str) -> Filter {
+        self.0.ends_with(text)
+    }
+
+    /// Ends with the text, ignoring case.
+    pub fn iends_with(self, text: &str) -> Filter {
+        self.0.iends_with(text)
+    }
+
+    /// Matches the pattern as a whole: `*` is any text, `?` any one character.
+    pub fn matches(self, pattern: &str) -> Filter {
+        self.0.matches(pattern)
+    }
+
+    /// Matches the pattern as a whole, ignoring case.
+    pub fn imatches(self, pattern: &str) -> Filter {
+        self.0.imatches(pattern)
+    }
+
+    /// Lies before the value: numbers by size, text by code points.
+    pub fn less(self, value: impl Into<Literal>) -> Filter {
+        self.0.less(value.into().0)
+    }
+
+    /// Lies not behind the value.
+    pub fn at_most(self, value: impl Into<Literal>) -> Filter {
+        self.0.at_most(value.into().0)
+    }
+
+    /// Lies behind the value.
+    pub fn greater(self, value: impl Into<Literal>) -> Filter {
+        self.0.greater(value.into().0)
+    }
+
+    /// Lies not before the value.
+    pub fn at_least(self, value: impl Into<Literal>) -> Filter {
+        self.0.at_least(value.into().0)
+    }
+
+    /// Is an integer with any of these bits.
+    pub fn has_any(self, bits: u64) -> Filter {
+        self.0.has_any(bits)
+    }
+
+    /// Is an integer with all of these bits.
+    pub fn has_all(self, bits: u64) -> Filter {
+        self.0.has_all(bits)
+    }
+}
+
+/// A value to compare a property with: a number, a truth value, text, or what is shown as text.
+#[derive(Clone, Debug)]
+pub struct Literal(expr::Literal);
+
+macro_rules! plain {
+    ($($plain:ty)*) => {$(
+        impl From<$plain> for Literal {
+            fn from(value: $plain) -> Literal {
+                Literal(value.into())
+            }
+        }
+    )*};
+}
+
+plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 bool &str String IpAddr Ipv4Addr Ipv6Addr SocketAddr);
+
+impl From<Guid> for Literal {
+    fn from(guid: Guid) -> Literal {
+        Literal(guid.to_string().into())
+    }
+}
+
+impl From<Sid<'_>> for Literal {
+    fn from(sid: Sid<'_>) -> Literal {
+        Literal(sid.to_string().into())
+    }
+}
+
+impl From<FileTime> for Literal {
+    fn from(time: FileTime) -> Literal {
+        Literal(Rfc3339(time).to_string().into())
+    }
+}
+
+impl From<Address> for Literal {
+    fn from(address: Address) -> Literal {
+        Literal(address.0.into())
+    }
+}
+
+impl From<Pid> for Literal {
+    fn from(pid: Pid) -> Literal {
+        Literal(pid.0.into())
+    }
+}
+
+impl From<Tid> for Literal {
+    fn from(tid: Tid) -> Literal {
+        Literal(tid.0.into())
+    }
+}

@@ -1,0 +1,210 @@
+//! The values of an event's fields.
+
+use std::ops::ControlFlow;
+
+use stackhound_etl::record::Descriptor;
+use stackhound_expr::{Value, Visitor};
+use stackhound_frames::{Backing, CreateEnd, Summary};
+use stackhound_schema::{Array, Field, InType, Item, OutType, Value as FieldValue};
+use stackhound_symbols::ResolvedFrame;
+use stackhound_types::{Guid, Rfc3339};
+
+use super::field::Name;
+use super::shown::{guid, shown};
+use crate::label::{Label, stem};
+use crate::seen::Seen;
+
+/// Visits the values that the event has for a field.
+pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match name {
+        Name::Time => shown(Rfc3339(seen.utc()), visit),
+        Name::Ts => visit(Value::Signed(seen.raw_time().0)),
+        Name::Cpu => unsigned(seen.processor(), visit),
+        Name::Pid => unsigned(seen.pid().map(|pid| pid.0), visit),
+        Name::Tid => unsigned(seen.tid().map(|tid| tid.0), visit),
+        Name::Process => text(seen.process_name(), visit),
+        Name::Provider => {
+            visit(Value::Text(&seen.provider()))?;
+            some_guid(seen.provider_guid(), visit)
+        }
+        Name::ProviderGuid => some_guid(seen.provider_guid(), visit),
+        Name::Event => visit(Value::Text(&seen.name())),
+        Name::Id => visit(Value::Unsigned(seen.id().into())),
+        Name::Opcode => visit(Value::Unsigned(seen.opcode().into())),
+        Name::Version => visit(Value::Unsigned(seen.version().into())),
+        Name::Level => unsigned(seen.event().record().level(), visit),
+        Name::Keyword => unsigned(descriptor(seen).map(|descriptor| descriptor.keyword), visit),
+        Name::Channel => unsigned(descriptor(seen).map(|descriptor| descriptor.channel), visit),
+        Name::Task => unsigned(descriptor(seen).map(|descriptor| descriptor.task), visit),
+        Name::Flags => unsigned(seen.event().record().event_flags().map(|(flags, _)| flags), visit),
+        Name::Activity => {
+            let activity = seen.event().record().activity();
+            some_guid(activity.filter(|activity| *activity != Guid::ZERO), visit)
+        }
+        Name::StackState => visit(Value::Text(seen.state().name())),
+        Name::StackModule => modules(seen, visit),
+        Name::StackSymbol => symbols(seen, false, visit),
+        Name::StackSymbolAsPrinted => symbols(seen, true, visit),
+        Name::StackSummary => with_summary(seen, |summary| visit(Value::Text(summary.user()))),
+        Name::ContainsUnbacked => {
+            with_summary(seen, |summary| visit(Value::Text(summary.contains_unbacked().name())))
+        }
+        Name::FinalUserModule => {
+            with_summary(seen, |summary| text(summary.final_user_module(&seen.modules()), visit))
+        }
+        Name::CreateAsked => text(seen.create().map(|create| create.asked.name()), visit),
+        Name::CreateHappened => match seen.create().map(|create| create.end) {
+            Some(CreateEnd::Told { happened, .. }) => visit(Value::Text(happened.name())),
+            _ => ControlFlow::Continue(()),
+        },
+        Name::Payload(name) => match seen.item(name) {
+            Some((field, Item::Value(value))) => field_value(field, value, visit),
+            Some((_, Item::Array(array))) => elements(array, visit),
+            Some((_, Item::Struct(_))) | None => ControlFlow::Continue(()),
+        },
+    }
+}
+
+fn unsigned(number: Option<impl Into<u64>>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    number.map_or(ControlFlow::Continue(()), |number| visit(Value::Unsigned(number.into())))
+}
+
+fn text(text: Option<&str>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    text.map_or(ControlFlow::Continue(()), |text| visit(Value::Text(text)))
+}
+
+fn some_guid(id: Option<Guid>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    id.map_or(ControlFlow::Continue(()), |id| guid(id, visit))
+}
+
+fn descriptor(seen: &Seen<'_>) -> Option<Descriptor> {
+    seen.event().record().descriptor()
+}
+
+fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    for frame in seen.frames_in_full() {
+        let label = (Label { frame: &frame, names: None }).module();
+        if label.is_none() && frame.backing() != Backing::Unbacked {
+            visit(Value::Unknown)?;
+        }
+        text(label.as_deref(), visit)?;
+        text(label.as_deref().and_then(stem), visit)?;
+        text(frame.module().map(|module| module.path()), visit)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Every name that some output has for a frame, and what people leave out of it.
+fn symbols(seen: &Seen<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    for frame in seen.frames_in_full() {
+        let names = seen.names(&frame);
+        let label = Label { frame: &frame, names: names.as_deref() };
+        let (module, shown_name) = (label.module(), label.name());
+        if let Some((module, name)) = module.as_deref().zip(shown_name.as_ref()) {
+            function(module, &name.text, visit)?;
+            if as_printed {
+                shown(format_args!("{module}!~{}", name.text), visit)?;
+                shown(format_args!("{module}!{}+{:#x}", name.text, name.offset), visit)?;
+            }
+        }
+        for name in names.as_deref().into_iter().flat_map(ResolvedFrame::all_names) {
+            if shown_name.as_ref().is_none_or(|shown| *shown.text != *name) {
+                function(module.as_deref().unwrap_or_default(), name, visit)?;
+            }
+        }
+        if as_printed {
+            // With the origin of the name, or as it is where functions are not named.
+            shown(label, visit)?;
+            shown(frame, visit)?;
+        }
+        if shown_name.is_none() && frame.backing() != Backing::Unbacked {
+            visit(Value::Unknown)?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// A function alone, and after its module with and without extension.
+fn function(module: &str, name: &str, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    visit(Value::Text(name))?;
+    shown(format_args!("{module}!{name}"), visit)?;
+    stem(module).map_or(ControlFlow::Continue(()), |module| shown(format_args!("{module}!{name}"), visit))
+}
+
+/// Only of events with a stack.
+fn with_summary(seen: &Seen<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
+    if seen.stack().is_none() {
+        return ControlFlow::Continue(());
+    }
+    let mut summary = Summary::default();
+    seen.summarize(&mut summary);
+    visit(&summary)
+}
+
+/// Each element that is a single value; characters together, as the text that they make up to the first zero.
+fn elements(array: Array<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match array.field().in_type {
+        InType::Utf16Char => {
+            let (units, _) = array.bytes().as_chunks::<2>();
+            let length = units.iter().position(|unit| *unit == [0, 0]).unwrap_or(units.len());
+            visit(Value::Utf16(units[..length].as_flattened()))
+        }
+        InType::AnsiChar => ansi(array.bytes().split(|byte| *byte == 0).next().unwrap_or_default(), visit),
+        _ => array.iter().try_for_each(|element| match element {
+            Item::Value(value) => field_value(array.field(), value, visit),
+            Item::Array(_) | Item::Struct(_) => ControlFlow::Continue(()),
+        }),
+    }
+}
+
+/// Numbers compare as numbers; where a field is shown as something else, as that too.
+fn field_value(field: &Field, value: FieldValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match value {
+        FieldValue::Null => return ControlFlow::Continue(()),
+        FieldValue::Bool(truth) => return visit(Value::Bool(truth)),
+        FieldValue::Float(number) => return visit(Value::Float(number)),
+        FieldValue::Utf16(bytes) => return visit(Value::Utf16(bytes)),
+        FieldValue::Ansi(bytes) => return ansi(bytes, visit),
+        FieldValue::Binary(bytes) if is_text(field.out_type) => return ansi(bytes, visit),
+        FieldValue::Guid(id) => return guid(id, visit),
+        FieldValue::Unsigned(number) if field.out_type == OutType::Port => {
+            return visit(Value::Unsigned((number as u16).swap_bytes().into()));
+        }
+        FieldValue::Unsigned(number) => {
+            visit(Value::Unsigned(number))?;
+            if field.map.is_none() && is_plain(field.out_type) {
+                return ControlFlow::Continue(());
+            }
+        }
+        FieldValue::Hex(number) | FieldValue::Pointer(number) => visit(Value::Unsigned(number))?,
+        FieldValue::Signed(number) => {
+            visit(Value::Signed(number))?;
+            if field.map.is_none() {
+                return ControlFlow::Continue(());
+            }
+        }
+        FieldValue::RawTime(time) => return visit(Value::Signed(time.0)),
+        FieldValue::Binary(_) | FieldValue::Sid(_) | FieldValue::FileTime(_) | FieldValue::SystemTime(_) => {}
+    }
+    shown(field.render(value), visit)
+}
+
+/// 8-bit text is UTF-8, and Latin-1 where it is not.
+fn ansi(bytes: &[u8], visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match str::from_utf8(bytes) {
+        Ok(text) => visit(Value::Text(text)),
+        Err(_) => visit(Value::Latin1(bytes)),
+    }
+}
+
+fn is_text(out_type: OutType) -> bool {
+    matches!(out_type, OutType::String | OutType::Utf8 | OutType::Xml | OutType::Json)
+}
+
+/// Whether numbers are shown as they are.
+fn is_plain(out_type: OutType) -> bool {
+    matches!(
+        out_type,
+        OutType::Default | OutType::Pid | OutType::Tid | OutType::Unsigned | OutType::Win32Error
+    )
+}

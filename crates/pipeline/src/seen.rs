@@ -1,0 +1,335 @@
+//! An event as people want to see it: named, with its process, its fields and the modules of its frames.
+
+use std::borrow::Cow;
+use std::cell::{OnceCell, Ref, RefMut};
+use std::sync::Arc;
+
+use stackhound_etl::record::HeaderKind;
+use stackhound_frames::{
+    CreateOutcome, EventNames, Frame, FrameResolver, Level, Modules, StackOwner, Summary,
+};
+use stackhound_schema::{Decoder, Error, Field, Item, OutType, Parser, Plan, Value, kernel};
+use stackhound_stacks::{Delivered, StackId, StackState, StackStates};
+use stackhound_symbols::{FrameNumber, ResolvedFrame};
+use stackhound_trace::{Event, TraceTime};
+use stackhound_types::{FileTime, Guid, Mode, Pid, RawTime, Tid};
+
+use crate::enrichment::{Depth, Enricher};
+use crate::frame::FrameView;
+use crate::knowledge::{Knowledge, SchemaRef};
+
+/// An event with everything that is known about it. Nothing is computed before it is asked for.
+#[derive(Debug)]
+pub struct Seen<'c> {
+    delivered: Delivered<'c>,
+    known: &'c Knowledge,
+    enricher: &'c Enricher,
+    create: Option<CreateOutcome>,
+    schema: OnceCell<Option<SchemaRef>>,
+    owner: OnceCell<(Option<Pid>, Option<Tid>)>,
+    level: OnceCell<Level>,
+}
+
+impl<'c> Seen<'c> {
+    pub(crate) fn new(
+        delivered: Delivered<'c>,
+        known: &'c Knowledge,
+        enricher: &'c Enricher,
+        create: Option<CreateOutcome>,
+    ) -> Seen<'c> {
+        let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Seen { delivered, known, enricher, create, schema, owner, level }
+    }
+
+    /// The event itself.
+    pub fn event(&self) -> &Event<'c> {
+        &self.delivered.event
+    }
+
+    /// The event with its stack, as it left the correlator.
+    pub fn delivered(&self) -> &Delivered<'c> {
+        &self.delivered
+    }
+
+    /// What is known about the trace.
+    pub fn knowledge(&self) -> &'c Knowledge {
+        self.known
+    }
+
+    /// Time in the trace's order.
+    pub fn time(&self) -> TraceTime {
+        self.delivered.event.time()
+    }
+
+    /// Time in its source's clock.
+    pub fn raw_time(&self) -> RawTime {
+        self.delivered.event.raw_time()
+    }
+
+    /// UTC time.
+    pub fn utc(&self) -> FileTime {
+        self.delivered.event.utc()
+    }
+
+    /// Processor.
+    pub fn processor(&self) -> Option<u16> {
+        self.delivered.event.processor()
+    }
+
+    /// The process that owns the event: of the header, else of the stack, else of the payload, else of its thread.
+    pub fn pid(&self) -> Option<Pid> {
+        self.owner().0
+    }
+
+    /// The thread that owns the event: of the header, else of the stack, else of the payload.
+    pub fn tid(&self) -> Option<Tid> {
+        self.owner().1
+    }
+
+    fn owner(&self) -> (Option<Pid>, Option<Tid>) {
+        *self.owner.get_or_init(|| {
+            let tid = self.delivered.tid().or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
+            let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
+            (pid.or_else(|| Some(self.known.system().thread_of_event(tid?, self.time())?.pid())), tid)
+        })
+    }
+
+    /// The first field of this kind, for kernel events whose header has no ids.
+    fn id_field(&self, kind: OutType) -> Option<u32> {
+        self.event().hook()?;
+        // Saves decoding where there is nothing to find.
+        self.schema()?.fields.iter().find(|field| field.out_type == kind)?;
+        let mut fields = self.fields()?.filter_map(Result::ok);
+        fields.find(|decoded| decoded.field.out_type == kind)?.item.value()?.as_u64()?.try_into().ok()
+    }
+
+    /// Image name of the process.
+    pub fn process_name(&self) -> Option<&'c str> {
+        let name = self.known.system().process_of_event(self.pid()?, self.time())?.image_name();
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// What the payload's bytes mean, if that is known.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.schema.get_or_init(|| self.known.schema_of(self.event())).as_ref()
+    }
+
+    /// `Class/Type` of kernel events, task and opcode or the event's own name of others; a number where no name is known.
+    pub fn name(&self) -> Cow<'_, str> {
+        match self.schema() {
+            Some(schema) => Cow::Borrowed(&*schema.event_name),
+            None => Knowledge::unknown_name(self.event()),
+        }
+    }
+
+    /// The provider's name, or its GUID.
+    pub fn provider(&self) -> Cow<'_, str> {
+        if let Some(schema) = self.schema()
+            && !schema.provider_name.is_empty()
+        {
+            return Cow::Borrowed(&*schema.provider_name);
+        }
+        self.provider_guid().map_or(Cow::Borrowed("unknown"), |guid| Cow::Owned(guid.to_string()))
+    }
+
+    /// GUID of the provider or class.
+    pub fn provider_guid(&self) -> Option<Guid> {
+        let event = self.event();
+        event.guid().or_else(|| self.known.class_of(event.hook()?))
+    }
+
+    /// Event id; 0 for kernel and classic events, the number of WPP messages.
+    pub fn id(&self) -> u16 {
+        match self.event().kind() {
+            HeaderKind::Event32 | HeaderKind::Event64 | HeaderKind::Message => self.event().entry().tag,
+            _ => 0,
+        }
+    }
+
+    /// Opcode; the type of kernel events.
+    pub fn opcode(&self) -> u8 {
+        self.event().record().opcode()
+    }
+
+    /// Version of the payload's layout.
+    pub fn version(&self) -> u8 {
+        self.event().record().version()
+    }
+
+    /// The payload's bytes.
+    pub fn payload(&self) -> &'c [u8] {
+        self.event().payload()
+    }
+
+    /// The payload's fields; `None` if nothing is known about them.
+    pub fn fields(&self) -> Option<Decoder<'_>> {
+        let (payload, pointer) = (self.payload(), self.event().record().pointer_size());
+        Some(match self.schema()? {
+            SchemaRef::Kernel(schema) => schema.decode(payload, pointer),
+            SchemaRef::Compiled(plan) => plan.decode(payload, pointer),
+        })
+    }
+
+    /// The payload's properties as typed values.
+    ///
+    /// # Errors
+    /// [`Error::NoSchema`] if nothing is known about the payload.
+    pub fn parser(&self) -> Result<Parser<'_>, Error> {
+        let plan = self.plan().ok_or(Error::NoSchema)?;
+        Ok(plan.parser(self.payload(), self.event().record().pointer_size()))
+    }
+
+    /// How to read the payload's properties.
+    pub fn plan(&self) -> Option<&Arc<Plan>> {
+        match self.schema()? {
+            SchemaRef::Kernel(schema) => kernel::plan(schema),
+            SchemaRef::Compiled(plan) => Some(plan),
+        }
+    }
+
+    /// A field of the payload by its name, if it has a single value. Decodes no field behind it.
+    pub fn field(&self, name: &str) -> Option<(&Field, Value<'_>)> {
+        let (field, item) = self.item(name)?;
+        Some((field, item.value()?))
+    }
+
+    /// A field of the payload by its name, whatever it holds. Decodes no field behind it.
+    pub fn item(&self, name: &str) -> Option<(&Field, Item<'_>)> {
+        let schema = self.schema()?;
+        let index = schema.field_index(name)?;
+        if let SchemaRef::Compiled(plan) = schema {
+            let item = plan.item(self.payload(), self.event().record().pointer_size(), index).ok()?;
+            return Some((&schema.fields[index], item));
+        }
+        let decoded = self.fields()?.map_while(Result::ok).find(|decoded| decoded.index == index)?;
+        Some((decoded.field, decoded.item))
+    }
+
+    /// How much of the stack there is, and how certain it is: the first state that applies.
+    pub fn state(&self) -> StackState {
+        self.delivered.state()
+    }
+
+    /// All states of the stack that apply.
+    pub fn stack_states(&self) -> StackStates {
+        self.delivered.states
+    }
+
+    /// The stack's number in the trace's table: equal stacks have equal numbers.
+    pub fn stack(&self) -> Option<StackId> {
+        self.delivered.stack
+    }
+
+    /// The stack's addresses, innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = stackhound_types::Address> + use<'c> {
+        self.delivered.frames()
+    }
+
+    /// How much of the event's stack the policy wants to be told.
+    pub fn level(&self) -> Level {
+        *self.level.get_or_init(|| {
+            let names = || EventNames {
+                provider: self.provider(),
+                event: self.name(),
+                are_known: self.schema().is_some(),
+            };
+            let is_open = self.create.is_some_and(|create| create.is_open());
+            self.enricher.decisions().borrow_mut().level(self.event(), is_open, names)
+        })
+    }
+
+    /// How much of a frame of the event's stack is told.
+    pub fn depth(&self, mode: Mode) -> Depth {
+        self.enricher.depth(self.level(), mode)
+    }
+
+    /// Of a file's creation: what was asked, and what came of it.
+    pub fn create(&self) -> Option<CreateOutcome> {
+        self.create
+    }
+
+    /// Fills in the summary of the stack.
+    pub fn summarize(&self, summary: &mut Summary) {
+        let frames = self.resolved();
+        summary.of(self.resolver().modules(), self.stack_states(), &frames);
+    }
+
+    /// The name of the final user module: see [`Summary::final_user_module`]. Nothing without user frames.
+    pub fn final_user_module(&self) -> Option<String> {
+        let mut summary = Summary::default();
+        self.summarize(&mut summary);
+        summary.final_user_module(self.resolver().modules()).map(str::to_owned)
+    }
+
+    /// The modules that the frames of the trace's stacks name.
+    pub fn modules(&self) -> Ref<'c, Modules> {
+        Ref::map(self.enricher.frames.borrow(), FrameResolver::modules)
+    }
+
+    /// What resolves the addresses of stacks, and remembers what it resolved.
+    pub fn resolver(&self) -> RefMut<'c, FrameResolver> {
+        self.enricher.frames.borrow_mut()
+    }
+
+    /// Whose stack it is: who creates a process or a thread in another process, not what is created.
+    pub fn stack_owner(&self) -> StackOwner {
+        StackOwner::of(&self.delivered, self.known.system())
+    }
+
+    /// The stack's frames, innermost first, with the modules that were loaded at the time of the event in the process of
+    /// the stack's owner.
+    pub fn frames(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
+        let system = self.known.system();
+        // Most events have no stack; then nothing is asked of them.
+        let (user, kernel) = match self.stack() {
+            Some(_) => (self.depth(Mode::User), self.depth(Mode::Kernel)),
+            None => (Depth::Address, Depth::Address),
+        };
+        self.each_resolved().map(move |facts| {
+            let depth = if facts.mode == Mode::User { user } else { kernel };
+            FrameView::new(facts, system, depth)
+        })
+    }
+
+    /// The same, with all that is known of each, whatever is shown.
+    pub(crate) fn frames_in_full(&self) -> impl Iterator<Item = FrameView<'c>> + use<'c> {
+        let system = self.known.system();
+        self.each_resolved().map(move |facts| FrameView::new(facts, system, Depth::Function))
+    }
+
+    /// The stack's frames, innermost first, with all that is known of each.
+    pub fn resolved(&self) -> Arc<[Frame]> {
+        match self.stack() {
+            None => Arc::default(),
+            Some(_) => self.resolver().of(self.known.system(), &self.delivered).all(&self.delivered),
+        }
+    }
+
+    fn each_resolved(&self) -> impl Iterator<Item = Frame> + use<> {
+        let all = self.resolved();
+        (0..all.len()).map(move |index| all[index])
+    }
+
+    /// The number of a frame's names, which will come. `None` where names are not wanted or can not be.
+    pub fn number(&self, frame: &FrameView<'_>) -> Option<FrameNumber> {
+        let naming = self.enricher.naming.as_ref()?;
+        if frame.depth() != Depth::Function {
+            return None;
+        }
+        naming.borrow_mut().request(frame.module()?, frame.rva()?, frame.kind)
+    }
+
+    /// The names of a frame. Waits for them if need be.
+    pub fn names(&self, frame: &FrameView<'_>) -> Option<Ref<'c, ResolvedFrame>> {
+        let (naming, number) = (self.enricher.naming.as_ref()?, self.number(frame)?);
+        naming.borrow_mut().wait(number);
+        Ref::filter_map(naming.borrow(), |naming| naming.frame(number)).ok()
+    }
+
+    /// Has all frames named, without waiting.
+    pub(crate) fn request_names(&self) {
+        for frame in self.frames() {
+            self.number(&frame);
+        }
+    }
+}

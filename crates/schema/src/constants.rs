@@ -1,0 +1,124 @@
+//! Compares the named constants of hook ids and GUIDs with the tables they are generated from, and writes them with
+//! `STACKHOUND_WRITE_CONSTANTS=1`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use stackhound_types::Guid;
+
+use crate::{builtin, kernel};
+
+/// Words in upper case, with `_` between them: before a capital after a small letter or digit, and before the last
+/// capital of several if a small letter follows it.
+fn constant_name(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let mut out = String::new();
+    for (at, &letter) in letters.iter().enumerate() {
+        if !letter.is_ascii_alphanumeric() {
+            out.push('_');
+            continue;
+        }
+        if let Some(before) = at.checked_sub(1).map(|at| letters[at]) {
+            let ends_word = before.is_ascii_lowercase() || before.is_ascii_digit();
+            let ends_acronym =
+                before.is_ascii_uppercase() && letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+            if letter.is_ascii_uppercase() && (ends_word || ends_acronym) {
+                out.push('_');
+            }
+        }
+        out.push(letter.to_ascii_uppercase());
+    }
+    out
+}
+
+fn hook_ids() -> String {
+    let mut names = BTreeMap::new();
+    for event in kernel::events() {
+        let Some(hook) = event.hook else { continue };
+        let mut name = constant_name(event.name);
+        if names.contains_key(&name) {
+            write!(name, "_{hook:04X}").expect("a string takes everything");
+        }
+        assert_eq!(names.insert(name, hook), None, "{} is named twice", event.name);
+    }
+    let mut ids: Vec<(u16, String)> = names.into_iter().map(|(name, hook)| (hook, name)).collect();
+    ids.sort_unstable();
+    ids.iter().map(|(hook, name)| format!("pub const {name}: u16 = {hook:#06x};\n")).collect()
+}
+
+fn guids(named: impl Iterator<Item = (String, Guid)>) -> String {
+    let mut names = BTreeMap::new();
+    for (name, guid) in named {
+        assert!(names.insert(name.clone(), guid).is_none_or(|other| other == guid), "{name} is named twice");
+    }
+    let digits = |guid: Guid| guid.to_string().replace('-', "_");
+    let line = |(name, guid)| format!("pub const {name}: Guid = Guid::from_u128(0x{});\n", digits(guid));
+    names.into_iter().map(line).collect()
+}
+
+fn classes() -> String {
+    guids(kernel::events().map(|event| {
+        let (class, _) = event.name.split_once('/').expect("class and type");
+        (constant_name(class), event.class)
+    }))
+}
+
+fn providers() -> String {
+    guids(builtin::providers().map(|provider| {
+        let name = provider.name.strip_prefix("Microsoft-").expect("providers of Microsoft");
+        (constant_name(name.strip_prefix("Windows-").unwrap_or(name)), provider.guid)
+    }))
+}
+
+/// Everything before the first constant of a file is written by hand.
+#[track_caller]
+fn check(file: &str, constants: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+    let text = std::fs::read_to_string(&path).expect("the file is there");
+    let head = text.find("pub const").map_or(&*text, |at| &text[..at]);
+    if std::env::var_os("STACKHOUND_WRITE_CONSTANTS").is_some() {
+        std::fs::write(&path, format!("{head}{constants}")).expect("the file can be written");
+    } else {
+        assert!(&text[head.len()..] == constants, "{file}: run with STACKHOUND_WRITE_CONSTANTS=1");
+    }
+}
+
+#[test]
+fn constants_are_those_of_the_tables() {
+    check("kernel/hook_id.rs", &hook_ids());
+    check("kernel/class_guid.rs", &classes());
+    check("provider_guid.rs", &providers());
+}
+
+#[test]
+fn names_are_split_into_words() {
+    for (name, expected) in [
+        ("PerfInfo/SampledProfile", "PERF_INFO_SAMPLED_PROFILE"),
+        ("PerfInfo/IOTimer", "PERF_INFO_IO_TIMER"),
+        ("TcpIp/SendIPV4", "TCP_IP_SEND_IPV4"),
+        ("EventTrace/DbgIdNB10", "EVENT_TRACE_DBG_ID_NB10"),
+        ("Kernel-Audit-API-Calls", "KERNEL_AUDIT_API_CALLS"),
+    ] {
+        assert_eq!(constant_name(name), expected);
+    }
+}
+
+/// What the container needs of them lies below this crate.
+#[test]
+fn the_container_has_the_same_ids() {
+    use kernel::hook_id::*;
+    use stackhound_etl::hook_id as etl;
+    for (of_container, of_tables) in [
+        (etl::EVENT_TRACE_HEADER, EVENT_TRACE_HEADER),
+        (etl::STACK_WALK_STACK, STACK_WALK_STACK),
+        (etl::STACK_WALK_KEY_CREATE, STACK_WALK_KEY_CREATE),
+        (etl::STACK_WALK_KEY_DELETE, STACK_WALK_KEY_DELETE),
+        (etl::STACK_WALK_KEY_RUNDOWN, STACK_WALK_KEY_RUNDOWN),
+        (etl::STACK_WALK_KEY_KERNEL, STACK_WALK_KEY_KERNEL),
+        (etl::STACK_WALK_KEY_USER, STACK_WALK_KEY_USER),
+        (etl::SYSTEM_CONFIG_CPU, SYSTEM_CONFIG_CPU),
+    ] {
+        assert_eq!(of_container, of_tables);
+    }
+}

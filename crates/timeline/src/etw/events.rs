@@ -1,0 +1,221 @@
+//! What the pipeline's events tell of threads, processors and stacks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stackhound_calltree::{Builder, LabelId};
+use stackhound_pipeline::Seen;
+use stackhound_schema::kernel::{hook_id, view};
+use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX, is_added_by_tools};
+use stackhound_system::{ProcessId, Stretch};
+use stackhound_trace::{OpenTrace, TimeBase};
+use stackhound_types::{Address, Mode, PointerSize, RawTime, Tid};
+
+use super::functions::Functions;
+use crate::{Interruption, Part, SeenFrame, Snapshot, What};
+
+const THREAD_START: u16 = hook_id::THREAD_START;
+const THREAD_END: u16 = hook_id::THREAD_END;
+const CONTEXT_SWITCH: u16 = hook_id::THREAD_C_SWITCH;
+const SAMPLES: [u16; 2] = [hook_id::PERF_INFO_SAMPLED_PROFILE, hook_id::PERF_INFO_PMC_COUNTER_PROFILE];
+const SYSTEM_CALL_ENTER: u16 = hook_id::PERF_INFO_SYS_CALL_ENTER;
+const SYSTEM_CALL_EXIT: u16 = hook_id::PERF_INFO_SYS_CALL_EXIT;
+const INTERRUPT_ROUTINES: [u16; 3] =
+    [hook_id::PERF_INFO_ISR, hook_id::PERF_INFO_ISR_MSI, hook_id::PERF_INFO_ISR_PASS];
+const DEFERRED_CALLS: [u16; 3] =
+    [hook_id::PERF_INFO_DPC, hook_id::PERF_INFO_TIMER_DPC, hook_id::PERF_INFO_IO_TIMER];
+/// Processes, threads and images that exist, told in their name by somebody else.
+const RUNDOWN: [u16; 6] = [
+    hook_id::PROCESS_DC_START,
+    hook_id::PROCESS_DC_END,
+    hook_id::THREAD_DC_START,
+    hook_id::THREAD_DC_END,
+    hook_id::IMAGE_DC_START,
+    hook_id::IMAGE_DC_END,
+];
+/// So many stacks are kept to be used again.
+const KEPT_MAX: usize = 1 << 18;
+
+/// What of an event's stack tells one snapshot from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct SnapshotKey {
+    stack: StackId,
+    process: Option<ProcessId>,
+    /// While these are the same, so are the modules.
+    stretches: [Stretch; 2],
+    states: StackStates,
+    is_sample: bool,
+    has_lower_half: bool,
+}
+
+/// Reads events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    bases: Vec<TimeBase>,
+    wants_stacks: bool,
+    labels: HashMap<u16, LabelId>,
+    snapshots: HashMap<SnapshotKey, Option<Arc<Snapshot>>>,
+}
+
+impl Events {
+    pub fn new(trace: &OpenTrace, wants_stacks: bool) -> Events {
+        let (labels, snapshots) = Default::default();
+        Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
+    }
+
+    /// What the event is called.
+    pub fn label(&mut self, seen: &Seen<'_>, builder: &mut Builder) -> LabelId {
+        match seen.event().hook() {
+            Some(hook) => *self.labels.entry(hook).or_insert_with(|| builder.label(&seen.name())),
+            None => builder.label(&seen.name()),
+        }
+    }
+
+    /// The thread that logged the event, if the event tells.
+    pub fn thread(&self, seen: &Seen<'_>) -> Option<Tid> {
+        match seen.event().hook() {
+            Some(hook) if RUNDOWN.contains(&hook) || matches!(hook >> 8, 0x00 | 0x0b) => None,
+            Some(CONTEXT_SWITCH) => None,
+            Some(hook) if SAMPLES.contains(&hook) => seen.stack_owner().tid,
+            // The thread is one of the tool, which ran at another time or on another machine.
+            None if seen.provider_guid().is_some_and(is_added_by_tools) => None,
+            _ if seen.stack().is_some() => seen.stack_owner().tid,
+            _ => seen.event().header_tid(),
+        }
+    }
+
+    /// What happens to threads and processors.
+    pub fn what(&self, seen: &Seen<'_>, functions: &mut Functions, builder: &mut Builder) -> What {
+        let Some(hook) = seen.event().hook() else { return What::Other };
+        let record = seen.event().record();
+        let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
+        let mut routine = |address: Address| {
+            let known = Some(address).filter(|address| address.0 != 0);
+            known.and_then(|address| functions.routine(seen, address, builder))
+        };
+        let known = match hook {
+            CONTEXT_SWITCH => {
+                view::CSwitch::parse(payload, version, pointer).ok().map(|switch| What::Switch {
+                    old: switch.old_thread_id,
+                    new: switch.new_thread_id,
+                    old_waits: switch.old_thread_waits(),
+                })
+            }
+            SYSTEM_CALL_ENTER => {
+                let call = view::SysCallEnter::parse(payload, version, pointer);
+                let address = call.ok().map(|call| call.sys_call_address);
+                Some(What::SystemCallEnter { routine: address.and_then(&mut routine) })
+            }
+            SYSTEM_CALL_EXIT => Some(What::SystemCallExit),
+            THREAD_START | THREAD_END => view::Thread::parse(payload, version, pointer).ok().map(|thread| {
+                let tid = thread.thread_id;
+                if hook == THREAD_START { What::ThreadStart(tid) } else { What::ThreadEnd(tid) }
+            }),
+            hook if INTERRUPT_ROUTINES.contains(&hook) || DEFERRED_CALLS.contains(&hook) => {
+                let by = if DEFERRED_CALLS.contains(&hook) {
+                    Interruption::Deferred
+                } else {
+                    Interruption::Service
+                };
+                // Interrupt routines begin as deferred calls do, with their time and their address.
+                let run = view::Dpc::parse(payload, version, pointer).ok();
+                run.filter(|run| run.initial_time.0 >= 0).map(|run| What::Interrupted {
+                    by,
+                    since: self.trace_time(seen, run.initial_time),
+                    routine: routine(run.routine),
+                })
+            }
+            _ => None,
+        };
+        known.unwrap_or_default()
+    }
+
+    fn trace_time(&self, seen: &Seen<'_>, raw: RawTime) -> i64 {
+        let base = self.bases.get(seen.event().session_number() as usize);
+        base.map_or(raw.0, |base| base.trace_time(raw).0)
+    }
+
+    /// The event's stack, if it was recorded and nothing of it is doubtful.
+    pub fn stack(
+        &mut self,
+        seen: &Seen<'_>,
+        functions: &mut Functions,
+        builder: &mut Builder,
+    ) -> Option<Arc<Snapshot>> {
+        let stack = seen.stack().filter(|_| self.wants_stacks)?;
+        let event = seen.event();
+        let is_sample = event.hook().is_some_and(|hook| SAMPLES.contains(&hook));
+        // Of 32-bit programs, providers record the 32-bit frames only.
+        let has_lower_half = event.hook().is_none()
+            && event.record().pointer_size() == PointerSize::Four
+            && event.block().session().pointer_size == PointerSize::Eight;
+        let (system, process) = (seen.knowledge().system(), seen.stack_owner().process);
+        let user = process.map(|process| system.stretch(Some(process), seen.time())).unwrap_or_default();
+        let key = SnapshotKey {
+            stack,
+            process,
+            stretches: [user, system.stretch(None, seen.time())],
+            states: seen.stack_states(),
+            is_sample,
+            has_lower_half,
+        };
+        if let Some(snapshot) = self.snapshots.get(&key) {
+            return snapshot.clone();
+        }
+        let session = event.block().session().pointer_size;
+        let is_wow64 = seen.resolver().process(system, session, process, seen.time()).0.is_wow64();
+        let snapshot = snapshot(seen, &key, is_wow64, functions, builder).map(Arc::new);
+        if self.snapshots.len() >= KEPT_MAX {
+            self.snapshots.clear();
+        }
+        self.snapshots.insert(key, snapshot.clone());
+        snapshot
+    }
+}
+
+fn snapshot(
+    seen: &Seen<'_>,
+    key: &SnapshotKey,
+    is_wow64: bool,
+    functions: &mut Functions,
+    builder: &mut Builder,
+) -> Option<Snapshot> {
+    let (mut kernel, mut wow64, mut user): (Vec<SeenFrame>, Vec<SeenFrame>, Vec<SeenFrame>) =
+        Default::default();
+    for frame in seen.frames() {
+        let part = match frame.mode {
+            Mode::Kernel => &mut kernel,
+            Mode::User if is_wow64 && !frame.is_wow64 => &mut wow64,
+            Mode::User => &mut user,
+        };
+        part.push(functions.frame(seen, &frame, builder));
+    }
+    let part = |mut frames: Vec<SeenFrame>| {
+        frames.reverse();
+        match frames.len() {
+            0 => Part::Absent,
+            // It may have been cut.
+            length if length >= usize::from(WALK_FRAMES_MAX) => Part::Unknown,
+            _ => Part::Frames(frames.into()),
+        }
+    };
+    let (mut kernel, mut wow64, mut user) = (part(kernel), part(wow64), part(user));
+    if !key.states.has_certain_frames() || key.states.has(StackState::None) {
+        return None;
+    }
+    // The frames of a truncated walk may be those of the same functions further in or out.
+    if key.states.has(StackState::KernelOnly) || key.states.has(StackState::Truncated) {
+        (wow64, user) = (Part::Unknown, Part::Unknown);
+    }
+    if key.states.has(StackState::UserOnly) {
+        kernel = Part::Unknown;
+    }
+    // Whoever logs an event from user mode does so by a system call, whose part is left out.
+    if kernel == Part::Absent && !key.is_sample {
+        kernel = Part::Unknown;
+    }
+    if key.has_lower_half {
+        (wow64, user) = (Part::Unknown, Part::Unknown);
+    }
+    Some(Snapshot { kernel, wow64, user })
+}

@@ -1,0 +1,130 @@
+//! Which function an address is in, as locations of the stack model.
+
+use std::collections::HashMap;
+
+use stackhound_calltree::{Builder, LocationId, LocationInfo, ModuleInfo};
+use stackhound_frames::RegionKind;
+use stackhound_pipeline::{Depth, FrameView, Seen};
+use stackhound_symbols::Origin;
+use stackhound_system::{MethodId, ModuleId};
+use stackhound_types::{Address, AddressKind, Mode};
+
+use crate::SeenFrame;
+
+/// A function, and what to show of a place in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Function {
+    pub identity: Option<LocationId>,
+    pub location: Option<LocationId>,
+    /// Whether it is the kernel's function for calls into user mode.
+    pub calls_back: bool,
+}
+
+/// The functions through which the kernel calls user mode.
+const CALLBACKS: [&str; 2] = ["KeUserModeCallback", "KiCallUserMode"];
+
+/// A place in code of which the function was looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    Module(ModuleId, u64, bool),
+    Method(MethodId),
+    Address(u64),
+}
+
+/// The functions that were met.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    places: HashMap<Place, Function>,
+}
+
+impl Functions {
+    /// A frame of an event's stack.
+    pub fn frame(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> SeenFrame {
+        let Function { identity, location, calls_back } = self.of(seen, frame, builder);
+        SeenFrame { address: frame.address().0, function: identity, calls_back, location }
+    }
+
+    /// The routine that starts at an address of the kernel.
+    pub fn routine(
+        &mut self,
+        seen: &Seen<'_>,
+        address: stackhound_types::Address,
+        builder: &mut Builder,
+    ) -> Option<LocationId> {
+        let (system, event) = (seen.knowledge().system(), seen.event());
+        let session = event.block().session().pointer_size;
+        let mut resolver = seen.resolver();
+        let facts = resolver
+            .at(system, seen.stack_owner(), event.time(), session)
+            .frame(address, AddressKind::Instruction);
+        drop(resolver);
+        let frame = FrameView::new(facts, system, seen.depth(Mode::Kernel));
+        // Without a name for it, it is still known that this is where a function starts.
+        self.of(seen, &frame, builder).location
+    }
+
+    fn of(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+        let place = match (frame.module(), frame.rva(), frame.method()) {
+            (Some(module), Some(rva), _) => {
+                Place::Module(module.id(), rva, frame.kind == AddressKind::Return)
+            }
+            (_, _, Some(method)) => Place::Method(method.id()),
+            _ => Place::Address(frame.address().0),
+        };
+        if let Some(&function) = self.places.get(&place) {
+            return function;
+        }
+        let function = look_up(seen, frame, builder);
+        self.places.insert(place, function);
+        function
+    }
+}
+
+fn look_up(seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+    let address = Address(frame.address().0);
+    let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
+    if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
+        let info = ModuleInfo {
+            name: module.file_name().to_owned(),
+            path: Some(module.path().to_owned()),
+            base: Some(Address(module.base().0)),
+        };
+        let module = Some(builder.module(info));
+        let names = seen.names(frame);
+        // The nearest export may well be another function's.
+        let name = names.as_ref().and_then(|names| names.best());
+        let name = name.filter(|(origin, _)| *origin != Origin::NearestExport);
+        if let Some((_, name)) = name {
+            let offset = u64::from(name.offset);
+            let start = LocationInfo {
+                address: Some(Address(address.0.saturating_sub(offset))),
+                module,
+                rva: rva.checked_sub(offset),
+                symbol: Some(name.text.to_string()),
+                symbol_offset: 0,
+            };
+            let start = Some(builder.location(start));
+            let calls_back = frame.mode == Mode::Kernel && CALLBACKS.contains(&&*name.text);
+            return Function { identity: start, location: start, calls_back };
+        }
+        let whole = builder.location(LocationInfo { module, ..nothing.clone() });
+        let here = LocationInfo { address: Some(address), module, rva: Some(rva), ..nothing };
+        return Function { identity: Some(whole), location: Some(builder.location(here)), calls_back: false };
+    }
+    if let Some(method) = frame.method() {
+        let text = method.to_string();
+        // Called as in stacks of events: `jit:clr!Program.Main`.
+        let runtime = RegionKind::Jit(method.runtime()).name().to_owned();
+        let start = LocationInfo {
+            address: Some(Address(method.start().0)),
+            module: Some(builder.module(ModuleInfo { name: runtime, path: None, base: None })),
+            symbol: Some(text).filter(|text| !text.is_empty()),
+            ..nothing
+        };
+        let start = Some(builder.location(start));
+        return Function { identity: start, location: start, calls_back: false };
+    }
+    let here = (frame.depth() > Depth::Address || address.0 != 0)
+        .then(|| builder.location(LocationInfo { address: Some(address), ..nothing }));
+    Function { identity: None, location: here, calls_back: false }
+}

@@ -1,0 +1,165 @@
+//! A recording in the stack model: which function ran where at any of its events, who called it, what it called.
+//!
+//! The work is `stackhound-timeline`'s. Here its input is made of the pipeline's events, and its output becomes a
+//! [`calltree::Trace`](Trace).
+
+mod events;
+mod functions;
+
+use std::ops::ControlFlow;
+
+use stackhound_calltree::{Builder, Cpu, Error, StackInfo, StackKind, Trace};
+use stackhound_frames::{KernelSymbols, Origin, PolicyText};
+use stackhound_pipeline::{Depth, Enrichment, Outcome, Passes, Pipeline, Seen};
+use stackhound_stacks::{Before, Gaps};
+use stackhound_system::System;
+use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_types::{Address, TICKS_PER_SECOND, Tid};
+
+use crate::{Counts, Happening, Options, Step, Timeline};
+use functions::Functions;
+
+/// What of a recording goes into the model.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Stacks {
+    /// Only what events tell exactly: switches, system calls, interrupt routines.
+    Exact,
+    /// The recorded call stacks too; what lies between them is inferred.
+    #[default]
+    Recorded,
+}
+
+/// What became of a recording beside the trace.
+#[derive(Clone, Debug)]
+pub struct TimelineReport {
+    /// What was used of it and what was not.
+    pub counts: Counts,
+    /// What was read.
+    pub outcome: Outcome,
+}
+
+/// For so long, events are held back: interrupt routines that take no longer get their exact place.
+const HOLD_PER_SECOND: i64 = 50;
+
+/// A recording in the stack model. Event `n` of the pipeline is transition `n`.
+///
+/// Function names are those of the enrichment's symbolizer; functions are told apart only with them, so that all frames
+/// are named, those of the kernel too, whatever the enrichment's policy says. The recording is
+/// read twice, the model is built in memory: about 20 bytes for each event, and 6 for each frame.
+///
+/// # Errors
+/// The recording has more frames or stacks than the model's index can hold.
+pub fn timeline(
+    trace: &OpenTrace,
+    enrichment: Enrichment,
+    stacks: Stacks,
+) -> Result<(Trace, TimelineReport), Error> {
+    let mut enrichment = enrichment;
+    enrichment.depth = Some(Depth::Function);
+    let all = PolicyText { kernel_symbols: Some(KernelSymbols::Full), ..PolicyText::default() };
+    enrichment.policy.put(all, Origin::Default);
+    let mut pipeline = Pipeline::new(trace, Passes::Two).with(enrichment);
+    let clock = trace.clock();
+    let second = clock.to_raw(stackhound_types::FileTime(
+        clock.to_file_time(stackhound_types::RawTime(0)).0 + TICKS_PER_SECOND,
+    ));
+    let options =
+        Options { hold: (second.0 / HOLD_PER_SECOND).max(1), snapshots: stacks == Stacks::Recorded };
+    let mut recording = Recording {
+        builder: Builder::new(),
+        timeline: Timeline::new(options),
+        functions: Functions::default(),
+        gaps: Gaps::of(trace),
+        events: events::Events::new(trace, stacks == Stacks::Recorded),
+        error: None,
+    };
+    if stacks == Stacks::Recorded {
+        recording.builder.sampled();
+    }
+    let wanted = |_: &Seen<'_>| ControlFlow::Continue(true);
+    let outcome = pipeline.run_chosen(wanted, |seen| match recording.event(seen) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            recording.error = Some(error);
+            ControlFlow::Break(())
+        }
+    });
+    if let Some(error) = recording.error {
+        return Err(error);
+    }
+    let transitions = recording.timeline.end();
+    recording.apply(pipeline.knowledge().system())?;
+    let counts = recording.timeline.counts();
+    Ok((recording.builder.finish(transitions)?, TimelineReport { counts, outcome }))
+}
+
+/// The model in the making.
+struct Recording {
+    builder: Builder,
+    timeline: Timeline,
+    functions: Functions,
+    gaps: Gaps,
+    events: events::Events,
+    error: Option<Error>,
+}
+
+impl Recording {
+    fn event(&mut self, seen: &Seen<'_>) -> Result<(), Error> {
+        let cpu = seen.processor().map(Cpu);
+        if let Some(cpu) = cpu {
+            let before = self.gaps.before(seen.event());
+            if before == Before::Gap {
+                self.timeline.lose(cpu);
+            }
+            if before != Before::Nothing {
+                self.timeline.regain(cpu);
+            }
+        }
+        let label = self.events.label(seen, &mut self.builder);
+        self.builder.transition(seen.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
+        self.timeline.push(Happening {
+            time: seen.time().0,
+            cpu,
+            thread: self.events.thread(seen),
+            what: self.events.what(seen, &mut self.functions, &mut self.builder),
+            stack: self.events.stack(seen, &mut self.functions, &mut self.builder),
+        });
+        if let Some(cpu) = cpu
+            && self.gaps.begins_behind(seen.event())
+        {
+            self.timeline.lose(cpu);
+        }
+        self.apply(seen.knowledge().system())
+    }
+
+    /// Does the steps that were found.
+    fn apply(&mut self, system: &System) -> Result<(), Error> {
+        for step in self.timeline.steps() {
+            match step {
+                Step::Stack { kind, thread, cpu, time, .. } => {
+                    self.builder.stack(stack_info(kind, thread, cpu, time, system));
+                }
+                Step::Change(change) => self.builder.apply(change)?,
+                Step::Enter { cpu, stack, lo, hi } => self.builder.enter_between(cpu, stack, lo, hi)?,
+                Step::Open { stack, lo, hi, start, location, evidence } => {
+                    self.builder.open_between(stack, (lo, hi), start, location, evidence)?;
+                }
+                Step::Close { stack, lo, hi, end } => self.builder.close_between(stack, (lo, hi), end)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stack_info(kind: StackKind, tid: Option<Tid>, cpu: Option<Cpu>, time: i64, system: &System) -> StackInfo {
+    let process = tid.and_then(|tid| Some(system.thread_of_event(tid, TraceTime(time))?.process()));
+    let name = process.map(|process| process.image_name()).filter(|name| !name.is_empty());
+    StackInfo {
+        kind,
+        process: process.map(|process| process.pid().0),
+        thread: tid.map(|tid| tid.0),
+        cpu,
+        name: name.map(str::to_owned),
+        region: None::<(Address, Address)>,
+    }
+}
