@@ -34,7 +34,7 @@ def counted(path):
             event = json.loads(line)
             count += 1
             if event["event"] == "Image/Load":
-                loads[event["process"], event["fields"].get("FileName")] += 1
+                loads[(event["process"] or {}).get("name"), event["fields"].get("FileName")] += 1
     return count, loads
 
 

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use stackhound::frames::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
+use stackhound_export::json::symbols::Setting;
 
 use crate::inputs;
 use crate::options::{Common, ListFormat, Output};
@@ -153,11 +154,22 @@ impl Config {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Row {
     key: String,
     value: serde_json::Value,
     origin: String,
+}
+
+impl Row {
+    fn into_setting(self) -> Setting {
+        let value = match self.value {
+            serde_json::Value::Null => None,
+            serde_json::Value::String(text) => Some(text),
+            value => Some(value.to_string()),
+        };
+        Setting { key: self.key, value, origin: self.origin }
+    }
 }
 
 /// What to do with settings.
@@ -185,7 +197,7 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     let rows = Config::read(common, &arguments.symbols)?.rows();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Json => sink.json(&rows.into_iter().map(Row::into_setting).collect::<Vec<_>>())?,
         ListFormat::Table => {
             let value = |row: &Row| match &row.value {
                 serde_json::Value::Null => "not set".to_owned(),

@@ -13,6 +13,7 @@ use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
 use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
 use stackhound_export::escape::{self, Short, cell, line, row};
+use stackhound_export::json;
 
 use crate::filter::{EventFilter, Filters};
 use crate::live::{self, Live, Sources};
@@ -22,7 +23,6 @@ use crate::outcome::Outcome;
 use crate::output::{Sink, message};
 use crate::progress::Progress;
 use crate::reading::Reading;
-use crate::record::Line;
 use crate::time::TimeFormat;
 use crate::{inputs, render};
 
@@ -225,7 +225,7 @@ impl<'a> Printer<'a> {
 }
 
 fn ndjson(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
-    escape::json(out, &Line { seen, with_stack })?;
+    escape::json(out, &json::event::Event::new(seen, with_stack))?;
     Ok(out.write_all(b"\n")?)
 }
 
@@ -264,12 +264,12 @@ fn event(f: &mut fmt::Formatter<'_>, seen: &Seen<'_>, time: &str) -> fmt::Result
         let content = ItemText(field.field, &field.item);
         write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
     }
-    let Some(CreateOutcome { asked, end }) = seen.create() else { return Ok(()) };
+    let Some(CreateOutcome { requested, end }) = seen.create() else { return Ok(()) };
     match end {
-        CreateEnd::Told { status, happened, .. } => {
-            write!(f, " ({} asked for: {}, status {status:#x})", asked.name(), happened.name())
+        CreateEnd::Completed { status, result, .. } => {
+            write!(f, " (requested: {}, result: {}, status {status:#x})", requested.name(), result.name())
         }
-        end => write!(f, " ({} asked for: end {})", asked.name(), end.name()),
+        end => write!(f, " (requested: {}, {})", requested.name(), end.name()),
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 use stackhound::etl::record::HeaderKind;
 use stackhound::etl::{Block, Damage, Index, LogfileHeader};
 use stackhound::stacks::{OwnerKind, StackState, StackStats};
@@ -14,6 +13,11 @@ use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::types::FileTime;
 use stackhound::{Guid, Passes, Pipeline};
 use stackhound_export::escape::line;
+use stackhound_export::json::info::{
+    AppendedSession, Capture as CaptureInfo, Contents, Damage as DamageInfo, FileInfo, Files, ProviderCount,
+    StackCounts,
+};
+use stackhound_export::json::value::{Hex, Time};
 
 use crate::inputs::{self, Inputs};
 use crate::options::{Common, Output};
@@ -46,140 +50,18 @@ pub enum Format {
     Json,
 }
 
-/// The facts of one recording.
-#[derive(Debug, Serialize)]
-struct FileInfo {
-    file: String,
-    size: u64,
-    session: String,
-    log_file: String,
-    windows: String,
-    build: u32,
-    layout_version: String,
-    pointer_size: u8,
-    processors: u32,
-    clock: &'static str,
-    ticks_per_second: u64,
-    buffer_size: u32,
-    mode: String,
-    boot_time: String,
-    start_time: String,
-    end_time: Option<String>,
-    /// What the header counts; 0 in sessions that were not closed.
-    buffers_written: u32,
-    /// What is there.
-    buffers_in_file: u64,
-    /// Whether the session was closed properly: the header says when it ended, and counts no fewer buffers than there are.
-    closed: bool,
-    events_lost: u32,
-    buffers_lost: u32,
-    /// Bytes of buffers that are read, and those that are stepped over: together all of the file.
-    bytes_read: u64,
-    bytes_unreadable: u64,
-    damage: Vec<DamageInfo>,
-    #[serde(flatten)]
-    full: Option<Contents>,
-}
-
-/// What a scan finds.
-#[derive(Debug, Default, Serialize)]
-struct Contents {
-    events: u64,
-    by_header_type: BTreeMap<&'static str, u64>,
-    kernel_hooks: BTreeMap<String, u64>,
-    classic_guid_events: u64,
-    manifest_events: u64,
-    buffers: u64,
-    compressed_buffers: u64,
-    compression: Option<&'static str>,
-    buffers_missing: u64,
-    other_buffers: u64,
-    providers: BTreeMap<String, Provider>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    appended_sessions: Vec<SessionInfo>,
-    stacks: StackInfo,
-    first_event: Option<String>,
-    last_event: Option<String>,
-    out_of_order: u64,
-    schema_misses: u64,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Provider {
-    name: Option<String>,
-    events: u64,
-}
-
-/// A later session of an appended recording.
-#[derive(Debug, Serialize)]
-struct SessionInfo {
-    session: String,
-    start_time: String,
-    end_time: Option<String>,
-    clock: &'static str,
-    ticks_per_second: u64,
-    events_lost: u32,
-    buffers_lost: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct DamageInfo {
-    offset: u64,
-    skipped: u64,
-    reason: String,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct StackInfo {
-    full: u64,
-    keyed: u64,
-    extended: u64,
-    definitions: u64,
-    groups: u64,
-    attributed_parts: u64,
-    orphaned_parts: u64,
-    ambiguous_parts: u64,
-    unresolved_keys: u64,
-    distinct_frames: usize,
-    by_owner: BTreeMap<String, u64>,
-    by_state: BTreeMap<&'static str, u64>,
-}
-
-/// Several files.
-#[derive(Serialize)]
-struct Several<'a> {
-    files: &'a [FileInfo],
-    /// In the order in which they are analysed, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captures: Option<Vec<CaptureInfo<'a>>>,
-}
-
-/// One of several captures: what is null is not stated.
-#[derive(Serialize)]
-pub struct CaptureInfo<'a> {
-    computer_name: Option<&'a str>,
-    boot_time: Option<String>,
-    build: Option<u32>,
-    processors: Option<u32>,
-    pointer_size: Option<u8>,
-    start_time: String,
-    end_time: String,
-    files: Vec<&'a str>,
-}
-
-impl<'a> CaptureInfo<'a> {
-    pub fn new(capture: &'a Capture) -> CaptureInfo<'a> {
-        let machine = &capture.machine;
-        CaptureInfo {
-            computer_name: machine.computer_name.as_deref(),
-            boot_time: machine.boot_time.map(render::utc),
-            build: machine.build,
-            processors: machine.processors,
-            pointer_size: machine.pointer_size.map(|size| size.bytes() as u8),
-            start_time: render::utc(capture.times.0),
-            end_time: render::utc(capture.times.1),
-            files: capture.trace.sources().iter().map(|source| &*source.name).collect(),
-        }
+/// A capture as JSON.
+pub fn capture_info(capture: &Capture) -> CaptureInfo<'_> {
+    let machine = &capture.machine;
+    CaptureInfo {
+        computer_name: machine.computer_name.as_deref(),
+        boot_time: machine.boot_time.map(Time),
+        build: machine.build,
+        processors: machine.processors,
+        pointer_size: machine.pointer_size.map(|size| size.bytes() as u8),
+        start_time: Time(capture.times.0),
+        end_time: Time(capture.times.1),
+        files: capture.trace.sources().iter().map(|source| &*source.name).collect(),
     }
 }
 
@@ -204,8 +86,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         Format::Json => match files.as_slice() {
             [one] => sink.json(one)?,
             many => {
-                let captures = (captures.len() > 1).then(|| captures.iter().map(CaptureInfo::new).collect());
-                sink.json(&Several { files: many, captures })?;
+                let captures = (captures.len() > 1).then(|| captures.iter().map(capture_info).collect());
+                sink.json(&Files { files: many, captures })?;
             }
         },
         Format::Table => {
@@ -245,10 +127,10 @@ fn session_facts(source: &Source, index: &Index) -> FileInfo {
         clock: render::clock_name(clock.kind()),
         ticks_per_second: clock.ticks_per_second(),
         buffer_size: session.buffer_size,
-        mode: format!("{:#x}", session.mode.0),
-        boot_time: render::utc(session.boot_time),
-        start_time: render::utc(session.start_time),
-        end_time: session.end_time.map(render::utc),
+        mode: Hex(session.mode.0.into()),
+        boot_time: Time(session.boot_time),
+        start_time: Time(session.start_time),
+        end_time: session.end_time.map(Time),
         buffers_written: session.buffers_written,
         buffers_in_file: index.found(),
         closed: session.end_time.is_some() && is_counted,
@@ -304,12 +186,12 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     Ok((contents, damage))
 }
 
-fn session_info(session: &LogfileHeader) -> SessionInfo {
+fn session_info(session: &LogfileHeader) -> AppendedSession {
     let clock = session.clock();
-    SessionInfo {
+    AppendedSession {
         session: session.session_name.clone(),
-        start_time: render::utc(session.start_time),
-        end_time: session.end_time.map(render::utc),
+        start_time: Time(session.start_time),
+        end_time: session.end_time.map(Time),
         clock: render::clock_name(clock.kind()),
         ticks_per_second: clock.ticks_per_second(),
         events_lost: session.events_lost,
@@ -321,12 +203,16 @@ fn damage_info(damage: &Damage) -> DamageInfo {
     DamageInfo { offset: damage.offset, skipped: damage.skipped, reason: damage.reason.to_string() }
 }
 
-fn stack_info(stats: &StackStats, distinct_frames: usize, name: impl Fn(&OwnerKind) -> String) -> StackInfo {
+fn stack_info(
+    stats: &StackStats,
+    distinct_frames: usize,
+    name: impl Fn(&OwnerKind) -> String,
+) -> StackCounts {
     let mut by_owner = BTreeMap::new();
     for (owner, parts) in &stats.by_owner {
         *by_owner.entry(name(owner)).or_default() += parts;
     }
-    StackInfo {
+    StackCounts {
         full: stats.full,
         keyed: stats.keyed,
         extended: stats.extended,
@@ -336,7 +222,7 @@ fn stack_info(stats: &StackStats, distinct_frames: usize, name: impl Fn(&OwnerKi
         orphaned_parts: stats.orphaned_parts,
         ambiguous_parts: stats.ambiguous_parts,
         unresolved_keys: stats.unresolved_keys,
-        distinct_frames,
+        distinct_frames: distinct_frames as u64,
         by_owner,
         by_state: StackState::ALL
             .iter()
@@ -400,11 +286,11 @@ impl Counts {
             .collect();
         let hooks = self.hooks.iter().enumerate().filter(|(_, count)| **count > 0);
         contents.kernel_hooks = hooks.map(|(hook, &count)| (format!("{hook:04x}"), count)).collect();
-        let provider = |(guid, events): (Guid, u64)| (guid.to_string(), Provider { name: None, events });
+        let provider = |(guid, events): (Guid, u64)| (guid.to_string(), ProviderCount { name: None, events });
         contents.providers = self.providers.into_iter().map(provider).collect();
         if contents.events > 0 {
-            contents.first_event = Some(render::utc(self.first));
-            contents.last_event = Some(render::utc(self.last));
+            contents.first_event = Some(Time(self.first));
+            contents.last_event = Some(Time(self.last));
         }
     }
 }
@@ -418,8 +304,8 @@ fn table(out: &mut impl Write, info: &FileInfo) -> Result<()> {
         format!("{} build {}, {}-bit", info.windows, info.build, u32::from(info.pointer_size) * 8),
     )?;
     line("processors", info.processors.to_string())?;
-    line("start", info.start_time.clone())?;
-    let end = info.end_time.as_deref().unwrap_or("not finished");
+    line("start", info.start_time.to_string())?;
+    let end = info.end_time.map_or_else(|| "not finished".to_owned(), |end| end.to_string());
     line("end", format!("{end}{}", if info.closed { "" } else { " (not closed properly)" }))?;
     line("clock", format!("{}, {} ticks/s", info.clock, grouped(info.ticks_per_second)))?;
     let mut buffers = format!("{} of {} bytes", info.buffers_in_file, grouped(info.buffer_size.into()));

@@ -6,16 +6,20 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+use stackhound::stacks::StackStates;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
 use stackhound::types::AddressKind;
 use stackhound::{Address, Depth, FrameView, Label, Naming, Pipeline, Seen, frames, symbols};
 use stackhound_export::escape::{folded_name, line};
+use stackhound_export::json::frame::Frame;
+use stackhound_export::json::process::Process;
+use stackhound_export::json::stack::{Stack, StackSummary};
+use stackhound_export::json::stacks::{self as json, CaptureStacks, EventStacks, Stacks};
 
 use crate::filter::{EventFilter, Filters};
-use crate::frame;
-use crate::info::CaptureInfo;
+use crate::info::capture_info;
 use crate::inputs::{self, Inputs};
 use crate::naming;
 use crate::options::{Common, Output};
@@ -60,8 +64,10 @@ pub enum Format {
 #[derive(Clone, Debug)]
 struct StackRow {
     count: u64,
+    pid: Option<u32>,
     process: Option<String>,
-    state: &'static str,
+    states: StackStates,
+    summary: Option<StackSummary<'static>>,
     /// Innermost first.
     frames: Vec<FrameIndex>,
 }
@@ -84,7 +90,7 @@ struct Kind {
 struct Same {
     stack: usize,
     pid: Option<u32>,
-    state: u8,
+    states: StackStates,
 }
 
 #[derive(Default)]
@@ -234,12 +240,10 @@ impl Report<'_> {
             }
             Format::Folded => folded(&mut self.folded, kinds, shown),
             Format::Json => {
-                let kinds: Vec<_> = kinds.iter().map(|kind| KindJson { kind, shown }).collect();
-                let Some(capture) = capture else {
-                    return self.sink.json(&HashMap::from([("kinds", kinds)]));
-                };
+                let stacks = Stacks { kinds: kinds.iter().map(|kind| kind_json(kind, shown)).collect() };
+                let Some(capture) = capture else { return self.sink.json(&stacks) };
                 self.sink.write_all(if self.written > 1 { b"," } else { b"{\"captures\": [\n" })?;
-                self.sink.json(&CaptureJson { capture: CaptureInfo::new(capture), kinds })
+                self.sink.json(&CaptureStacks { capture: capture_info(capture), stacks })
             }
         }
     }
@@ -255,14 +259,6 @@ impl Report<'_> {
     }
 }
 
-/// The stacks of one of several captures.
-#[derive(serde::Serialize)]
-struct CaptureJson<'a> {
-    #[serde(flatten)]
-    capture: CaptureInfo<'a>,
-    kinds: Vec<KindJson<'a>>,
-}
-
 fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &Seen<'_>) {
     let name = seen.name();
     let kind = match kinds.get_mut(&*name) {
@@ -273,13 +269,18 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &S
     let Some(stack) = seen.stack().filter(|_| seen.level() != frames::Level::None) else { return };
     kind.with_stack += 1;
     let pid = seen.pid().map(|pid| pid.0);
-    let same = Same { stack: stack.index(), pid, state: seen.state() as u8 };
+    // Without the doubt about the end of the walk, which is not shown.
+    let states = seen.stack_states();
+    let states = states.others().fold(StackStates::of(states.first()), StackStates::with);
+    let same = Same { stack: stack.index(), pid, states };
     let row = kind.rows.entry(same).or_insert_with(|| {
         let owner = seen.stack_owner().pid.map(|pid| pid.0);
         StackRow {
             count: 0,
+            pid,
             process: seen.process_name().map(str::to_owned),
-            state: seen.state().name(),
+            states,
+            summary: StackSummary::of_event(seen),
             frames: seen.frames().map(|frame| frames.index(owner, &frame)).collect(),
         }
     });
@@ -297,7 +298,7 @@ fn kind(event: String, found: Collected, frames: &Frames) -> Kind {
     };
     stacks.sort_by(|(same_a, a), (same_b, b)| {
         let by_frames = || addresses(a).cmp(&addresses(b));
-        let rest = |same: &Same| (same.state, same.pid, same.stack);
+        let rest = |same: &Same| (same.states, same.pid, same.stack);
         b.count
             .cmp(&a.count)
             .then_with(|| a.process.cmp(&b.process))
@@ -341,7 +342,14 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         for row in &kind.stacks {
             let share = 100.0 * row.count as f64 / kind.with_stack as f64;
             let process = row.process.as_deref().unwrap_or("-");
-            line(out, format_args!("  {:>8} {share:>5.1} %  {process} [{}]", grouped(row.count), row.state))?;
+            line(
+                out,
+                format_args!(
+                    "  {:>8} {share:>5.1} %  {process} [{}]",
+                    grouped(row.count),
+                    row.states.first().name()
+                ),
+            )?;
             for &index in &row.frames {
                 shown.frame(index, |label| {
                     line(out, format_args!("    {:<6} {label}", label.frame.mode.name()))
@@ -369,50 +377,34 @@ fn folded(lines: &mut BTreeMap<String, u64>, kinds: &[Kind], shown: &Shown<'_>) 
     Ok(())
 }
 
-struct KindJson<'a> {
-    kind: &'a Kind,
-    shown: &'a Shown<'a>,
-}
-
-impl Serialize for KindJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let KindJson { kind, shown } = *self;
-        let stacks: Vec<_> = kind.stacks.iter().map(|row| RowJson { row, shown }).collect();
-        let mut map = serializer.serialize_map(Some(5))?;
-        map.serialize_entry("event", &kind.event)?;
-        map.serialize_entry("events", &kind.events)?;
-        map.serialize_entry("with_stack", &kind.with_stack)?;
-        map.serialize_entry("distinct", &kind.distinct)?;
-        map.serialize_entry("stacks", &stacks)?;
-        map.end()
-    }
-}
-
-struct RowJson<'a> {
+/// The frames of a row, each made as it is written: their names are only lent.
+struct RowFrames<'a> {
     row: &'a StackRow,
     shown: &'a Shown<'a>,
 }
 
-impl Serialize for RowJson<'_> {
+impl Serialize for RowFrames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let RowJson { row, shown } = *self;
-        let frames: Vec<_> = row.frames.iter().map(|&index| FrameJson { index, shown }).collect();
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("count", &row.count)?;
-        map.serialize_entry("process", &row.process)?;
-        map.serialize_entry("state", row.state)?;
-        map.serialize_entry("frames", &frames)?;
-        map.end()
+        let mut list = serializer.serialize_seq(Some(self.row.frames.len()))?;
+        for &index in &self.row.frames {
+            self.shown.frame(index, |label| list.serialize_element(&Frame::of_event(&label)))?;
+        }
+        list.end()
     }
 }
 
-struct FrameJson<'a> {
-    index: FrameIndex,
-    shown: &'a Shown<'a>,
-}
-
-impl Serialize for FrameJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.shown.frame(self.index, |label| frame::Json(label).serialize(serializer))
+fn kind_json<'a>(kind: &'a Kind, shown: &'a Shown<'a>) -> EventStacks<'a, json::StackRow<'a, RowFrames<'a>>> {
+    let row = |row: &'a StackRow| json::StackRow {
+        count: row.count,
+        pid: row.pid,
+        process: Process::named(row.process.as_deref()),
+        stack: Stack::new(row.states, RowFrames { row, shown }, row.summary.clone()),
+    };
+    EventStacks {
+        event: &kind.event,
+        events: kind.events,
+        with_stack: kind.with_stack,
+        distinct: kind.distinct as u64,
+        stacks: kind.stacks.iter().map(row).collect(),
     }
 }

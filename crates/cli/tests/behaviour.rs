@@ -110,12 +110,12 @@ fn creates_of_the_demo_are_shown_as_windows_ends_them() {
         for line in String::from_utf8(output.stdout).unwrap().lines() {
             let event: serde_json::Value = serde_json::from_str(line).unwrap();
             let create = &event["create"];
-            if create.is_object() && create["end"] == "told" {
-                let pair = (create["asked"].to_string(), create["happened"].to_string());
+            if create.is_object() && create["completion"] == "completed" {
+                let pair = (create["requested"].to_string(), create["result"].to_string());
                 *found.entry(pair).or_insert(0) += 1;
             }
         }
-        let pairs: Vec<_> = found.keys().map(|(asked, happened)| (&asked[..], &happened[..])).collect();
+        let pairs: Vec<_> = found.keys().map(|(requested, result)| (&requested[..], &result[..])).collect();
         let expected = [("\"create\"", "\"created\""), ("\"open\"", "\"opened\"")];
         assert!(pairs.iter().all(|pair| expected.contains(pair)), "seed {seed}, {mix}: {found:?}");
         assert!(mix == "profile" || pairs == expected, "seed {seed}: {found:?}");

@@ -220,7 +220,7 @@ fn stacks_and_backtraces() {
         "kernel stack of thread 2, Context before #210000, active since #209498",
         "  ??? - ???",
         "before, of the processor: kernel stack of thread 1, Context before #209497, active since #0",
-        "behind, of the processor: kernel stack of thread 1, Context before #211889, active since #211889",
+        "after, of the processor: kernel stack of thread 1, Context before #211889, active since #211889",
     ];
     check("stack", &trace, &["--at", "210000"], &of_two);
     let absent = "kernel stack of thread 1, Context before #210000, not active";
@@ -259,7 +259,7 @@ fn a_backtrace_leads_from_an_interrupt_to_user_mode() {
     check("backtrace", &trace, &["--at", "10"], &expected);
     check("backtrace", &trace, &["--at", "10", "--tid", "8", "--axis", "thread"], &expected);
     let stacks = object("backtrace", &trace, &["--at", "10", "--axis", "cpu"]);
-    let threads: Vec<_> = stacks["stacks"].as_array().unwrap().iter().map(|stack| &stack["thread"]).collect();
+    let threads: Vec<_> = stacks["stacks"].as_array().unwrap().iter().map(|stack| &stack["tid"]).collect();
     assert_eq!(threads, [8, 12]);
 }
 
@@ -272,11 +272,14 @@ fn times_and_processors() {
     assert_eq!(at(&["--at", "2024-01-01T00:00:00.004Z", "--cpu", "0"]), fourth);
     assert_eq!(at(&["--at", "+4ms", "--tid", "8"]), fourth);
     assert_eq!(at(&["--at", "+3.1ms", "--tid", "8"]), fourth);
-    let thread = |arguments: &[&str]| object("stack", &trace, arguments)["stack"]["thread"].clone();
+    let thread = |arguments: &[&str]| object("stack", &trace, arguments)["stack"]["tid"].clone();
     assert_eq!(thread(&["--at", "5", "--cpu", "0"]), 8);
     assert_eq!(thread(&["--at", "5", "--cpu", "1"]), 12);
     let before = object("stack", &trace, &["--at", "7", "--cpu", "0"])["before"].clone();
-    assert_eq!((&before["cpu"]["kind"], &before["thread"]["kind"]), (&json!("interrupt"), &json!("user")));
+    assert_eq!(
+        (&before["on_cpu"]["kind"], &before["of_thread"]["kind"]),
+        (&json!("interrupt"), &json!("user"))
+    );
     let calls = object("calls", &trace, &["Nt*", "--to", "+5ms"]);
     let times: Vec<_> = calls["calls"].as_array().unwrap().iter().map(|call| &call["time"]).collect();
     assert_eq!(times, ["2024-01-01T00:00:00.0030000Z"; 2]);
@@ -311,9 +314,9 @@ fn bounds_and_lower_bounds_are_told_in_every_form() {
         assert_eq!(object(verb, &trace, &arguments)["at_least"], true, "{verb}");
     }
     let call = &object("calls", &trace, &["*Wait*"])["calls"][1];
-    assert_eq!(call["start"], json!({"inferred": {"lo": 2, "hi": 5}}));
+    assert_eq!(call["start"], json!({"kind": "inferred", "lo": 2, "hi": 5}));
     assert_eq!(
-        (&call["end"], &call["thread"], &call["creation"]),
+        (&call["end"]["kind"], &call["tid"], &call["creation"]),
         (&json!("open"), &json!(12), &Value::Null)
     );
     let tree = output("tree", &trace, &["--at", "5", "--cpu", "0", "--ancestors", "1", "--format", "html"]);
@@ -340,7 +343,7 @@ fn lists_are_one_object_or_one_object_a_line() {
     let calls = object("calls", &trace, &["ntoskrnl!*", "--limit", "3"]);
     assert_eq!((&calls["found"], &calls["count"]), (&json!(5), &json!(3)));
     let leave = &object("events-of", &trace, &["#198400"])["events"][12];
-    assert_eq!(leave, &json!({"event": "leave", "depth": 0, "transition": 209_497, "context": 209_497}));
+    assert_eq!(leave, &json!({"change": "leave", "depth": 0, "transition": 209_497, "context": 209_497}));
     let range = &object("ranges", &trace, &["#198205"])["ranges"][1];
     assert_eq!(range, &json!({"first": 211_889, "last": 212_379, "contexts": 491}));
 }
@@ -353,7 +356,7 @@ fn frames_are_named_as_they_are_shown() {
     assert_eq!(name("~#5"), "NtWaitForSingleObject");
     assert_eq!(name("~0"), "main");
     assert_eq!(name("@0"), "main");
-    let number = object("ranges", &trace, &["#5"])["frame"]["frame"].to_string();
+    let number = object("ranges", &trace, &["#5"])["frame"]["frame_id"].to_string();
     assert_eq!(name(&format!("@{number}")), "IsrRoutine");
 }
 
@@ -374,11 +377,11 @@ fn a_tree_goes_to_a_file_in_the_form_its_name_says() {
         object("tree", &trace, &["--at", "200000", "--children", "2", "--depth", "1", "--ancestors", "0"]);
     assert_eq!(json["at"], json!({"context": 200_000, "cpu": 0, "time": null}));
     assert_eq!(json["stack"]["kind"], "kernel");
-    let rows: Vec<_> = json["tree"]["rows"]
+    let rows: Vec<_> = json["rows"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|row| (row["level"].as_u64().unwrap(), row["frame"]["creation"].as_u64(), row["cut"].as_u64()))
+        .map(|row| (row["level"].as_u64().unwrap(), row["frame"]["creation"].as_u64(), row["count"].as_u64()))
         .collect();
     let expected = [
         (0, Some(199_862), None),

@@ -126,7 +126,7 @@ fn a_missing_field_is_neither_equal_nor_different() {
         "fields.FileName = 'x'",
         "fields.FileName != 'x'",
         "not fields.FileName = 'x'",
-        "not create.asked = 'open'",
+        "not create.requested = 'open'",
     ] {
         let filter = format!("event = Thread/CSwitch and {filter}");
         let (found, errors) = chosen(&["--where", &filter]);

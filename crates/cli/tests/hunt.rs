@@ -31,16 +31,22 @@ fn hunt(arguments: &[&str]) -> Output {
     stackhound(&given)
 }
 
-/// The findings as NDJSON, and the exit code.
-fn findings(arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
+/// The findings and the alerts as NDJSON, and the exit code.
+fn documents(arguments: &[&str]) -> (Vec<Value>, Vec<Value>, Option<i32>) {
     let output = hunt(&[&["--format", "ndjson"], arguments].concat());
     let lines = String::from_utf8(output.stdout).unwrap();
-    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    (lines, output.status.code())
+    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let (findings, alerts) = lines.partition(|document: &Value| document["type"] == "finding");
+    (findings, alerts, output.status.code())
+}
+
+fn findings(arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let (findings, _, code) = documents(arguments);
+    (findings, code)
 }
 
 fn ids(findings: &[Value]) -> Vec<&str> {
-    findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect()
+    findings.iter().map(|finding| finding["detection"].as_str().unwrap()).collect()
 }
 
 #[test]
@@ -57,10 +63,61 @@ fn the_attack_is_found_and_nothing_else_matters() {
         assert_eq!(finding["count"], 1);
         assert!(finding["input"]["file"].as_str().unwrap().ends_with("stackhound-demo.etl"));
         // Whoever attacks, and the process that it attacks.
-        let direct = finding["id"] == "CS02";
+        let direct = finding["detection"] == "CS02";
         let name = finding["process"]["name"].as_str().unwrap();
         assert!(!direct || name == "updater.exe", "{finding}");
     }
+}
+
+/// Alerts are what the findings say of them, the highest score first, after all findings.
+#[test]
+fn alerts_follow_the_findings_that_they_are_made_of() {
+    let (found, alerts, _) = documents(&["--min-severity", "low"]);
+    assert!(alerts.len() > 1, "{alerts:?}");
+    let mut scores: Vec<u64> = alerts.iter().map(|alert| alert["score"].as_u64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|one, other| one >= other), "{scores:?}");
+    scores.retain(|score| !(1..=100).contains(score));
+    assert!(scores.is_empty(), "{scores:?}");
+    for alert in &alerts {
+        let of: Vec<&Value> = found.iter().filter(|finding| finding["alert"] == alert["alert"]).collect();
+        assert_eq!(alert["count"].as_u64(), of.iter().map(|finding| finding["count"].as_u64()).sum());
+        let times = || of.iter().map(|finding| finding["time"].as_str());
+        assert_eq!(
+            (alert["first_seen"].as_str(), alert["last_seen"].as_str()),
+            (times().min().unwrap(), times().max().unwrap())
+        );
+        for finding in &of {
+            assert_eq!((&finding["pid"], &finding["process"]), (&alert["pid"], &alert["process"]));
+        }
+        for detection in alert["detections"].as_array().unwrap() {
+            let of = of.iter().filter(|finding| finding["detection"] == detection["detection"]);
+            assert_eq!(detection["count"].as_u64(), of.map(|finding| finding["count"].as_u64()).sum());
+        }
+    }
+    let with_alert = found.iter().filter(|finding| !finding["alert"].is_null()).count();
+    assert_eq!(with_alert, found.len());
+}
+
+#[test]
+fn the_summary_has_alerts_counts_and_few_findings() {
+    let summary = String::from_utf8(hunt(&["--format", "summary"]).stdout).unwrap();
+    let (_, alerts, _) = documents(&[]);
+    for alert in &alerts {
+        assert!(summary.contains(&format!("alert {}", alert["alert"].as_str().unwrap())), "{summary}");
+    }
+    let blocks = summary.lines().filter(|line| line.contains(" record ")).count();
+    assert!((1..=10).contains(&blocks), "{summary}");
+    assert!(summary.lines().count() < 300, "{summary}");
+    let order =
+        ["Alerts by score", "Findings in ", "The most severe findings"].map(|head| summary.find(head));
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}\n{summary}");
+    // The most severe come first, and each process with each set of detections comes once.
+    let severities = ["CRITICAL", "HIGH", "MEDIUM", "LOW"];
+    let of = |line: &str| severities.iter().position(|name| line.starts_with(&format!("{name}  CS")));
+    let top = &summary[order[2].unwrap()..];
+    let firsts: Vec<usize> =
+        top.split("\n\n").filter_map(|block| block.lines().filter_map(of).min()).collect();
+    assert!(!firsts.is_empty() && firsts.is_sorted(), "{top}");
 }
 
 #[test]
@@ -101,7 +158,7 @@ fn only_what_is_asked_for_is_told() {
     let undetermined = all.iter().filter(|finding| finding["verdict"] == "undetermined").count();
     assert!(undetermined > 0);
     for finding in &all {
-        assert_eq!(finding["id"], "CS05");
+        assert_eq!(finding["detection"], "CS05");
         let missing = finding["inputs_missing"].as_array().unwrap();
         assert!(finding["verdict"] != "undetermined" || !missing.is_empty(), "{finding}");
     }
@@ -146,8 +203,8 @@ fn output_goes_to_a_file_when_it_is_complete() {
     let path = folder.path().join("findings.ndjson");
     let output = hunt(&["--format", "ndjson", "-o", text(&path)]);
     assert!(output.stdout.is_empty());
-    let (found, _) = findings(&[]);
-    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), found.len());
+    let (found, alerts, _) = documents(&[]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), found.len() + alerts.len());
 }
 
 #[test]
@@ -228,7 +285,7 @@ fn one_bad_input_leaves_out_no_other() {
     let files = |output: &Output| -> Vec<String> {
         let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
         let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let names = lines.map(|line| line["input"]["file"].as_str().unwrap().to_owned());
+        let names = lines.filter_map(|line| Some(line["input"]["file"].as_str()?.to_owned()));
         let mut names: Vec<String> = names.collect();
         names.dedup();
         names
@@ -277,8 +334,11 @@ fn rows_come_through_pipes() {
     for name in ["-", "/dev/stdin"] {
         let output = given(name, ACCESS.as_bytes());
         assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
-        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&found["id"], &found["input"]["file"]), (&"CS07".into(), &name.into()));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [found, alert] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((&found["detection"], &found["input"]["file"]), (&"CS07".into(), &name.into()));
+        assert_eq!((&alert["type"], &alert["alert"]), (&"alert".into(), &found["alert"]));
         assert_eq!(given(name, b"").status.code(), Some(0));
         let refused = given(name, b"ElfFile\0");
         let errors = String::from_utf8_lossy(&refused.stderr).into_owned();

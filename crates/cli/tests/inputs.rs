@@ -248,11 +248,11 @@ fn hunted(folder: &Path) -> (BTreeSet<String>, Option<i32>, String) {
     let lines = String::from_utf8(output.stdout).unwrap();
     let file = |line: &str| {
         let finding: serde_json::Value = serde_json::from_str(line).unwrap();
-        let path = PathBuf::from(finding["input"]["file"].as_str().unwrap());
-        path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned()
+        let path = PathBuf::from(finding["input"]["file"].as_str()?);
+        Some(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned())
     };
     let errors = String::from_utf8(output.stderr).unwrap();
-    (lines.lines().map(file).collect(), output.status.code(), errors)
+    (lines.lines().filter_map(file).collect(), output.status.code(), errors)
 }
 
 #[test]

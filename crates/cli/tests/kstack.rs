@@ -36,12 +36,12 @@ fn is_well_formed(thread: &Value, with_user: bool) {
             Some(frames) => {
                 assert!(!frames.is_empty() && absent.is_null(), "{thread}");
                 assert!(frames.iter().all(|frame| frame["mode"] == part), "{thread}");
-                assert!(frames.iter().all(|frame| frame["addr"].as_str().unwrap().starts_with("0x")));
+                assert!(frames.iter().all(|frame| frame["address"].as_str().unwrap().starts_with("0x")));
             }
             None => assert!(frames.is_null() && absent.is_string(), "{thread}"),
         }
     }
-    let evidence = &thread["evidence"];
+    let evidence = &thread["capture"];
     assert_eq!(evidence.is_null(), thread["kernel"].is_null(), "{thread}");
     if evidence.is_null() {
         return;
@@ -58,8 +58,7 @@ fn every_form_tells_the_same_threads() {
     let all = threads(folder.path(), &at);
     assert!(all.len() > 20, "{} threads", all.len());
     all.iter().for_each(|thread| is_well_formed(thread, true));
-    let relation =
-        |wanted: &str| all.iter().filter(|thread| thread["evidence"]["relation"] == wanted).count();
+    let relation = |wanted: &str| all.iter().filter(|thread| thread["capture"]["relation"] == wanted).count();
     assert!(relation("last") > 0 && relation("resumed") > 0, "{all:?}");
 
     let lines = told(folder.path(), &[&at[..], &["--format", "ndjson"]].concat());
@@ -68,8 +67,12 @@ fn every_form_tells_the_same_threads() {
 
     let table = told(folder.path(), &at);
     for thread in &all {
-        let head =
-            format!("{} ({}), thread {}", thread["process"].as_str().unwrap(), thread["pid"], thread["tid"]);
+        let head = format!(
+            "{} ({}), thread {}",
+            thread["process"]["name"].as_str().unwrap(),
+            thread["pid"],
+            thread["tid"]
+        );
         assert!(table.lines().any(|line| line.starts_with(&head)), "{head}\n{table}");
     }
     let shown = table.lines().filter(|line| line.contains(" kernel ") && !line.contains(" none: ")).count();
@@ -176,7 +179,10 @@ fn a_process_that_runs_here_is_told_or_refused_in_one_sentence() {
     let thread = &all["threads"][0];
     let frames = thread["kernel"].as_array().unwrap();
     assert!(frames.iter().any(|frame| frame["symbol"].as_str().unwrap().contains("nanosleep")), "{thread}");
-    assert!(frames.iter().all(|frame| frame["origin"] == "kernel" && frame["addr"].is_null()), "{thread}");
-    assert_eq!((&thread["process"], &thread["user_absent"]), (&"sleep".into(), &"kernel-only".into()));
-    assert_eq!(thread["evidence"]["kind"], "proc");
+    assert!(frames.iter().all(|frame| frame["origin"] == "kernel" && frame["address"].is_null()), "{thread}");
+    assert_eq!(
+        (&thread["process"]["name"], &thread["user_absent"]),
+        (&"sleep".into(), &"kernel-only".into())
+    );
+    assert_eq!(thread["capture"]["kind"], "proc");
 }

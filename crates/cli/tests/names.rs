@@ -45,7 +45,7 @@ fn creations_have_functions_in_user_mode_and_modules_in_the_kernel() {
         assert_eq!((&stub["symbol"], &stub["offset"]), (&"NtCreateUserProcess".into(), &0x14.into()));
         assert_eq!((&stub["origin"], &stub["pdb"]), (&"export".into(), &Value::Null));
         assert_eq!(stub["region"]["kind"], "image");
-        let call_site = stub["call_site"]["before"].as_str().unwrap();
+        let call_site = stub["call_site"]["leading_bytes"].as_str().unwrap();
         assert!(call_site.ends_with("0f05"), "behind a system call: {call_site}");
         assert_eq!(stack["final_kernel_module"], "ntoskrnl.exe");
         assert!(stack["summary"].as_str().unwrap().starts_with("ntdll.dll|KernelBase.dll|kernel32.dll|"));
@@ -62,7 +62,9 @@ fn other_events_have_modules_unless_all_names_are_asked_for() {
     let full = stacks(folder.path(), "PerfInfo/SampledProfile", &["--symbols", "full"]);
     assert!(full.iter().any(named));
     let off = stacks(folder.path(), "Process/Start", &["--symbols", "off"]);
-    assert!(off.iter().flat_map(frames).all(|frame| frame["module"].is_null() && frame["addr"].is_string()));
+    assert!(
+        off.iter().flat_map(frames).all(|frame| frame["module"].is_null() && frame["address"].is_string())
+    );
     let modules = stacks(folder.path(), "Process/Start", &["--symbols", "modules"]);
     assert!(!modules.iter().any(named));
 }
@@ -88,7 +90,7 @@ fn a_config_file_changes_what_is_named_and_says_so() {
         ("events.\"Thread/Start\"", "none".into(), "settings.toml"),
         ("events.\"Process/Start\"", "full".into(), "default"),
         ("symbols.path", "srv*symbols".into(), "settings.toml"),
-        ("symbols.online", false.into(), "default"),
+        ("symbols.online", "false".into(), "default"),
     ] {
         assert_eq!((&setting(key)["value"], &setting(key)["origin"]), (&value, &origin.into()), "{key}");
     }
@@ -147,11 +149,11 @@ fn files_say_what_was_asked_and_what_came_of_it() {
         folder.path(),
         &["events", "stackhound-demo.etl", "--event", "FileIo/Create", "--format", "ndjson", "-q"],
     );
-    let mut told = 0;
+    let mut completed = 0;
     for line in events.lines() {
         let create = &serde_json::from_str::<Value>(line).unwrap()["create"];
-        assert!(create["asked"].is_string(), "{line}");
-        told += u32::from(create["end"] == "told" && create["happened"].is_string());
+        assert!(create["requested"].is_string(), "{line}");
+        completed += u32::from(create["completion"] == "completed" && create["result"].is_string());
     }
-    assert!(told > 10);
+    assert!(completed > 10);
 }

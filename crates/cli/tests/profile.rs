@@ -72,7 +72,7 @@ fn has_stack(event: &Value) -> bool {
 
 /// The folded path of an event, with or without its kind.
 fn path(event: &Value, with_kind: bool) -> String {
-    let process = match (event["process"].as_str(), event["pid"].as_u64()) {
+    let process = match (event["process"]["name"].as_str(), event["pid"].as_u64()) {
         (None, Some(0)) => "Idle (0)".to_owned(),
         (None, Some(4)) => "System (4)".to_owned(),
         (None, Some(pid)) => format!("unknown ({pid})"),
@@ -89,7 +89,7 @@ fn path(event: &Value, with_kind: bool) -> String {
     for frame in event["stack"]["frames"].as_array().unwrap().iter().rev() {
         path.push(match (frame["module"].as_str(), frame["rva"].as_str()) {
             (Some(module), Some(rva)) => format!("{module}+{rva}"),
-            _ => frame["addr"].as_str().unwrap().to_owned(),
+            _ => frame["address"].as_str().unwrap().to_owned(),
         });
     }
     if with_kind {

@@ -104,13 +104,13 @@ fn manifests_are_shown_in_the_language_that_is_asked_for() {
     let shown = json(&["providers", "Shop", "--manifest", path, "--format", "json"]);
     let event = &shown[0]["events"][0];
     assert_eq!(
-        (&event["name"], &event["level"], &event["keywords"]),
+        (&event["name"], &event["level"], &event["keyword"]),
         (&"Order/Start".into(), &2.into(), &"0x10".into())
     );
     let field = &event["fields"][2];
-    assert_eq!((&field["name"], &field["count"]), (&"lines".into(), &"2".into()));
+    assert_eq!((&field["name"], &field["array_length"]), (&"lines".into(), &"2".into()));
     assert_eq!(field["fields"][0]["in_type"], "win:UnicodeString");
-    assert_eq!(shown[0]["maps"][0]["entries"], serde_json::json!([[1, "tea"]]));
+    assert_eq!(shown[0]["maps"][0]["entries"], serde_json::json!([{ "value": 1, "name": "tea" }]));
 }
 
 #[test]

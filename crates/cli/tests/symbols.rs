@@ -172,9 +172,9 @@ fn rows_say_what_was_asked_for() {
     assert_eq!(rows[0]["rva"], "0x1176");
     assert_eq!(rows[0]["pdb"], serde_json::json!({"name": "main", "offset": 6}));
     let file = r"c:\users\sentry\source\repos\crashwithexception\crashwithexception\crashwithexception.cpp";
-    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 30}));
+    assert_eq!(rows[0]["source"], serde_json::json!({"file": file, "line": 30}));
     assert_eq!(rows[1]["rva"], "0xffffffff");
-    for key in ["pdb", "export", "nearest_export", "line"] {
+    for key in ["pdb", "export", "nearest_export", "source"] {
         assert_eq!(rows[1].get(key), Some(&Value::Null), "{key}");
     }
     assert_eq!(rows[1]["inlines"], serde_json::json!([]));
@@ -196,9 +196,8 @@ fn inlined_functions_are_listed_with_the_places_in_them() {
     let rows = json(&["symbols", "lookup", "--pdb", &pdb, "--format", "json", "0x1078"]);
     let file = r"f:\dd\vctools\crt\vcstartup\src\startup\exe_common.inl";
     assert_eq!(shown(&rows[0]["pdb"]), "pre_c_initialization+0x8");
-    assert_eq!(rows[0]["line"], serde_json::json!({"file": file, "line": 148}));
-    let inlined =
-        serde_json::json!({"function": "__scrt_main_policy::set_app_type", "file": file, "line": 44});
+    assert_eq!(rows[0]["source"], serde_json::json!({"file": file, "line": 148}));
+    let inlined = serde_json::json!({"function": "__scrt_main_policy::set_app_type", "source": {"file": file, "line": 44}});
     assert_eq!(rows[0]["inlines"], serde_json::json!([inlined]));
     let output = stackhound(&["symbols", "lookup", "--pdb", &pdb, "0x1078"]);
     let shown = String::from_utf8(output.stdout).unwrap();

@@ -1,5 +1,7 @@
 //! Findings put together: what a process did within some time is one alert, however many findings tell of it.
 
+use std::borrow::Borrow;
+
 use hashbrown::HashMap;
 
 use crate::catalogue::DetectionId;
@@ -52,6 +54,13 @@ impl Alert {
             weight(*severity) + again
         };
         self.detections.iter().map(one).sum::<u32>().clamp(1, 100)
+    }
+
+    /// The detections, the most severe first.
+    pub fn by_severity(&self) -> Vec<(DetectionId, Severity, u64)> {
+        let mut detections = self.detections.clone();
+        detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
+        detections
     }
 
     /// Raw events that it was found in; one that several detections found is counted by each.
@@ -156,8 +165,9 @@ impl Alerts {
 }
 
 /// Puts alerts in order, the highest score first.
-pub fn sort(alerts: &mut [Alert]) {
+pub fn sort<A: Borrow<Alert>>(alerts: &mut [A]) {
     alerts.sort_by(|one, other| {
+        let (one, other) = (one.borrow(), other.borrow());
         other.score().cmp(&one.score()).then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
     });
 }

@@ -1,6 +1,7 @@
 //! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
 
-use stackhound_frames::Answer;
+use stackhound_frames::{Answer, Backing, Region, RegionKind};
+use stackhound_types::Mode;
 
 use crate::catalogue::DetectionId;
 use crate::verdict::Outcome;
@@ -33,50 +34,91 @@ pub struct ProcessReport {
     pub started: Option<u64>,
 }
 
+/// The name of a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionReport {
+    /// The name.
+    pub text: String,
+    /// Bytes from the beginning of the function to the address.
+    pub offset: u64,
+    /// Where the name comes from, as outputs spell it.
+    pub origin: &'static str,
+}
+
 /// One frame, as it is shown.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameReport {
     /// The address as recorded.
     pub address: Option<u64>,
-    /// Whether it is a kernel frame.
-    pub is_kernel: bool,
+    /// Kernel or user.
+    pub mode: Mode,
     /// Whether it is 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
     /// Path of its module; empty if there is none.
     pub module: String,
     /// Offset in the module.
     pub rva: Option<u64>,
-    /// The function and the offset in it, such as `NtOpenProcess+0x14`; empty if not known.
-    pub symbol: String,
-    /// What it is where it is in no module: `unbacked`, `unknown`, `jit:clr`.
-    pub backing: &'static str,
-    /// What memory it lies in: `image`, `private`, `mapped`; empty if not known.
-    pub memory: &'static str,
-    /// What its page allows, as Windows numbers it.
-    pub protection: Option<u32>,
+    /// The function, if a file of the module or a runtime names it.
+    pub function: Option<FunctionReport>,
+    /// Whether its code comes from an image.
+    pub backing: Backing,
+    /// The memory that it is in, by the trace; where the trace does not state it, as it was read from the live process.
+    pub region: Region,
+    /// What its page allowed when the memory of the live process was read, as Windows numbers it.
+    pub page_protection: Option<u32>,
     /// Bytes before the return address, from a file or from memory.
     pub leading_bytes: Vec<u8>,
     /// Bytes from the return address on.
     pub trailing_bytes: Vec<u8>,
 }
 
-impl FrameReport {
-    /// File name of its module; what it is where there is none.
-    pub fn module_name(&self) -> &str {
-        match self.module.rsplit('\\').next() {
-            Some(name) if !name.is_empty() => name,
-            _ => self.backing,
+impl Default for FrameReport {
+    /// A user frame of which nothing is known.
+    fn default() -> FrameReport {
+        FrameReport {
+            address: None,
+            mode: Mode::User,
+            is_wow64: false,
+            module: String::new(),
+            rva: None,
+            function: None,
+            backing: Backing::Unknown,
+            region: Region::UNKNOWN,
+            page_protection: None,
+            leading_bytes: Vec::new(),
+            trailing_bytes: Vec::new(),
         }
+    }
+}
+
+impl FrameReport {
+    /// File name of its module, or `jit:` and the runtime that compiled it.
+    pub fn module_or_runtime(&self) -> Option<&str> {
+        match (self.module.rsplit('\\').next(), self.region.kind) {
+            (Some(name), _) if !name.is_empty() => Some(name),
+            (_, kind @ RegionKind::Jit(_)) => Some(kind.name()),
+            _ => None,
+        }
+    }
+
+    /// The same, or whether its code comes from an image.
+    pub fn module_name(&self) -> &str {
+        self.module_or_runtime().unwrap_or(self.backing.name())
+    }
+
+    /// The function and the offset in it, such as `NtOpenProcess+0x14`.
+    pub fn symbol(&self) -> Option<String> {
+        self.function.as_ref().map(|FunctionReport { text, offset, .. }| format!("{text}+{offset:#x}"))
     }
 
     /// In a few words: `ntdll.dll!NtOpenProcess+0x14`, `ntdll.dll+0x9d4c4`, `unbacked 0x24f64b7b7a1`.
     pub fn label(&self) -> String {
         let name = self.module_name();
-        match (self.symbol.is_empty(), self.rva, self.address) {
-            (false, ..) => format!("{name}!{}", self.symbol),
-            (true, Some(rva), _) => format!("{name}+{rva:#x}"),
-            (true, None, Some(address)) => format!("{name} {address:#x}"),
-            (true, None, None) => name.to_owned(),
+        match (self.symbol(), self.rva, self.address) {
+            (Some(symbol), ..) => format!("{name}!{symbol}"),
+            (None, Some(rva), _) => format!("{name}+{rva:#x}"),
+            (None, None, Some(address)) => format!("{name} {address:#x}"),
+            (None, None, None) => name.to_owned(),
         }
     }
 }
@@ -119,10 +161,16 @@ pub struct Sighting {
     pub event: EventReport,
     /// The stack, innermost first.
     pub stack: Vec<FrameReport>,
+    /// The states of the stack that apply, the first one first; empty if the source does not state any.
+    pub states: Vec<&'static str>,
     /// Names of the user frames' modules, as [`Summary::user`](stackhound_frames::Summary::user) gives them.
     pub summary: String,
+    /// The same of the kernel frames: see [`Summary::kernel`](stackhound_frames::Summary::kernel).
+    pub kernel_summary: String,
     /// The final user module, as [`Summary`](stackhound_frames::Summary::final_user_module) gives it.
     pub final_user_module: Option<String>,
+    /// The module of the innermost frame, if it is a kernel frame.
+    pub final_kernel_module: Option<String>,
     /// Whether a user frame is in no image.
     pub contains_unbacked: Answer,
     /// Whether the user part of the stack is known to be there, even if it has no frames.

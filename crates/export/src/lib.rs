@@ -28,7 +28,7 @@ pub mod firefox;
 #[cfg(feature = "flamegraph")]
 pub mod flamegraph;
 pub mod folded;
-mod hex;
+pub mod json;
 mod model;
 pub mod perfetto;
 mod profile;
@@ -36,7 +36,6 @@ pub mod speedscope;
 pub mod tree;
 
 pub use builder::{Full, ProfileBuilder};
-pub use hex::Hex;
 pub use model::{
     Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin, Place,
     Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,

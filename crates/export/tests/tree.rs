@@ -9,7 +9,7 @@ use stackhound_calltree::{
     Axis, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId, LocationInfo,
     ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
 };
-use stackhound_export::tree::json::{Json, StackOnly};
+use stackhound_export::json::tree::{FullStack, TreeDocument, TreeFrame, TreeStack};
 use stackhound_export::tree::{Limits, Relation, Row, Shown, Tree, html, text};
 
 fn top(trace: &Trace, context: u64) -> Frame<'_> {
@@ -20,6 +20,15 @@ fn sorted_keys(row: &serde_json::Map<String, Value>) -> Vec<&str> {
     let mut keys: Vec<&str> = row.keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
+}
+
+fn json_frame(frame: Frame<'_>) -> Value {
+    serde_json::to_value(TreeFrame::from(frame)).unwrap()
+}
+
+fn json_tree(trace: &Trace, at: u64, tree: &Tree<'_>) -> Value {
+    let at = trace.context(ContextId(at)).unwrap();
+    serde_json::to_value(TreeDocument::new(at, at.stack().unwrap(), tree)).unwrap()
 }
 
 fn limits(ancestors: usize, depth: usize, children: usize) -> Limits {
@@ -241,20 +250,23 @@ fn counts_of_recordings_are_lower_bounds_everywhere() {
             ",
     );
     let tree = Tree::around(outer, limits(0, 0, 5));
-    let document = serde_json::to_value(Json(&tree)).unwrap();
-    assert_eq!(document["rows"][1], json!({"level": 1, "cut": 1, "least": 1, "at_least": true}));
+    let document = json_tree(&trace, 3, &tree);
+    assert_eq!(
+        document["rows"][1],
+        json!({"level": 1, "kind": "cut", "count": 1, "least": 1, "at_least": true})
+    );
     assert_eq!(document["rows"][0]["frame"]["at_least"], true);
     assert!(html::page(&tree).contains("|- ... &gt;=1 frames left out"));
     let inner = top(&trace, 5);
     assert_eq!(text::call(inner).to_string(), "~#5 m!f(...) ~#6");
     assert_eq!(text::call(outer).to_string(), "~#3 m!f(...) ???");
     assert!(html::page(&Tree::around(inner, Limits::default())).contains("<small>#4..#5 to #6..#8</small>"));
-    let frame = serde_json::to_value(Json(inner)).unwrap();
-    assert_eq!(frame["start"], json!({"inferred": {"lo": 4, "hi": 5}}));
-    assert_eq!(frame["end"], json!({"inferred": {"lo": 6, "hi": 8}}));
+    let frame = json_frame(inner);
+    assert_eq!(frame["start"], json!({"kind": "inferred", "lo": 4, "hi": 5}));
+    assert_eq!(frame["end"], json!({"kind": "inferred", "lo": 6, "hi": 8}));
     assert_eq!(frame["creation"], Value::Null);
     assert_eq!(frame["continuity"], "assumed");
-    assert_eq!(serde_json::to_value(Json(outer)).unwrap()["end"], "open");
+    assert_eq!(json_frame(outer)["end"], json!({"kind": "open", "lo": null, "hi": null}));
 }
 
 #[test]
@@ -353,7 +365,7 @@ fn names_are_never_markup_or_control_characters() {
     assert_eq!(lines.lines().count(), 5, "{lines:?}");
     assert!(!lines.contains('\u{1b}'));
     // JSON has an escape for everything.
-    assert_eq!(serde_json::to_value(Json(frame)).unwrap()["symbol"], hostile);
+    assert_eq!(json_frame(frame)["symbol"], hostile);
 }
 
 #[test]
@@ -361,41 +373,48 @@ fn the_example_as_json() {
     let trace = fixtures::trace();
     let frame = top(&trace, 200_000);
     let expected = json!({
-        "stack": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "symbol": "UsbhDecHubBusy", "offset": 0,
+        "stack_id": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "symbol": "UsbhDecHubBusy", "offset": 0,
         "address": "0xfffff800fe4ac010", "rva": "0xc010", "creation": 199_862, "first": 199_863, "last": 200_320,
-        "start": {"observed": 199_863}, "end": {"observed": 200_320}, "start_type": "call", "end_type": "return",
+        "start": {"kind": "observed", "lo": 199_863, "hi": 199_863},
+        "end": {"kind": "observed", "lo": 200_320, "hi": 200_320}, "start_type": "call", "end_type": "return",
         "evidence": "exact", "continuity": "observed", "depth": 4, "descendants": 5, "least": 5, "at_least": false,
     });
-    let mut written = serde_json::to_value(Json(frame)).unwrap();
+    let mut written = json_frame(frame);
     // A number says nothing but which frame it is.
-    let number = written.as_object_mut().unwrap().remove("frame").unwrap().as_u64().unwrap();
+    let number = written.as_object_mut().unwrap().remove("frame_id").unwrap().as_u64().unwrap();
     assert_eq!(trace.frame(FrameId(number)).unwrap(), frame);
     assert_eq!(written, expected);
 
-    let tree = serde_json::to_value(Json(&Tree::around(frame, limits(1, 1, 1)))).unwrap();
-    assert_eq!((&tree["active"], &tree["above"]), (&json!(number), &json!(3)));
+    let tree = json_tree(&trace, 200_000, &Tree::around(frame, limits(1, 1, 1)));
+    assert_eq!((&tree["active_frame_id"], &tree["above"]), (&json!(number), &json!(3)));
     let shape: Vec<_> =
         tree["rows"].as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect();
     // In what order they stand depends on features of the library that other crates ask for.
     let keys: Vec<Vec<_>> = shape.iter().map(sorted_keys).collect();
     let (frame_row, cut, away) = (
-        vec!["frame", "level", "relation"],
-        vec!["at_least", "cut", "least", "level"],
-        vec!["back", "left", "level"],
+        vec!["frame", "kind", "level", "relation"],
+        vec!["at_least", "count", "kind", "least", "level"],
+        vec!["back", "kind", "left", "level"],
     );
     assert_eq!(keys, [frame_row.clone(), frame_row.clone(), frame_row, cut, away]);
-    assert_eq!(tree["rows"][3], json!({"level": 2, "cut": 4, "least": 4, "at_least": false}));
-    assert_eq!(tree["rows"][4], json!({"level": 1, "left": 209_497, "back": 211_888}));
+    assert_eq!(
+        tree["rows"][3],
+        json!({"level": 2, "kind": "cut", "count": 4, "least": 4, "at_least": false})
+    );
+    assert_eq!(tree["rows"][4], json!({"level": 1, "kind": "away", "left": 209_497, "back": 211_888}));
 
     let between = trace.context(ContextId(210_000)).unwrap().stack().unwrap();
     assert_eq!(
-        serde_json::to_value(StackOnly(between.prev_stack(Axis::Cpu).unwrap())).unwrap(),
+        serde_json::to_value(TreeStack::from(between.prev_stack(Axis::Cpu).unwrap())).unwrap(),
         json!({
-            "stack": 0, "kind": "kernel", "process": 4, "thread": 1, "cpu": null, "name": null, "context": 209_497,
-            "active": true, "active_since": {"observed": 0},
+            "stack_id": 0, "kind": "kernel", "pid": 4, "tid": 1, "cpu": null, "name": null, "context": 209_497,
+            "active": true, "active_since": {"kind": "observed", "lo": 0, "hi": 0},
         })
     );
-    assert_eq!(serde_json::to_value(Json(between)).unwrap()["frames"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        serde_json::to_value(FullStack::from(between)).unwrap()["frames"].as_array().unwrap().len(),
+        1
+    );
 }
 
 proptest! {

@@ -1,6 +1,6 @@
-//! What became of files that were asked for.
+//! The outcome of requests to create or open files.
 //!
-//! Who opens or creates a file, and with what stack, is told when it is asked; what became of it is told when the
+//! The request to create or open a file has the stack; its result is recorded when the
 //! request ends, by an event that names nothing but the request. [`CreateJoin`] brings the two together.
 //!
 //! It holds no events: the correlator does already. Events are shown to the join when they go into the correlator, and
@@ -17,7 +17,7 @@ use crate::operation::{Family, Operation};
 
 /// What to do about a file that is there, or is not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Disposition {
+pub enum CreateDisposition {
     /// Replace it, or create it.
     Supersede,
     /// Open it; never create it.
@@ -34,37 +34,37 @@ pub enum Disposition {
     Other(u8),
 }
 
-impl Disposition {
+impl CreateDisposition {
     /// Of the upper eight bits of a create's options.
-    pub fn of(number: u8) -> Disposition {
+    pub fn of(number: u8) -> CreateDisposition {
         match number {
-            0 => Disposition::Supersede,
-            1 => Disposition::Open,
-            2 => Disposition::Create,
-            3 => Disposition::OpenIf,
-            4 => Disposition::Overwrite,
-            5 => Disposition::OverwriteIf,
-            other => Disposition::Other(other),
+            0 => CreateDisposition::Supersede,
+            1 => CreateDisposition::Open,
+            2 => CreateDisposition::Create,
+            3 => CreateDisposition::OpenIf,
+            4 => CreateDisposition::Overwrite,
+            5 => CreateDisposition::OverwriteIf,
+            other => CreateDisposition::Other(other),
         }
     }
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
-            Disposition::Supersede => "supersede",
-            Disposition::Open => "open",
-            Disposition::Create => "create",
-            Disposition::OpenIf => "open-if",
-            Disposition::Overwrite => "overwrite",
-            Disposition::OverwriteIf => "overwrite-if",
-            Disposition::Other(_) => "other",
+            CreateDisposition::Supersede => "supersede",
+            CreateDisposition::Open => "open",
+            CreateDisposition::Create => "create",
+            CreateDisposition::OpenIf => "open-if",
+            CreateDisposition::Overwrite => "overwrite",
+            CreateDisposition::OverwriteIf => "overwrite-if",
+            CreateDisposition::Other(_) => "other",
         }
     }
 }
 
 /// What became of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Happened {
+pub enum CreateResult {
     /// It was replaced by a new one.
     Superseded,
     /// It was opened as it was.
@@ -87,40 +87,40 @@ pub enum Happened {
     Contradictory,
 }
 
-impl Happened {
+impl CreateResult {
     /// From the status and information of the end of a create.
-    pub fn of(status: u32, information: u64) -> Happened {
+    pub fn of(status: u32, information: u64) -> CreateResult {
         const REPARSE: u32 = 0x104;
         const NAME_NOT_FOUND: u32 = 0xc000_0034;
         const NAME_COLLISION: u32 = 0xc000_0035;
         const PATH_NOT_FOUND: u32 = 0xc000_003a;
         let succeeded = status >> 31 == 0;
         match (status, information) {
-            (REPARSE, _) => Happened::Redirected,
-            (NAME_COLLISION, _) => Happened::Exists,
-            (NAME_NOT_FOUND | PATH_NOT_FOUND, _) => Happened::DoesNotExist,
-            (_, 4) => Happened::Exists,
-            (_, 5) => Happened::DoesNotExist,
-            _ if !succeeded => Happened::Refused,
-            (_, 0) => Happened::Superseded,
-            (_, 1) => Happened::Opened,
-            (_, 2) => Happened::Created,
-            (_, 3) => Happened::Overwritten,
-            _ => Happened::Unclear,
+            (REPARSE, _) => CreateResult::Redirected,
+            (NAME_COLLISION, _) => CreateResult::Exists,
+            (NAME_NOT_FOUND | PATH_NOT_FOUND, _) => CreateResult::DoesNotExist,
+            (_, 4) => CreateResult::Exists,
+            (_, 5) => CreateResult::DoesNotExist,
+            _ if !succeeded => CreateResult::Refused,
+            (_, 0) => CreateResult::Superseded,
+            (_, 1) => CreateResult::Opened,
+            (_, 2) => CreateResult::Created,
+            (_, 3) => CreateResult::Overwritten,
+            _ => CreateResult::Unclear,
         }
     }
 
-    /// The same, or [`Contradictory`](Happened::Contradictory) if NtCreateFile does not give it for the disposition.
-    fn for_request(self, asked: Disposition) -> Happened {
-        use Happened::{Contradictory, Created, Opened, Overwritten, Superseded};
-        let possible: &[Happened] = match asked {
-            Disposition::Supersede => &[Superseded, Created],
-            Disposition::Open => &[Opened],
-            Disposition::Create => &[Created],
-            Disposition::OpenIf => &[Opened, Created],
-            Disposition::Overwrite => &[Overwritten],
-            Disposition::OverwriteIf => &[Overwritten, Created],
-            Disposition::Other(_) => return self,
+    /// The same, or [`Contradictory`](CreateResult::Contradictory) if NtCreateFile does not give it for the disposition.
+    fn for_request(self, requested: CreateDisposition) -> CreateResult {
+        use CreateResult::{Contradictory, Created, Opened, Overwritten, Superseded};
+        let possible: &[CreateResult] = match requested {
+            CreateDisposition::Supersede => &[Superseded, Created],
+            CreateDisposition::Open => &[Opened],
+            CreateDisposition::Create => &[Created],
+            CreateDisposition::OpenIf => &[Opened, Created],
+            CreateDisposition::Overwrite => &[Overwritten],
+            CreateDisposition::OverwriteIf => &[Overwritten, Created],
+            CreateDisposition::Other(_) => return self,
         };
         match self {
             Superseded | Opened | Created | Overwritten if !possible.contains(&self) => Contradictory,
@@ -131,16 +131,16 @@ impl Happened {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
-            Happened::Superseded => "superseded",
-            Happened::Opened => "opened",
-            Happened::Created => "created",
-            Happened::Overwritten => "overwritten",
-            Happened::Exists => "exists",
-            Happened::DoesNotExist => "does-not-exist",
-            Happened::Redirected => "redirected",
-            Happened::Refused => "refused",
-            Happened::Unclear => "unclear",
-            Happened::Contradictory => "contradictory",
+            CreateResult::Superseded => "superseded",
+            CreateResult::Opened => "opened",
+            CreateResult::Created => "created",
+            CreateResult::Overwritten => "overwritten",
+            CreateResult::Exists => "exists",
+            CreateResult::DoesNotExist => "does-not-exist",
+            CreateResult::Redirected => "redirected",
+            CreateResult::Refused => "refused",
+            CreateResult::Unclear => "unclear",
+            CreateResult::Contradictory => "contradictory",
         }
     }
 }
@@ -149,11 +149,11 @@ impl Happened {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateEnd {
     /// Its end was recorded.
-    Told {
+    Completed {
         /// NTSTATUS.
         status: u32,
         /// What became of the file.
-        happened: Happened,
+        result: CreateResult,
         /// When.
         time: TraceTime,
     },
@@ -171,7 +171,7 @@ impl CreateEnd {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
         match self {
-            CreateEnd::Told { .. } => "told",
+            CreateEnd::Completed { .. } => "completed",
             CreateEnd::Late => "late",
             CreateEnd::Displaced => "displaced",
             CreateEnd::Unfinished => "unfinished",
@@ -180,24 +180,24 @@ impl CreateEnd {
     }
 }
 
-/// A file that was asked for, and what became of it.
+/// A file that was requested for, and what became of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateOutcome {
-    /// What was asked.
-    pub asked: Disposition,
+    /// What was requested.
+    pub requested: CreateDisposition,
     /// How it ended.
     pub end: CreateEnd,
 }
 
 impl CreateOutcome {
     /// Whether this only opened what was there: by what became of it, or where that is not known or nothing became of
-    /// it, by what was asked.
+    /// it, by what was requested.
     pub fn is_open(&self) -> bool {
-        use Happened::{Created, Opened, Overwritten, Superseded};
+        use CreateResult::{Created, Opened, Overwritten, Superseded};
         match self.end {
-            CreateEnd::Told { happened: Opened, .. } => true,
-            CreateEnd::Told { happened: Created | Overwritten | Superseded, .. } => false,
-            _ => self.asked == Disposition::Open,
+            CreateEnd::Completed { result: Opened, .. } => true,
+            CreateEnd::Completed { result: Created | Overwritten | Superseded, .. } => false,
+            _ => self.requested == CreateDisposition::Open,
         }
     }
 }
@@ -233,7 +233,7 @@ type Request = (u32, Family, u64);
 struct Pending {
     event: EventKey,
     request: Option<Request>,
-    asked: Disposition,
+    requested: CreateDisposition,
     end: Option<CreateEnd>,
 }
 
@@ -311,10 +311,11 @@ impl CreateJoin {
         match operation {
             Operation::Create { irp, disposition } => {
                 let request = (irp != 0).then_some(request(irp));
-                self.begin(key(event), request, Disposition::of(disposition));
+                self.begin(key(event), request, CreateDisposition::of(disposition));
             }
             Operation::End { irp, status, information } => {
-                let end = CreateEnd::Told { status, happened: Happened::of(status, information), time };
+                let end =
+                    CreateEnd::Completed { status, result: CreateResult::of(status, information), time };
                 self.finish(request(irp), end, time);
             }
             Operation::Other { irp } => {
@@ -326,7 +327,7 @@ impl CreateJoin {
         }
     }
 
-    fn begin(&mut self, event: EventKey, request: Option<Request>, asked: Disposition) {
+    fn begin(&mut self, event: EventKey, request: Option<Request>, requested: CreateDisposition) {
         if self.creates.len() >= self.window.max_pending {
             self.drop_first();
         }
@@ -339,7 +340,7 @@ impl CreateJoin {
                 self.settle(before, CreateEnd::Displaced);
             }
         }
-        self.creates.push_back(Pending { event, request, asked, end });
+        self.creates.push_back(Pending { event, request, requested, end });
     }
 
     fn finish(&mut self, request: Request, end: CreateEnd, time: TraceTime) {
@@ -370,7 +371,7 @@ impl CreateJoin {
     #[inline]
     pub fn outcome(&mut self, event: &Event<'_>) -> Option<CreateOutcome> {
         let (_, Operation::Create { disposition, .. }) = Operation::of(event)? else { return None };
-        let late = CreateOutcome { asked: Disposition::of(disposition), end: CreateEnd::Late };
+        let late = CreateOutcome { requested: CreateDisposition::of(disposition), end: CreateEnd::Late };
         if self.creates.front().is_none_or(|create| create.event != key(event)) {
             // It was dropped before, and counted.
             return Some(late);
@@ -389,18 +390,18 @@ impl CreateJoin {
         }
         let never = if self.ended { CreateEnd::Unfinished } else { CreateEnd::Late };
         let mut end = create.end.unwrap_or(never);
-        if let CreateEnd::Told { happened, .. } = &mut end {
-            *happened = happened.for_request(create.asked);
-            self.stats.contradictory += u64::from(*happened == Happened::Contradictory);
+        if let CreateEnd::Completed { result, .. } = &mut end {
+            *result = result.for_request(create.requested);
+            self.stats.contradictory += u64::from(*result == CreateResult::Contradictory);
         }
         let counter = match end {
-            CreateEnd::Told { .. } => &mut self.stats.joined,
+            CreateEnd::Completed { .. } => &mut self.stats.joined,
             CreateEnd::Late => &mut self.stats.late,
             CreateEnd::Displaced => &mut self.stats.displaced,
             CreateEnd::Unfinished => &mut self.stats.unfinished,
             CreateEnd::Unnamed => &mut self.stats.unnamed,
         };
         *counter += 1;
-        Some(CreateOutcome { asked: create.asked, end })
+        Some(CreateOutcome { requested: create.requested, end })
     }
 }

@@ -24,7 +24,7 @@ mod resolve;
 mod summary;
 pub mod wow64;
 
-pub use creates::{CreateEnd, CreateJoin, CreateOutcome, CreateStats, Disposition, Happened};
+pub use creates::{CreateDisposition, CreateEnd, CreateJoin, CreateOutcome, CreateResult, CreateStats};
 pub use creator::StackOwner;
 pub use decide::{Decisions, EventNames};
 pub use frame::{Backing, Code, Frame};

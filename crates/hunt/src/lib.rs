@@ -384,7 +384,7 @@ impl Hunter {
             None if by_kind == Operation::Wait => {
                 let top = frames.iter().find(|frame| frame.mode == Mode::User);
                 let stub = top.and_then(|top| services::named((modules, &mut self.binaries), top));
-                stub.map_or(by_kind, |(name, _)| modules.lists().operation(&name))
+                stub.map_or(by_kind, |name| modules.lists().operation(&name.text))
             }
             None => by_kind,
         };

@@ -1,7 +1,7 @@
 //! Which service of the kernel ran: by the address of its routine, or by the kernel's part of the stack.
 
 use hashbrown::HashMap;
-use stackhound_detect::Binaries;
+use stackhound_detect::{Binaries, FunctionName};
 use stackhound_frames::{Code, Frame, FrameResolver, ModuleIndex, Modules, Operation};
 use stackhound_system::{Stretch, System};
 use stackhound_trace::TraceTime;
@@ -64,7 +64,7 @@ impl Services {
         let place = place.map(|(module, rva)| (resolver.loaded(system, module.id()).index, rva));
         let modules = resolver.modules();
         let name = place.and_then(|place| function((modules, binaries), place, AddressKind::Instruction));
-        let service = name.filter(|(_, offset)| *offset == 0).map(|(name, _)| self.number(modules, &name));
+        let service = name.filter(|name| name.offset == 0).map(|name| self.number(modules, &name.text));
         if self.addresses.len() >= ADDRESSES_MAX {
             self.addresses.clear();
         }
@@ -77,12 +77,12 @@ impl Services {
     pub fn in_stack(&mut self, (modules, binaries): Files<'_>, frames: &[Frame]) -> Option<Service> {
         let user = frames.iter().position(|frame| frame.mode == Mode::User)?;
         let [.., routine, dispatcher] = &frames[..user] else { return None };
-        let (name, _) = named((modules, binaries), dispatcher)?;
-        if !DISPATCHERS.iter().any(|dispatcher| name.starts_with(dispatcher)) {
+        let name = named((modules, binaries), dispatcher)?;
+        if !DISPATCHERS.iter().any(|dispatcher| name.text.starts_with(dispatcher)) {
             return None;
         }
-        let (name, _) = named((modules, binaries), routine).filter(|(name, _)| name.starts_with("Nt"))?;
-        Some(self.number(modules, &name))
+        let name = named((modules, binaries), routine).filter(|name| name.text.starts_with("Nt"))?;
+        Some(self.number(modules, &name.text))
     }
 }
 
@@ -93,23 +93,22 @@ const DISPATCHERS: [&str; 2] = ["KiSystemService", "KiFastCallEntry"];
 /// Modules and their image files.
 pub(super) type Files<'a> = (&'a Modules, &'a mut Binaries);
 
-/// The function that a frame is in, and how far.
-pub(super) fn named(files: Files<'_>, frame: &Frame) -> Option<(Box<str>, u32)> {
+/// The function that a frame is in.
+pub(super) fn named<'a>(files: Files<'a>, frame: &Frame) -> Option<&'a FunctionName> {
     let Code::Image(module, rva) = frame.code else { return None };
     function(files, (module, rva), frame.kind)
 }
 
-fn function(
-    (modules, binaries): Files<'_>,
+fn function<'a>(
+    (modules, binaries): Files<'a>,
     place: (ModuleIndex, u64),
     kind: AddressKind,
-) -> Option<(Box<str>, u32)> {
-    let name = binaries.function(modules, place, kind)?;
-    Some((name.text.clone(), name.offset))
+) -> Option<&'a FunctionName> {
+    binaries.function(modules, place, kind)
 }
 
 /// The function that is at a place.
 pub(super) fn place_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
     let Code::Image(module, rva) = code else { return None };
-    Some(function(files, (module, rva), AddressKind::Instruction)?.0)
+    Some(function(files, (module, rva), AddressKind::Instruction)?.text.clone())
 }

@@ -1,9 +1,10 @@
 //! Judged events with all that outputs tell of them.
 
-use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
-use stackhound_detect::{Case, Part, Services as Ran};
-use stackhound_frames::{Code, ProcessContext, RegionKind, Summary};
-use stackhound_pipeline::Seen;
+use stackhound_detect::report::{EventReport, FrameReport, FunctionReport, Place, ProcessReport, Sighting};
+use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
+use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
+use stackhound_pipeline::{NameOrigin, Seen};
+use stackhound_stacks::StackState;
 use stackhound_system::{Span, System};
 use stackhound_types::{Mode, RawTime};
 
@@ -39,7 +40,12 @@ impl Hunter {
             process,
             event,
             summary: summary.user().to_owned(),
+            states: all.states.iter().map(StackState::name).collect(),
+            kernel_summary: summary.kernel().to_owned(),
             final_user_module: summary.final_user_module(resolver.modules()).map(str::to_owned),
+            final_kernel_module: summary
+                .final_kernel_module()
+                .map(|module| resolver.modules().get(module).name().to_owned()),
             contains_unbacked: summary.contains_unbacked(),
             has_user_part,
             stack,
@@ -107,36 +113,49 @@ fn frame_report(
     index: usize,
 ) -> FrameReport {
     let frame = &case.stack.frames[index];
-    let named = services::named((modules, binaries), frame);
-    let named = named.map(|(name, offset)| format!("{name}+{offset:#x}"));
-    let method = frame.method.zip(frame.address).map(|(method, address)| {
-        let method = system.method(method);
-        format!("{method}+{:#x}", address.0.saturating_sub(method.start().0))
+    let of_file = services::named((modules, binaries), frame).map(|name| FunctionReport {
+        text: name.text.to_string(),
+        offset: name.offset.into(),
+        origin: NameOrigin::Symbols(name.origin).name(),
     });
+    let of_runtime = || {
+        let (method, address) = (system.method(frame.method?), frame.address?);
+        Some(FunctionReport {
+            text: method.to_string(),
+            offset: address.0.saturating_sub(method.start().0),
+            origin: NameOrigin::Method.name(),
+        })
+    };
     let (module, rva) = match frame.code {
         Code::Image(module, rva) => (modules.get(module).path.to_string(), Some(rva)),
         Code::Jit(_) | Code::Unbacked | Code::Unknown => (String::new(), None),
     };
+    let memory = case.stack.memory(index);
     let (leading_bytes, trailing_bytes) = bytes_around((modules, binaries), case, index);
     FrameReport {
         address: frame.address.map(|address| address.0),
-        is_kernel: frame.mode == Mode::Kernel,
+        mode: frame.mode,
         is_wow64: frame.is_wow64,
         module,
         rva,
-        symbol: named.or(method).unwrap_or_default(),
-        backing: match frame.code {
-            Code::Image(..) => "",
-            Code::Jit(runtime) => RegionKind::Jit(runtime).name(),
-            Code::Unbacked | Code::Unknown => frame.backing().name(),
+        function: of_file.or_else(of_runtime),
+        backing: frame.backing(),
+        region: match (frame.region.kind, memory.kind) {
+            (RegionKind::Unknown, Some(kind)) => Region { kind: read(kind), ..frame.region },
+            _ => frame.region,
         },
-        memory: match frame.region.kind {
-            RegionKind::Unknown => case.stack.memory(index).kind.map_or("", |kind| kind.name()),
-            known => known.name(),
-        },
-        protection: case.stack.memory(index).protection,
+        page_protection: memory.protection,
         leading_bytes,
         trailing_bytes,
+    }
+}
+
+/// Memory as it was read from the live process.
+fn read(kind: MemoryKind) -> RegionKind {
+    match kind {
+        MemoryKind::Image => RegionKind::Image,
+        MemoryKind::Mapped => RegionKind::Mapped,
+        MemoryKind::Private => RegionKind::Private,
     }
 }
 

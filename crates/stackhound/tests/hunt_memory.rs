@@ -6,6 +6,7 @@ use std::path::Path;
 
 use stackhound::detect::report::{FrameReport, Place};
 use stackhound::detect::{Binaries, DetectionId, Memory, MemoryKind, Reason, SiteBytes, Verdict};
+use stackhound::frames::RegionKind;
 use stackhound::hunt::Hunter;
 use stackhound::hunt::memory::{Answer, LiveMemory, MemoryStats, Reach};
 use stackhound::trace::Recordings;
@@ -67,20 +68,20 @@ fn what_only_memory_can_tell_is_told() {
     assert_eq!(without.stats, None);
     let found_without = without.answers[&("yes", false)];
     assert!(found_without > 0 && !without.answers.contains_key(&("yes", true)), "{:?}", without.answers);
-    let is_bare = |frame: &FrameReport| frame.protection.is_none() && frame.leading_bytes.is_empty();
+    let is_bare = |frame: &FrameReport| frame.page_protection.is_none() && frame.leading_bytes.is_empty();
     assert!(without.stacks.iter().all(|(stack, _)| stack.iter().all(is_bare)));
 
     let with = hunt(&path, Some(machine(found(0x40))));
     assert_eq!(with.answers[&("yes", true)], found_without);
     for (stack, index) in &with.stacks {
         let frame = &stack[*index];
-        assert_eq!((frame.memory, frame.protection), ("private", Some(0x40)));
+        assert_eq!((frame.region.kind, frame.page_protection), (RegionKind::Private, Some(0x40)));
         assert_eq!(
             (&frame.leading_bytes[..], &frame.trailing_bytes[..]),
             (&BYTES.before[..], &BYTES.after[..])
         );
         // Memory that was allocated where an image was came later.
-        assert!(stack.iter().filter(|frame| frame.memory == "image").all(is_bare));
+        assert!(stack.iter().filter(|frame| frame.region.kind == RegionKind::Image).all(is_bare));
     }
     let stats = with.stats.expect("counted");
     assert!(stats.asked > 0 && stats.found == stats.asked && stats.changed > 0, "{stats:?}");

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use stackhound::detect::Binaries;
 use stackhound::detect::report::{FrameReport, Place};
-use stackhound::frames::{Backing, Frame, RegionKind, Summary};
+use stackhound::frames::{Backing, Frame, Summary};
 use stackhound::hunt::Hunter;
 use stackhound::stacks::StackState;
 use stackhound::threads::{Evidence, KernelStackSource, Selection, SwitchStacks};
@@ -24,12 +24,7 @@ fn of_event(frame: &Frame) -> Stated {
 }
 
 fn of_finding(frame: &FrameReport) -> Stated {
-    let backing = match frame.backing {
-        "unbacked" => Backing::Unbacked,
-        "unknown" => Backing::Unknown,
-        _ => Backing::Backed,
-    };
-    (frame.address.expect("an address"), if frame.is_kernel { "kernel" } else { "user" }, backing)
+    (frame.address.expect("an address"), frame.mode.name(), frame.backing)
 }
 
 /// What filters say of an event: selected by each of its own answers, and by none of the others.
@@ -81,14 +76,12 @@ fn compare(trace: &OpenTrace) -> u64 {
         }
         let sighting = hunter.sighting(seen, Place::default());
         assert_eq!(sighting.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
-        assert_eq!(sighting.summary, summary.user());
+        assert_eq!(sighting.states, seen.stack_states().iter().map(StackState::name).collect::<Vec<_>>());
+        assert_eq!((&*sighting.summary, &*sighting.kernel_summary), (summary.user(), summary.kernel()));
         assert_eq!(sighting.contains_unbacked, summary.contains_unbacked());
         assert_eq!(sighting.final_user_module, module);
         for (stated, frame) in sighting.stack.iter().zip(&*resolved) {
-            assert_eq!(
-                stated.memory,
-                if frame.region.kind == RegionKind::Unknown { "" } else { frame.region.kind.name() }
-            );
+            assert_eq!((stated.region, stated.is_wow64), (frame.region, frame.is_wow64));
         }
         if seen.event().hook() == Some(0x0524) && seen.state() == StackState::Complete {
             switches.extend(seen.stack_owner().tid.map(|tid| ((seen.utc(), tid), frames)));

@@ -67,7 +67,7 @@ impl StackState {
 }
 
 /// The states that apply to an event's stack; never empty.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct StackStates(u16);
 
 impl StackStates {

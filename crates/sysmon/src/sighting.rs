@@ -2,8 +2,7 @@
 
 use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
 use stackhound_detect::{Case, Part};
-use stackhound_frames::{Code, Frame, Modules, Summary};
-use stackhound_types::Mode;
+use stackhound_frames::{Frame, Modules, Summary};
 
 use crate::call_trace;
 use crate::known::KnownProcesses;
@@ -61,7 +60,12 @@ pub(crate) fn sighting(
         process,
         event,
         summary: summary.user().to_owned(),
+        states: Vec::new(),
+        kernel_summary: summary.kernel().to_owned(),
         final_user_module: summary.final_user_module(modules).map(str::to_owned),
+        final_kernel_module: summary
+            .final_kernel_module()
+            .map(|module| modules.get(module).name().to_owned()),
         contains_unbacked: summary.contains_unbacked(),
         has_user_part: given.user == Part::Whole,
         stack,
@@ -76,18 +80,15 @@ fn file_name(path: &str) -> &str {
 fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
     let mut report = FrameReport {
         address: frame.address.map(|address| address.0),
-        is_kernel: frame.mode == Mode::Kernel,
+        mode: frame.mode,
         is_wow64: frame.is_wow64,
+        backing: frame.backing(),
+        region: frame.region,
         ..FrameReport::default()
     };
     if let Some(call_trace::Place::Module { path, offset }) = text.map(|text| text.place) {
         path.clone_into(&mut report.module);
         report.rva = Some(offset.value());
     }
-    report.backing = match frame.code {
-        Code::Image(..) => "",
-        Code::Jit(_) | Code::Unknown => "unknown",
-        Code::Unbacked => "unbacked",
-    };
     report
 }

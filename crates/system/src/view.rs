@@ -28,9 +28,9 @@ impl Protection {
         matches!(self.0, 2 | 3 | 6 | 7)
     }
 
-    /// Letters for what is allowed: `R`, `W` or, where writing copies, `WC`, and `X`; `NA` for nothing.
+    /// Letters for what is allowed: read, write, execute, each `-` if it is not; `C` where writing copies.
     pub fn letters(self) -> &'static str {
-        ["NA", "R", "X", "RX", "RW", "RWC", "RWX", "RWXC"][usize::from(self.0)]
+        ["---", "R--", "--X", "R-X", "RW-", "RC-", "RWX", "RCX"][usize::from(self.0)]
     }
 }
 

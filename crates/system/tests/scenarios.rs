@@ -762,16 +762,16 @@ fn views_come_and_go() {
         "@1 file create key=9 a.dat
          @10 view map pid=7 0x10000+0x2000 key=9 protection=1
          ask @9 view pid=7 0x10000 => none
-         ask @10 view pid=7 0x11fff => a.dat R 0x10000+0x2000 @10
+         ask @10 view pid=7 0x11fff => a.dat R-- 0x10000+0x2000 @10
          ask @10 view pid=7 0x12000 => none
          ask @10 view pid=8 0x10000 => none
          @20 view unmap pid=7 0x10000+0x2000 key=9
-         ask @20 view pid=7 0x10000 => a.dat R 0x10000+0x2000 @10
+         ask @20 view pid=7 0x10000 => a.dat R-- 0x10000+0x2000 @10
          ask @21 view pid=7 0x10000 => none
          @30 view map pid=7 0x10000+0x1000 key=9 protection=7
-         ask @30 view pid=7 0x10000 => a.dat RWXC 0x10000+0x1000 @30
+         ask @30 view pid=7 0x10000 => a.dat RCX 0x10000+0x1000 @30
          ask @30 view pid=7 0x11000 => none
-         ask @15 view pid=7 0x11000 => a.dat R 0x10000+0x2000 @10",
+         ask @15 view pid=7 0x11000 => a.dat R-- 0x10000+0x2000 @10",
     );
 }
 
@@ -779,14 +779,14 @@ fn views_come_and_go() {
 fn rundowns_and_ends_tell_of_views_that_were_there_before() {
     check(
         "@1 view dcstart pid=7 0x10000+0x1000 protection=3
-         ask @1 view pid=7 0x10000 => ? RX 0x10000+0x1000 before
+         ask @1 view pid=7 0x10000 => ? R-X 0x10000+0x1000 before
          @5 view unmap pid=7 0x20000+0x1000
-         then @2 view pid=7 0x20000 => ? R 0x20000+0x1000 before
+         then @2 view pid=7 0x20000 => ? R-- 0x20000+0x1000 before
          ask @6 view pid=7 0x20000 => none
          @9 view dcend pid=7 0x10000+0x1000 protection=3
          @9 view dcend pid=7 0x30000+0x1000 protection=4
-         then @1 view pid=7 0x30000 => ? RW 0x30000+0x1000 before
-         ask @9 view pid=7 0x10000 => ? RX 0x10000+0x1000 before",
+         then @1 view pid=7 0x30000 => ? RW- 0x30000+0x1000 before
+         ask @9 view pid=7 0x10000 => ? R-X 0x10000+0x1000 before",
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stackhound_frames::{Backing, Frame, FrameResolver, StackOwner};
+use stackhound_frames::{Backing, Frame, FrameResolver, Region, StackOwner};
 use stackhound_pipeline::{Depth, FrameView, Label, Naming, ShownName};
 use stackhound_symbols::{FrameNumber, ResolvedFrame};
 use stackhound_system::System;
@@ -25,10 +25,14 @@ pub struct StackFrame {
     pub address: Option<Address>,
     /// Kernel or user.
     pub mode: Mode,
+    /// Whether it is 32-bit code of a process on 64-bit Windows.
+    pub is_wow64: bool,
     /// Where it is, if a module is known there.
     pub place: Option<FramePlace>,
     /// Whether its code comes from an image; of kernel frames, whether a module is known.
     pub backing: Backing,
+    /// The memory it is in.
+    pub region: Region,
     /// The name to show, with its origin.
     pub name: Option<ShownName<'static>>,
     /// The names in the module's files, side by side, if they were asked for.
@@ -59,8 +63,10 @@ impl StackFrame {
         StackFrame {
             address: Some(frame.address()),
             mode: frame.mode,
+            is_wow64: frame.is_wow64,
             place: module.map(|module| FramePlace { module, rva: frame.rva() }),
             backing: frame.backing(),
+            region: frame.region,
             name: label.name().map(ShownName::into_owned),
             names: label.names.cloned(),
             stated: None,

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use stackhound_frames::Backing;
+use stackhound_frames::{Backing, Region};
 use stackhound_types::{Address, Mode, Pid, Tid};
 
 use super::{
@@ -153,6 +153,8 @@ fn frame(line: &str) -> Option<StackFrame> {
         mode: Mode::Kernel,
         place: module.map(|module| FramePlace { module: module.to_owned(), rva: None }),
         backing: Backing::Backed,
+        is_wow64: false,
+        region: Region::UNKNOWN,
         name: None,
         names: None,
         stated,

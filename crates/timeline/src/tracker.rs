@@ -2,20 +2,17 @@
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use stackhound_calltree::{Cpu, EndType, Evidence, LocationId, StackId, StartType};
+use stackhound_calltree::{
+    Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
+};
 use stackhound_types::Tid;
 
 use crate::counts::Counts;
 use crate::happening::{Happening, Interruption, Part, Snapshot, What};
-use crate::hold::Item;
+use crate::hold::{Item, Start};
 use crate::side::{Interval, Side};
 use crate::step::{NOT_KNOWN, Step};
 use crate::thread::{Mode, Thread, UserMode};
-
-mod activity;
-mod interruptions;
-mod snapshots;
-mod stacks;
 
 /// A processor.
 #[derive(Debug, Default)]
@@ -317,6 +314,420 @@ impl Tracker {
             for side in thread.sides() {
                 side.close_seen(NOT_KNOWN, &mut self.steps);
             }
+        }
+    }
+}
+
+/// Threads and the stacks that they have.
+impl Tracker {
+    fn processor(&mut self, cpu: Cpu) -> usize {
+        let index = usize::from(cpu.0);
+        if self.processors.len() <= index {
+            self.processors.resize_with(index + 1, Processor::default);
+        }
+        index
+    }
+
+    /// The thread of a number; on a processor, 0 is that one's idle thread.
+    fn thread(&mut self, tid: Tid, cpu: Option<usize>) -> usize {
+        if let (Tid(0), Some(cpu)) = (tid, cpu) {
+            if let Some(idle) = self.processors[cpu].idle {
+                return idle;
+            }
+            let thread = self.add(Thread { idle_on: Some(Cpu(cpu as u16)), ..Thread::new(tid, None) });
+            self.threads[thread].mode = Some(Mode::Kernel);
+            self.processors[cpu].idle = Some(thread);
+            return thread;
+        }
+        if let Some(&thread) = self.by_tid.get(&tid) {
+            return thread;
+        }
+        let thread = self.add(Thread::new(tid, None));
+        self.by_tid.insert(tid, thread);
+        thread
+    }
+
+    fn add(&mut self, thread: Thread) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.threads[place] = thread;
+                place
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() - 1
+            }
+        }
+    }
+
+    fn stack(&mut self, kind: StackKind, thread: Option<Tid>, cpu: Option<Cpu>) -> StackId {
+        let id = StackId(self.stacks);
+        self.stacks += 1;
+        self.steps.push(Step::Stack { id, kind, thread, cpu, time: self.time });
+        id
+    }
+
+    /// Makes sure that a thread has a stack, and that something is on it from context `first` on.
+    fn ensure(&mut self, thread: usize, mode: Mode, first: u64) -> StackId {
+        let Thread { tid, idle_on, born, is_started, .. } = self.threads[thread];
+        if self.threads[thread].side(mode).is_none() {
+            let side = Side::new(self.stack(mode.stack(), Some(tid), idle_on), born);
+            *self.threads[thread].side(mode) = Some(side);
+        }
+        let start = if is_started { StartType::Manual } else { StartType::Unknown };
+        let side = self.threads[thread].side(mode).as_mut();
+        side.map_or(StackId(u32::MAX), |side| {
+            side.ensure_base(first, start, &mut self.steps);
+            side.id
+        })
+    }
+
+    fn thread_starts(&mut self, id: u64, tid: Tid) {
+        if tid == Tid(0) {
+            return;
+        }
+        if let Some(&old) = self.by_tid.get(&tid) {
+            // Its end was not seen.
+            self.remove(old, id, EndType::Abandoned);
+        }
+        let thread = self.add(Thread::new(tid, Some(id + 1)));
+        self.by_tid.insert(tid, thread);
+    }
+
+    /// A thread is no more behind context `last`.
+    fn remove(&mut self, thread: usize, last: u64, end: EndType) {
+        let Thread { tid, on, .. } = self.threads[thread];
+        if let Some(cpu) = on {
+            self.vacate(cpu, last);
+        }
+        let mut gone = std::mem::replace(&mut self.threads[thread], Thread::new(Tid(0), None));
+        for side in gone.sides() {
+            side.finish(last, end, &mut self.steps);
+        }
+        self.by_tid.remove(&tid);
+        self.free.push(thread);
+    }
+
+    /// Gives up all that was known of a thread, which was there at context `last`.
+    fn forget(&mut self, thread: usize, last: u64) {
+        let thread = &mut self.threads[thread];
+        for side in thread.sides() {
+            side.forget(last, &mut self.steps);
+        }
+        thread.mode = thread.idle_on.map(|_| Mode::Kernel);
+        thread.frozen = None;
+        thread.is_out_of_call();
+        thread.is_clean = false;
+    }
+}
+
+/// Which thread runs on a processor, and which of its stacks is active.
+impl Tracker {
+    /// A stack became active at some context from `lo` to `hi`.
+    fn enter(&mut self, cpu: usize, stack: StackId, (lo, hi): (u64, u64)) {
+        let processor = &mut self.processors[cpu];
+        if processor.active == Some(stack) {
+            return;
+        }
+        processor.active = Some(stack);
+        let (lo, hi) = (ContextId(lo.min(hi)), ContextId(hi));
+        self.steps.push(Step::Enter { cpu: Cpu(cpu as u16), stack, lo, hi });
+    }
+
+    fn leave(&mut self, cpu: usize, last: u64) {
+        self.processors[cpu].pending = None;
+        if self.processors[cpu].active.take().is_some() {
+            let (cpu, last) = (Cpu(cpu as u16), ContextId(last));
+            self.steps.push(Step::Change(Change::Leave { cpu, last }));
+        }
+    }
+
+    /// Behind context `last`, it is not known which thread runs on a processor.
+    fn vacate(&mut self, cpu: usize, last: u64) {
+        if self.processors[cpu].interruptions.is_empty() {
+            self.settle(cpu, last + 1);
+            self.leave(cpu, last);
+        }
+        self.processors[cpu].running = None;
+    }
+
+    /// Enters one of the running thread's stacks.
+    fn enter_mode(&mut self, cpu: usize, thread: usize, mode: Mode, (lo, hi): (u64, u64)) {
+        match self.threads[thread].side(mode).as_ref().map(|side| side.id) {
+            Some(stack) => {
+                self.enter(cpu, stack, (lo, hi));
+                self.ensure(thread, mode, hi);
+            }
+            None => {
+                // The stack's definition comes first, what is opened on it last.
+                let at = self.steps.len();
+                let stack = self.ensure(thread, mode, hi);
+                let base = self.steps.pop().filter(|_| self.steps.len() > at);
+                self.enter(cpu, stack, (lo, hi));
+                self.steps.extend(base);
+            }
+        }
+    }
+
+    /// Enters what is to be entered before context `until`. Which stack that is rests on what was known before.
+    fn settle(&mut self, cpu: usize, until: u64) {
+        let Processor { running, pending, .. } = self.processors[cpu];
+        let (Some(thread), Some(first)) = (running, pending) else { return };
+        if first < until {
+            self.processors[cpu].pending = None;
+            self.processors[cpu].floor = first;
+            let mode = self.threads[thread].mode.unwrap_or(Mode::Kernel);
+            self.enter_mode(cpu, thread, mode, (first, first));
+        }
+    }
+
+    /// At context `at`, the running thread of a processor is in this mode.
+    fn evidence(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
+        self.settle(cpu, at);
+        self.mode_is(thread, mode, at);
+        self.enters_mode(cpu, thread, mode, at);
+    }
+
+    fn enters_mode(&mut self, cpu: usize, thread: usize, mode: Mode, at: u64) {
+        self.settle(cpu, at);
+        let lo = match self.processors[cpu].pending.take() {
+            Some(_) => at,
+            None => self.processors[cpu].floor,
+        };
+        self.processors[cpu].floor = at + 1;
+        self.enter_mode(cpu, thread, mode, (lo, at));
+    }
+
+    /// At context `at`, a thread is in this mode.
+    fn mode_is(&mut self, thread: usize, mode: Mode, at: u64) {
+        let thread = &mut self.threads[thread];
+        thread.mode = Some(mode);
+        if let Mode::User(mode) = mode {
+            thread.user_mode = mode;
+        }
+        if let (true, 0, Some(kernel)) = (mode.is_user(), thread.calls(), &mut thread.kernel) {
+            // Without switches it is not known whose system calls those are that events tell of.
+            if thread.is_clean && self.has_calls && self.has_switches {
+                kernel.is_empty_at(at, &mut self.steps);
+            } else {
+                kernel.set_aside(&mut self.steps);
+            }
+        }
+    }
+
+    /// The thread that runs on a processor just before event `id`.
+    fn running(&mut self, cpu: usize, stated: Option<Tid>, has_stack: bool, id: u64) -> Option<usize> {
+        let running = self.processors[cpu].running;
+        let Some(tid) = stated else { return running };
+        if let Some(thread) = running {
+            if self.threads[thread].tid == tid {
+                return running;
+            }
+            if self.has_switches {
+                self.counts.conflicting_threads += 1;
+                if !has_stack {
+                    return None;
+                }
+                // A switch is missing, and who knows what else.
+                self.settle(cpu, id);
+                self.forget(thread, self.threads[thread].alive);
+                let stated = self.thread(tid, Some(cpu));
+                self.forget(stated, self.threads[stated].alive);
+            }
+            self.threads[thread].on = None;
+        }
+        let thread = self.thread(tid, Some(cpu));
+        self.settle(cpu, id);
+        self.adopt(cpu, thread, id);
+        self.threads[thread].frozen = None;
+        Some(thread)
+    }
+
+    /// A thread runs on a processor from context `first` on.
+    fn adopt(&mut self, cpu: usize, thread: usize, first: u64) {
+        if let Some(before) = self.threads[thread].on.filter(|&before| before != cpu) {
+            let last = first.saturating_sub(1);
+            if self.has_switches {
+                self.counts.conflicting_threads += 1;
+                self.forget(thread, self.threads[thread].alive);
+            }
+            self.vacate(before, last);
+        }
+        self.threads[thread].on = Some(cpu);
+        self.processors[cpu].running = Some(thread);
+        self.processors[cpu].pending = Some(first);
+    }
+}
+
+/// What recorded stacks show of a thread's stacks, and for which contexts they hold.
+impl Tracker {
+    fn wanted<'h>(&self, happening: &'h Happening) -> Option<&'h Snapshot> {
+        happening.stack.as_deref().filter(|_| self.snapshots_wanted)
+    }
+
+    /// User stacks that do not go on from what they were at a thread's entry into the kernel show that the system call was
+    /// over before context `at`.
+    fn calls_may_be_over(&mut self, thread: usize, stack: &Snapshot, at: u64) {
+        let thread = &mut self.threads[thread];
+        // Of two walks that end at different places, one ended early.
+        let goes_on = thread
+            .shown_in_call(stack)
+            .all(|(side, frames)| side.is_extended_by(frames) || side.has_other_root(frames));
+        if goes_on || thread.calls() == 0 {
+            return;
+        }
+        let last = ContextId(at.saturating_sub(1));
+        if let Some(kernel) = &mut thread.kernel {
+            self.counts.calls_without_return += 1;
+            kernel.give_up_exact(thread.alive.min(last.0), last, &mut self.steps);
+            thread.is_out_of_call();
+        }
+    }
+
+    /// Whether a thread with a user part but no kernel part is in user mode: not if a system call is open, in which it
+    /// logs an event of its own, unless the kernel has called it back.
+    fn left_kernel(&self, thread: usize, stack: &Snapshot) -> bool {
+        let thread = &self.threads[thread];
+        let is_callback = || {
+            thread.shown_in_call(stack).all(|(side, frames)| side.is_extended_by(frames))
+                && thread.shown_in_call(stack).any(|(side, frames)| !side.shows(frames))
+        };
+        thread.calls() == 0 || is_callback()
+    }
+
+    /// Merges the user parts of a stack that holds for some contexts.
+    fn see_user(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
+        if stack.innermost_user_mode().is_none() {
+            return false;
+        }
+        let entered = self.threads[thread].entered.filter(|_| self.is_as_entered(thread, stack));
+        if entered.is_none() {
+            // Where the kernel called back, there is more on the user stacks than at the entry.
+            self.threads[thread].is_out_of_call();
+        }
+        let during = Interval { first: entered.map_or(during.first, |at| at.min(during.first)), ..during };
+        let evidence = if stack.kernel != Part::Absent { Evidence::Stitched } else { Evidence::Snapshot };
+        if stack.wow64 == Part::Absent
+            && let Some(side) = self.threads[thread].side(Mode::User(UserMode::Wow64))
+        {
+            // 32-bit code runs: some of what was seen of 64-bit code has returned, but not its outermost functions.
+            side.forget_seen(&mut self.steps);
+        }
+        let mut is_merged = true;
+        for mode in UserMode::ALL {
+            let Some(frames) = stack.in_user_mode(mode) else { continue };
+            self.ensure(thread, Mode::User(mode), during.first);
+            let of = &mut self.threads[thread];
+            of.user_is_seen[mode as usize] |= entered.is_some();
+            let Some(side) = of.side(Mode::User(mode)) else { continue };
+            if side.has_other_root(frames) {
+                self.counts.unaligned += 1;
+                side.forget_seen(&mut self.steps);
+            }
+            let is_this = side.merge((None, frames), during, evidence, &mut self.steps);
+            self.counts.contradicting += u64::from(!is_this);
+            is_merged &= is_this;
+        }
+        is_merged
+    }
+
+    /// Whether the user parts of a stack are what they were at the entry into the kernel, rather than those of a callback.
+    fn is_as_entered(&self, thread: usize, stack: &Snapshot) -> bool {
+        let thread = &self.threads[thread];
+        let above = match (stack.kernel.frames(), &thread.kernel) {
+            (Some(frames), Some(kernel)) => kernel.above_anchor(frames),
+            _ => None,
+        };
+        let mut shown = thread.shown_in_call(stack).peekable();
+        match above {
+            Some((_, above)) => !above.iter().any(|frame| frame.calls_back),
+            None => shown.peek().is_some() && shown.all(|(side, frames)| side.shows(frames)),
+        }
+    }
+
+    /// Merges the kernel part of a stack that holds for some contexts.
+    fn see_kernel(&mut self, thread: usize, stack: &Snapshot, during: Interval) -> bool {
+        let Some(frames) = stack.kernel.frames() else { return false };
+        self.ensure(thread, Mode::Kernel, during.first);
+        let Some(kernel) = &mut self.threads[thread].kernel else { return false };
+        let Some(above) = kernel.above_anchor(frames) else {
+            self.counts.without_routine += 1;
+            return false;
+        };
+        let is_merged = kernel.merge(above, during, Evidence::Snapshot, &mut self.steps);
+        self.counts.contradicting += u64::from(!is_merged);
+        is_merged
+    }
+}
+
+/// Interrupt service routines and deferred procedure calls, on stacks of their processor.
+impl Tracker {
+    pub(crate) fn start(&mut self, start: Start) {
+        let cpu = self.processor(Cpu(start.cpu));
+        self.counts.interruptions += 1;
+        self.settle(cpu, start.hi);
+        self.processors[cpu].pending = None;
+        let kind = match start.by {
+            Interruption::Service => StackKind::Interrupt,
+            Interruption::Deferred => StackKind::Deferred,
+        };
+        let known = self.processors[cpu].sides[start.by as usize].as_ref().map(|side| side.id);
+        let stack = known.unwrap_or_else(|| {
+            let id = self.stack(kind, None, Some(Cpu(start.cpu)));
+            self.processors[cpu].sides[start.by as usize] = Some(Side::new(id, 0));
+            id
+        });
+        self.enter(cpu, stack, (start.lo, start.hi));
+        self.processors[cpu].interruptions.push((start.by, start.end));
+        let kind = match start.by {
+            _ if start.is_older => StartType::Unknown,
+            Interruption::Service => StartType::Interrupt,
+            Interruption::Deferred => StartType::Call,
+        };
+        if let Some(side) = &mut self.processors[cpu].sides[start.by as usize] {
+            side.open_exact((start.lo, start.hi), kind, start.routine, Evidence::Boundary, &mut self.steps);
+        }
+    }
+
+    fn interruption_ends(&mut self, id: u64, cpu: Option<usize>) {
+        let Some(cpu) = cpu else {
+            self.counts.without_processor += 1;
+            return;
+        };
+        if !self.processors[cpu].interruptions.iter().any(|&(_, end)| end == id) {
+            return;
+        }
+        while let Some((by, end)) = self.processors[cpu].interruptions.pop() {
+            let how = match by {
+                Interruption::Service => EndType::InterruptReturn,
+                Interruption::Deferred => EndType::Return,
+            };
+            if let Some(side) = &mut self.processors[cpu].sides[by as usize] {
+                side.close_exact(id, how, &mut self.steps);
+            }
+            if end == id {
+                break;
+            }
+        }
+        let outer = self.processors[cpu].interruptions.last().copied();
+        match outer.and_then(|(by, _)| self.processors[cpu].sides[by as usize].as_ref()).map(|side| side.id) {
+            Some(stack) => self.enter(cpu, stack, (id + 1, id + 1)),
+            None if self.processors[cpu].running.is_some() => self.processors[cpu].pending = Some(id + 1),
+            None => self.leave(cpu, id),
+        }
+    }
+
+    /// A stack that was recorded during an interruption is the interruption's, as far as it lies inside the routine.
+    fn see_interruption(&mut self, id: u64, cpu: usize, by: Interruption, happening: &Happening) {
+        let Some(frames) = self.wanted(happening).and_then(|stack| stack.kernel.frames()) else { return };
+        let Some(side) = &mut self.processors[cpu].sides[by as usize] else { return };
+        match side.above_anchor(frames) {
+            Some(above) => {
+                let during = Interval { first: id, last: id };
+                side.merge(above, during, Evidence::Snapshot, &mut self.steps);
+                self.counts.snapshots_used += 1;
+            }
+            None => self.counts.without_routine += 1,
         }
     }
 }

@@ -54,7 +54,18 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ),
     (
         "stackhound-export",
-        &["stackhound-calltree", "stackhound-detect", "stackhound-frames", "stackhound-types"],
+        &[
+            "stackhound-calltree",
+            "stackhound-detect",
+            "stackhound-frames",
+            "stackhound-pipeline",
+            "stackhound-schema",
+            "stackhound-stacks",
+            "stackhound-symbols",
+            "stackhound-system",
+            "stackhound-threads",
+            "stackhound-types",
+        ],
     ),
     ("stackhound-expr", &[]),
     (

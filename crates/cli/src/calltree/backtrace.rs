@@ -2,13 +2,12 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 use stackhound::calltree::{Axis, Stack, StackKind};
-use stackhound_export::tree::json::Json;
+use stackhound_export::json::tree::{Backtrace, FullStack};
 use stackhound_export::tree::text;
 
 use super::place::Spot;
-use super::{At, Format, Source, open};
+use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
@@ -39,12 +38,6 @@ pub enum AxisName {
     Thread,
 }
 
-#[derive(Serialize)]
-struct Document<'t> {
-    at: At,
-    stacks: Vec<Json<Stack<'t>>>,
-}
-
 /// A backtrace has no more stacks than this: nested interrupts on top of a thread in the kernel need five.
 const STACKS_MAX: usize = 16;
 
@@ -56,8 +49,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     match arguments.format {
         Format::Text => text::backtrace(&stacks, &mut sink)?,
         Format::Json => {
-            let stacks = stacks.into_iter().map(Json).collect();
-            sink.json(&Document { at: At::new(at.context(&trace)?), stacks })?;
+            let stacks = stacks.into_iter().map(FullStack::from).collect();
+            sink.json(&Backtrace { at: at.context(&trace)?.into(), stacks })?;
         }
     }
     sink.finish()?;

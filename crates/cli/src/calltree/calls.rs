@@ -4,14 +4,13 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
-use stackhound::calltree::{ContextId, Frame, Pattern};
-use stackhound_export::tree::json::Json;
+use stackhound::calltree::{ContextId, Pattern};
+use stackhound_export::json::tree::CallLine;
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell};
 use super::place::Place;
-use super::{Source, open, pattern, report_unknown_modules, time};
+use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
@@ -40,24 +39,6 @@ pub struct Arguments {
     output: Output,
 }
 
-/// A call as JSON: its time, if the trace has times, and the keys of its frame.
-#[derive(Serialize)]
-struct Call<'t> {
-    time: Option<String>,
-    thread: Option<u32>,
-    process: Option<u32>,
-    #[serde(flatten)]
-    frame: Json<Frame<'t>>,
-}
-
-impl<'t> Call<'t> {
-    fn new(frame: Frame<'t>) -> Self {
-        let info = frame.stack().info();
-        let start = frame.creation_transition().map_or(frame.first_context(), |by| by.context_before());
-        Self { time: time(start), thread: info.thread, process: info.process, frame: Json(frame) }
-    }
-}
-
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, std::slice::from_ref(&arguments.pattern), common);
@@ -76,13 +57,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         None => found,
     };
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    let list =
-        List { head: ("found", found.number()), key: "calls", items: calls.into_iter().map(Call::new) };
+    let list = List { head: ("found", found.number()), key: "calls", items: calls.into_iter() };
     list.write(
         &mut sink,
         arguments.format,
         |_| shown,
-        |sink, call| writeln!(sink, "{}", text::call(call.frame.0)),
+        |sink, call| writeln!(sink, "{}", text::call(*call)),
+        CallLine::from,
     )?;
     sink.finish()?;
     match shown == found {

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use stackhound::calltree::{Frame, Pattern, StackEvent};
-use stackhound_export::tree::json::Json;
+use stackhound_export::json::tree::{StackChange, TreeFrame};
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell, without_joined};
@@ -36,15 +36,16 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, &arguments.skip, common);
     let frame = arguments.frame.find(&trace)?;
-    let items = events(frame, &arguments.skip).map(Json);
+    let items = events(frame, &arguments.skip);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
-    let list = List { head: ("frame", Json(frame)), key: "events", items };
+    let list = List { head: ("frame", TreeFrame::from(frame)), key: "events", items };
     let below = frame.descendant_count();
     let count = list.write(
         &mut sink,
         arguments.format,
         |count| without_joined(below, count),
-        |sink, Json((depth, event))| writeln!(sink, "{}", text::event(*depth, *event)),
+        |sink, (depth, event)| writeln!(sink, "{}", text::event(*depth, *event)),
+        |(depth, event)| StackChange::new(depth, event),
     )?;
     sink.finish()?;
     tell(common, format_args!("{count} events"));

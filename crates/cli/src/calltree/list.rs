@@ -33,25 +33,26 @@ pub struct List<H, I> {
     pub items: I,
 }
 
-impl<T: Serialize, H: Serialize, I: Iterator<Item = T>> List<H, I> {
-    /// Writes it, each item as a line by `line`. Gives how many items there were.
-    pub fn write(
+impl<T, H: Serialize, I: Iterator<Item = T>> List<H, I> {
+    /// Writes it, each item as a line by `line` or as what `json` makes of it. Gives the number of items.
+    pub fn write<J: Serialize>(
         self,
         sink: &mut Sink,
         format: ListFormat,
         counted: impl Fn(u64) -> Count,
         line: impl Fn(&mut Sink, &T) -> io::Result<()>,
+        json: impl Fn(T) -> J,
     ) -> Result<Count> {
         let count = Cell::new(0_u64);
         let mut items = self.items.inspect(|_| count.set(count.get() + 1));
         match format {
             ListFormat::Text => items.try_for_each(|item| line(sink, &item))?,
             ListFormat::Ndjson => items.try_for_each(|item| {
-                escape::json(sink, &item)?;
+                escape::json(sink, &json(item))?;
                 writeln!(sink)
             })?,
             ListFormat::Json => {
-                let items = Stream(RefCell::new(items));
+                let items = Stream(RefCell::new(items.map(json)));
                 let mut serializer = escape::pretty_serializer(&mut *sink);
                 let mut write = || {
                     let mut map = serializer.serialize_map(None)?;

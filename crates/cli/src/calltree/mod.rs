@@ -15,17 +15,15 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use stackhound::calltree::{Context, Pattern, Trace};
+use stackhound::calltree::{Pattern, Trace};
 use stackhound::trace::Error;
-use stackhound::{FileTime, OpenStacksError, StacksFrom};
+use stackhound::{OpenStacksError, StacksFrom};
 
 use crate::inputs;
 use crate::naming::{self, Naming, Use};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::message;
-use crate::render::utc;
 
 /// Forms of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,24 +84,5 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 fn report_unknown_modules(trace: &Trace, patterns: &[Pattern], common: &Common) {
     for pattern in patterns.iter().filter(|pattern| !common.quiet && !trace.has_module_of(pattern)) {
         naming::report_unknown_module(pattern);
-    }
-}
-
-/// The time of a context, if the trace has times.
-fn time(context: Context<'_>) -> Option<String> {
-    Some(utc(FileTime(i64::try_from(context.time()?).ok()?)))
-}
-
-/// A context as JSON.
-#[derive(Serialize)]
-struct At {
-    context: u64,
-    cpu: u16,
-    time: Option<String>,
-}
-
-impl At {
-    fn new(context: Context<'_>) -> Self {
-        Self { context: context.id().0, cpu: context.cpu().0, time: time(context) }
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use stackhound::calltree::{ContextRange, Frame, Pattern};
-use stackhound_export::tree::json::Json;
+use stackhound_export::json::tree::{RangeLine, TreeFrame};
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell, without_joined};
@@ -40,30 +40,35 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, &arguments.exclude, common);
     let frame = arguments.frame.find(&trace)?;
-    let head = ("frame", Json(frame));
+    let head = ("frame", TreeFrame::from(frame));
     let contexts = Cell::new(0);
     let add = |range: ContextRange| contexts.set(contexts.get() + range.len());
     let excluded = |frame: &Frame<'_>| arguments.exclude.iter().any(|pattern| frame.fits(pattern));
     let by_call = frame.execution_ranges_by_call().without(excluded);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     let count = if arguments.by_call {
-        let items = by_call.inspect(|item| add(item.range)).map(Json);
+        let items = by_call.inspect(|item| add(item.range));
         let below = frame.descendant_count();
         let counted = |count| without_joined(below, count);
-        List { head, key: "ranges", items }.write(&mut sink, arguments.format, counted, |sink, item| {
-            writeln!(sink, "{}", text::call_range(item.0))
-        })?
+        List { head, key: "ranges", items }.write(
+            &mut sink,
+            arguments.format,
+            counted,
+            |sink, item| writeln!(sink, "{}", text::call_range(*item)),
+            |item| RangeLine::OfCall(item.into()),
+        )?
     } else {
         let plain: Box<dyn Iterator<Item = ContextRange>> = match arguments.exclude.is_empty() {
             true => Box::new(frame.execution_ranges()),
             false => Box::new(joined(by_call.map(|item| item.range))),
         };
-        let items = plain.inspect(|range| add(*range)).map(Json);
+        let items = plain.inspect(|range| add(*range));
         List { head, key: "ranges", items }.write(
             &mut sink,
             arguments.format,
             |count| trace.counted(count),
-            |sink, item| writeln!(sink, "{}", item.0),
+            |sink, item| writeln!(sink, "{item}"),
+            |item| RangeLine::Of(item.into()),
         )?
     };
     sink.finish()?;

@@ -4,13 +4,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
 use stackhound::calltree::{Axis, Stack};
-use stackhound_export::tree::json::{Json, StackOnly};
+use stackhound_export::json::tree as json;
 use stackhound_export::tree::text;
 
 use super::place::Spot;
-use super::{At, Format, Source, open, time};
+use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
@@ -29,47 +28,38 @@ pub struct Arguments {
     output: Output,
 }
 
-#[derive(Serialize)]
-struct Document<'t> {
-    at: At,
-    stack: Json<Stack<'t>>,
-    before: Neighbours<'t>,
-    behind: Neighbours<'t>,
+/// The neighbours on the processor and of the thread.
+type Neighbours<'t> = [Option<Stack<'t>>; 2];
+
+fn neighbours<'t>(find: impl Fn(Axis) -> Option<Stack<'t>>) -> Neighbours<'t> {
+    [find(Axis::Cpu), find(Axis::Thread)]
 }
 
-/// The stacks before or behind the period of activity of one.
-#[derive(Serialize)]
-struct Neighbours<'t> {
-    cpu: Option<StackOnly<'t>>,
-    thread: Option<StackOnly<'t>>,
-}
-
-impl<'t> Neighbours<'t> {
-    fn new(find: impl Fn(Axis) -> Option<Stack<'t>>) -> Self {
-        Self { cpu: find(Axis::Cpu).map(StackOnly), thread: find(Axis::Thread).map(StackOnly) }
-    }
+fn json([on_cpu, of_thread]: Neighbours<'_>) -> json::Neighbours {
+    json::Neighbours { on_cpu: on_cpu.map(From::from), of_thread: of_thread.map(From::from) }
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
     let stack = whose.stack(&trace, at)?;
-    let before = Neighbours::new(|axis| stack.prev_stack(axis));
-    let behind = Neighbours::new(|axis| stack.next_stack(axis));
+    let before = neighbours(|axis| stack.prev_stack(axis));
+    let after = neighbours(|axis| stack.next_stack(axis));
     let context = at.context(&trace)?;
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         Format::Json => {
-            sink.json(&Document { at: At::new(context), stack: Json(stack), before, behind })?;
+            let (at, stack) = (context.into(), stack.into());
+            sink.json(&json::StackDocument { at, stack, before: json(before), after: json(after) })?;
         }
         Format::Text => {
-            if let Some(time) = time(context) {
+            if let Some(time) = json::time(context) {
                 writeln!(sink, "{time}")?;
             }
             text::stack(&stack, &mut sink)?;
-            for (neighbours, side) in [(before, "before"), (behind, "behind")] {
-                for (neighbour, whose) in [(neighbours.cpu, "processor"), (neighbours.thread, "thread")] {
-                    if let Some(StackOnly(neighbour)) = neighbour {
+            for (neighbours, side) in [(before, "before"), (after, "after")] {
+                for (neighbour, whose) in neighbours.into_iter().zip(["processor", "thread"]) {
+                    if let Some(neighbour) = neighbour {
                         write!(sink, "{side}, of the {whose}: ")?;
                         text::heading(&neighbour, &mut sink)?;
                     }

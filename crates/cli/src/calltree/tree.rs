@@ -5,12 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use stackhound_export::tree::json::{Json, StackOnly};
+use stackhound_export::json::tree::TreeDocument;
 use stackhound_export::tree::{Limits, Tree, html, text};
 
 use super::place::Spot;
-use super::{At, Source, open};
+use super::{Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::Sink;
@@ -49,13 +48,6 @@ pub enum TreeFormat {
     Json,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    at: At,
-    stack: StackOnly<'a>,
-    tree: Json<&'a Tree<'a>>,
-}
-
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     let Spot { at, whose } = arguments.spot;
@@ -70,8 +62,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         TreeFormat::Text => text::tree(&tree, &mut sink)?,
         TreeFormat::Html => sink.write_all(html::page(&tree).as_bytes())?,
         TreeFormat::Json => {
-            let at = At::new(at.context(&trace)?);
-            sink.json(&Document { at, stack: StackOnly(stack), tree: Json(&tree) })?;
+            sink.json(&TreeDocument::new(at.context(&trace)?, stack, &tree))?;
         }
     }
     sink.finish()?;

@@ -95,9 +95,11 @@ pub enum MemoryReach {
 /// Forms of `hunt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Each finding with its stack, then alerts and counts
     Table,
-    /// One object a finding, one a line
+    /// Alerts, counts and the most severe findings
+    Summary,
+    /// One object for each finding and, at the end, for each alert, one a line
     Ndjson,
     /// Documents of the Elastic Common Schema, one a line
     Ecs,
@@ -276,7 +278,7 @@ fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec
 
 /// Only tables that go to a terminal have colours, unless they are asked for.
 fn is_colored(arguments: &Arguments, common: &Common) -> bool {
-    let is_table = arguments.format == Format::Table;
+    let is_table = matches!(arguments.format, Format::Table | Format::Summary);
     let by_itself = || {
         arguments.output.output.is_none()
             && io::stdout().is_terminal()

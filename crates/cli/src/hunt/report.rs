@@ -34,6 +34,7 @@ pub struct Report<'a> {
 fn format(format: Format) -> FindingsFormat {
     match format {
         Format::Table => FindingsFormat::Table,
+        Format::Summary => FindingsFormat::Summary,
         Format::Ndjson => FindingsFormat::Ndjson,
         Format::Ecs => FindingsFormat::Ecs,
         Format::Ocsf => FindingsFormat::Ocsf,

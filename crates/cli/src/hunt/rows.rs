@@ -37,12 +37,13 @@ enum Field {
     FinalUserModule,
 }
 
-const FIELDS: [(&str, Field); 18] = [
+const FIELDS: [(&str, Field); 19] = [
     ("time", Field::Time),
     ("host", Field::Host),
     ("pid", Field::Pid),
     ("tid", Field::Tid),
     ("process", Field::Process),
+    ("process.name", Field::Process),
     ("provider", Field::Provider),
     ("event", Field::Event),
     ("id", Field::Id),

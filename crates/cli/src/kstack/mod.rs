@@ -1,8 +1,8 @@
 //! `kstack`: the kernel stacks of threads, out of recordings and live sessions, or of a process that runs.
 
-mod json;
 mod table;
 
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use clap::{Args, ValueEnum};
 use stackhound::threads::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
 use stackhound::trace::TraceTime;
 use stackhound::{Depth, FileTime, Pid, Pipeline, Tid};
+use stackhound_export::escape;
+use stackhound_export::json::thread_stack::{KernelStack, KernelStacks};
 
 use crate::inputs::{self, Grouping};
 use crate::live::{self, Live, LiveSettings, Preset, Sources};
@@ -229,8 +231,13 @@ fn write(arguments: &Arguments, time: Option<FileTime>, stacks: &[ThreadStack]) 
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         Format::Table => table::write(&mut sink, time, stacks)?,
-        Format::Json => sink.json(&json::All { time, stacks })?,
-        Format::Ndjson => json::lines(&mut sink, stacks)?,
+        Format::Json => sink.json(&KernelStacks::new(time, stacks))?,
+        Format::Ndjson => {
+            for stack in stacks {
+                escape::json(&mut sink, &KernelStack::new(stack))?;
+                writeln!(sink)?;
+            }
+        }
     }
     sink.finish()
 }

@@ -113,11 +113,13 @@ fn of_switch(switch: &SwitchEvidence) -> String {
 mod tests {
     use super::*;
     use stackhound::Address;
-    use stackhound::frames::Backing;
+    use stackhound::frames::{Backing, Region};
     use stackhound::threads::StackFrame;
 
     fn frame(address: u64, mode: Mode) -> StackFrame {
         StackFrame {
+            is_wow64: false,
+            region: Region::UNKNOWN,
             address: Some(Address(address)),
             mode,
             place: None,

@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match (arguments.format, whole) {
         (ListFormat::Json, true) => sink.json(&known.iter().map(json::provider).collect::<Vec<_>>())?,
-        (ListFormat::Json, false) => sink.json(&known.iter().map(json::Summary::new).collect::<Vec<_>>())?,
+        (ListFormat::Json, false) => sink.json(&known.iter().map(json::summary).collect::<Vec<_>>())?,
         (ListFormat::Table, true) => known.iter().try_for_each(|known| show::provider(&mut sink, known))?,
         (ListFormat::Table, false) => show::list(&mut sink, &known)?,
     }

@@ -5,10 +5,12 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde::Serialize;
 use stackhound::symbols::store::{Store, StoreOptions};
 use stackhound::symbols::{Cause, Failure, FileKind};
 use stackhound_export::escape::line;
+use stackhound_export::json::symbols::{
+    MissingFile as Missing, MissingGroup as Group, SymbolReport as Report,
+};
 
 use super::modules::{self, Arguments, Module};
 use crate::config::Config;
@@ -27,96 +29,66 @@ pub struct Fetch {
     pub retry: bool,
 }
 
-/// What is there and what is missing.
-#[derive(Debug, Serialize)]
-struct Report {
-    modules: usize,
-    with_pdb: usize,
-    with_image: usize,
-    downloaded_files: u64,
-    downloaded_bytes: u64,
-    missing: Vec<Group>,
-}
-
-/// What is missing for one cause.
-#[derive(Debug, Serialize)]
-struct Group {
-    file: &'static str,
-    cause: &'static str,
-    description: &'static str,
-    hint: &'static str,
-    modules: Vec<Missing>,
-}
-
-#[derive(Debug, Serialize)]
-struct Missing {
-    module: String,
-    detail: String,
-}
-
-impl Report {
-    fn new(modules: &[Module], store: &Store) -> Report {
-        let mut groups: BTreeMap<(FileKind, Cause), Vec<Missing>> = BTreeMap::new();
-        for module in modules {
-            let failures =
-                [&module.files.pdb, &module.files.image].into_iter().filter_map(|file| file.as_ref().err());
-            for Failure { file, cause, detail } in failures.cloned() {
-                let missing = Missing { module: module.identity.name.clone(), detail };
-                groups.entry((file, cause)).or_default().push(missing);
-            }
-        }
-        let mut missing: Vec<Group> = groups
-            .into_iter()
-            .map(|((file, cause), modules)| Group {
-                file: file.name(),
-                cause: cause.name(),
-                description: cause.describe(),
-                hint: cause.hint(),
-                modules,
-            })
-            .collect();
-        missing.sort_by_key(|group| std::cmp::Reverse(group.modules.len()));
-        let (downloaded_files, downloaded_bytes) = store.downloads();
-        Report {
-            modules: modules.len(),
-            with_pdb: modules.iter().filter(|module| module.files.pdb.is_ok()).count(),
-            with_image: modules.iter().filter(|module| module.files.image.is_ok()).count(),
-            downloaded_files,
-            downloaded_bytes,
-            missing,
+fn report(modules: &[Module], store: &Store) -> Report {
+    let mut groups: BTreeMap<(FileKind, Cause), Vec<Missing>> = BTreeMap::new();
+    for module in modules {
+        let failures =
+            [&module.files.pdb, &module.files.image].into_iter().filter_map(|file| file.as_ref().err());
+        for Failure { file, cause, detail } in failures.cloned() {
+            let missing = Missing { module: module.identity.name.clone(), detail };
+            groups.entry((file, cause)).or_default().push(missing);
         }
     }
-
-    fn table(&self, out: &mut impl Write, verbose: bool) -> Result<()> {
-        let count = |count: usize| grouped(count as u64);
-        let (modules, pdb, image) = (count(self.modules), count(self.with_pdb), count(self.with_image));
-        line(out, format_args!("{modules} modules: {pdb} with their PDB, {image} with their image"))?;
-        if self.downloaded_files > 0 {
-            let (files, bytes) = (grouped(self.downloaded_files), grouped(self.downloaded_bytes));
-            line(out, format_args!("downloaded: {files} files, {bytes} bytes"))?;
-        }
-        for group in &self.missing {
-            writeln!(out)?;
-            line(
-                out,
-                format_args!("{:>6} {:<5}  {}", count(group.modules.len()), group.file, group.description),
-            )?;
-            line(out, format_args!("              {}", group.hint))?;
-            if verbose {
-                for missing in &group.modules {
-                    line(out, format_args!("              {}  {}", missing.module, missing.detail))?;
-                }
-                continue;
-            }
-            let mut names: Vec<&str> =
-                group.modules.iter().map(|missing| &*missing.module).take(NAMES).collect();
-            let rest = group.modules.len() - names.len();
-            let rest = if rest > 0 { format!("and {} more", count(rest)) } else { String::new() };
-            names.extend((!rest.is_empty()).then_some(&*rest));
-            line(out, format_args!("              {}", names.join(", ")))?;
-        }
-        Ok(())
+    let mut missing: Vec<Group> = groups
+        .into_iter()
+        .map(|((file, cause), modules)| Group {
+            file: file.name(),
+            cause: cause.name(),
+            description: cause.describe(),
+            hint: cause.hint(),
+            modules,
+        })
+        .collect();
+    missing.sort_by_key(|group| std::cmp::Reverse(group.modules.len()));
+    let (downloaded_files, downloaded_bytes) = store.downloads();
+    Report {
+        modules: modules.len(),
+        with_pdb: modules.iter().filter(|module| module.files.pdb.is_ok()).count(),
+        with_image: modules.iter().filter(|module| module.files.image.is_ok()).count(),
+        downloaded_files,
+        downloaded_bytes,
+        missing,
     }
+}
+
+fn table(report: &Report, out: &mut impl Write, verbose: bool) -> Result<()> {
+    let count = |count: usize| grouped(count as u64);
+    let (modules, pdb, image) = (count(report.modules), count(report.with_pdb), count(report.with_image));
+    line(out, format_args!("{modules} modules: {pdb} with their PDB, {image} with their image"))?;
+    if report.downloaded_files > 0 {
+        let (files, bytes) = (grouped(report.downloaded_files), grouped(report.downloaded_bytes));
+        line(out, format_args!("downloaded: {files} files, {bytes} bytes"))?;
+    }
+    for group in &report.missing {
+        writeln!(out)?;
+        line(
+            out,
+            format_args!("{:>6} {:<5}  {}", count(group.modules.len()), group.file, group.description),
+        )?;
+        line(out, format_args!("              {}", group.hint))?;
+        if verbose {
+            for missing in &group.modules {
+                line(out, format_args!("              {}  {}", missing.module, missing.detail))?;
+            }
+            continue;
+        }
+        let mut names: Vec<&str> = group.modules.iter().map(|missing| &*missing.module).take(NAMES).collect();
+        let rest = group.modules.len() - names.len();
+        let rest = if rest > 0 { format!("and {} more", count(rest)) } else { String::new() };
+        names.extend((!rest.is_empty()).then_some(&*rest));
+        line(out, format_args!("              {}", names.join(", ")))?;
+    }
+    Ok(())
 }
 
 /// Modules that a group names, unless more is asked for.
@@ -144,11 +116,11 @@ fn run(arguments: &Arguments, options: StoreOptions, common: &Common) -> Result<
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;
     let store = Store::new(options);
-    let report = Report::new(&modules::look(modules, &store, online, common), &store);
+    let report = report(&modules::look(modules, &store, online, common), &store);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         ListFormat::Json => sink.json(&report)?,
-        ListFormat::Table => report.table(&mut sink, common.verbose)?,
+        ListFormat::Table => table(&report, &mut sink, common.verbose)?,
     }
     sink.finish()?;
     Ok((report, Outcome { damaged, ..Outcome::default() }))

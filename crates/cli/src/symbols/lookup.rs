@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use stackhound::symbols::image::Image;
 use stackhound::symbols::pdb::Pdb;
 use stackhound::symbols::table::{Detail, SymbolTable, SymbolTableBuilder};
 use stackhound::symbols::{ResolvedFrame, ResolvedLine, ResolvedName, Symbols};
 use stackhound::types::{AddressKind, PdbIdentity, Rva};
 use stackhound_export::escape::line;
+use stackhound_export::json::symbols::AddressNames;
 
-use crate::frame;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, message};
@@ -61,15 +60,6 @@ impl Row {
     }
 }
 
-impl Serialize for Row {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("rva", &self.rva.to_string())?;
-        frame::names_into(&mut map, &self.names)?;
-        map.end()
-    }
-}
-
 pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     let note = |text: String| {
         if !common.quiet {
@@ -80,7 +70,10 @@ pub fn run(arguments: &Lookup, common: &Common) -> Result<Outcome> {
     let rows: Vec<Row> = arguments.rvas.iter().map(|rva| Row::new(&table, *rva)).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
-        ListFormat::Json => sink.json(&rows)?,
+        ListFormat::Json => {
+            let names = rows.iter().map(|row| AddressNames::new(row.rva, &row.names));
+            sink.json(&names.collect::<Vec<_>>())?;
+        }
         ListFormat::Table => rows.iter().try_for_each(|row| show(&mut sink, row))?,
     }
     sink.finish()?;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde::Serialize;
 use stackhound::symbols::image::Image;
 use stackhound::symbols::stubs::{self, Stub, StubState};
 use stackhound::types::Rva;
 use stackhound_export::escape::line;
+use stackhound_export::json::symbols::Stub as Row;
+use stackhound_export::json::value::Hex;
 
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
@@ -28,39 +29,24 @@ pub struct Stubs {
     pub output: Output,
 }
 
-#[derive(Debug, Serialize)]
-struct Row {
-    name: String,
-    aliases: Vec<String>,
-    ssn: Option<u32>,
-    rva: String,
-    syscall_rva: Option<String>,
-    return_rva: Option<String>,
-    int2e_return_rva: Option<String>,
-    state: &'static str,
-    leads_to: Option<String>,
-}
-
-impl Row {
-    fn new(stub: Stub) -> Row {
-        let path = stub.path().copied();
-        let text = |rva: Rva| rva.to_string();
-        let (state, leads_to) = match &stub.state {
-            StubState::Intact(_) => ("intact", None),
-            StubState::Hooked { leads_to } => ("hooked", *leads_to),
-            StubState::Foreign => ("foreign", None),
-        };
-        Row {
-            ssn: stub.number,
-            rva: text(stub.start),
-            syscall_rva: path.and_then(|path| path.syscall).map(text),
-            return_rva: path.map(|path| text(path.return_address)),
-            int2e_return_rva: path.and_then(|path| path.int2e_return).map(text),
-            state,
-            leads_to: leads_to.map(|address| format!("{address:#x}")),
-            name: stub.name,
-            aliases: stub.aliases,
-        }
+fn row(stub: Stub) -> Row {
+    let path = stub.path().copied();
+    let hex = |rva: Rva| Hex(rva.0.into());
+    let (state, leads_to) = match &stub.state {
+        StubState::Intact(_) => ("intact", None),
+        StubState::Hooked { leads_to } => ("hooked", *leads_to),
+        StubState::Foreign => ("foreign", None),
+    };
+    Row {
+        ssn: stub.number,
+        rva: hex(stub.start),
+        syscall_rva: path.and_then(|path| path.syscall).map(hex),
+        return_rva: path.map(|path| hex(path.return_address)),
+        int2e_return_rva: path.and_then(|path| path.int2e_return).map(hex),
+        state,
+        leads_to: leads_to.map(Hex),
+        name: stub.name,
+        aliases: stub.aliases,
     }
 }
 
@@ -69,7 +55,7 @@ pub fn run(arguments: &Stubs, common: &Common) -> Result<Outcome> {
     let context = || arguments.image.display().to_string();
     let image = Image::parse(&bytes).with_context(context)?;
     let stubs = stubs::read(&image).with_context(context)?;
-    let rows: Vec<Row> = stubs.into_iter().map(Row::new).collect();
+    let rows: Vec<Row> = stubs.into_iter().map(row).collect();
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         ListFormat::Json => sink.json(&rows)?,
@@ -94,7 +80,7 @@ fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
         ),
     )?;
     for row in rows {
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let or_dash = |rva: Option<Hex>| rva.map_or_else(|| "-".to_owned(), |rva| rva.to_string());
         let number = row.ssn.map_or("-".to_owned(), |number| format!("{number:#x}"));
         let leads = row.leads_to.as_ref().map(|address| format!(", leads to {address}")).unwrap_or_default();
         line(
@@ -102,10 +88,10 @@ fn table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
             format_args!(
                 "{number:>6}  {:<width$}  {:<10}  {:<10}  {:<10}  {:<10}  {}{leads}",
                 row.name,
-                row.rva,
-                or_dash(&row.syscall_rva),
-                or_dash(&row.return_rva),
-                or_dash(&row.int2e_return_rva),
+                row.rva.to_string(),
+                or_dash(row.syscall_rva),
+                or_dash(row.return_rva),
+                or_dash(row.int2e_return_rva),
                 row.state
             ),
         )?;

@@ -8,7 +8,7 @@ use stackhound_detect::report::{Finding, FrameReport, Sighting};
 
 use super::shown;
 use crate::escape::{cell as text, row};
-use crate::hex::Hex;
+use crate::json::value::Hex;
 
 const HEADER: [&str; 27] = [
     "time",

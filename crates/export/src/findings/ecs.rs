@@ -9,10 +9,11 @@ use stackhound_detect::Severity;
 use stackhound_detect::Verdict;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
 use stackhound_frames::Answer;
+use stackhound_types::Mode;
 
 use super::attack::{self, Tactic, Technique};
 use super::shown::{self, known};
-use crate::hex::Hex;
+use crate::json::value::Hex;
 
 /// Version of the schema that the documents follow.
 const ECS: &str = "9.4.0";
@@ -155,7 +156,7 @@ fn target(sighting: &Sighting) -> Value {
 
 /// The stack, with what is derived of it.
 fn thread(sighting: &Sighting) -> Value {
-    let user = || sighting.stack.iter().filter(|frame| !frame.is_kernel);
+    let user = || sighting.stack.iter().filter(|frame| frame.mode == Mode::User);
     let is_named = |frame: &&FrameReport| {
         let name = sighting.final_user_module.as_deref();
         !frame.module.is_empty() && name.is_some_and(|name| frame.module_name().eq_ignore_ascii_case(name))
@@ -177,13 +178,13 @@ fn thread(sighting: &Sighting) -> Value {
                 None => "Undetermined",
             },
             "path": module.map(|frame| &frame.module),
-            "protection": module.and_then(|frame| frame.protection).map(shown::protection),
+            "protection": module.and_then(|frame| frame.page_protection).map(shown::protection),
         },
     })
 }
 
 fn frame(frame: &FrameReport) -> Value {
-    let protection = frame.protection.map(shown::protection);
+    let protection = frame.page_protection.map(shown::protection);
     json!({
         "symbol_info": symbol_info(frame),
         "module_name": shown::module_name(frame),
@@ -200,7 +201,7 @@ fn frame(frame: &FrameReport) -> Value {
 /// Path of the module and the function, or the address where it has no name.
 fn symbol_info(frame: &FrameReport) -> String {
     let module = known(&frame.module).unwrap_or(shown::module_name(frame));
-    match (known(&frame.symbol), frame.rva, frame.address) {
+    match (frame.symbol(), frame.rva, frame.address) {
         (Some(symbol), ..) => format!("{module}!{symbol}"),
         (None, Some(rva), _) => format!("{module}+{rva:#x}"),
         (None, None, Some(address)) => format!("{module}!{address:#x}"),
@@ -211,10 +212,9 @@ fn symbol_info(frame: &FrameReport) -> String {
 /// The answer and what it rests on.
 fn answer(sighting: &Sighting, finding: &Finding, explanation: &str) -> Value {
     let kernel: Vec<String> =
-        sighting.stack.iter().filter(|frame| frame.is_kernel).map(symbol_info).collect();
-    let at = shown::frame(sighting, finding).map(|(index, at)| {
-        json!({ "index": index, "mode": if at.is_kernel { "kernel" } else { "user" }, "symbol_info": symbol_info(at) })
-    });
+        sighting.stack.iter().filter(|frame| frame.mode == Mode::Kernel).map(symbol_info).collect();
+    let at = shown::frame(sighting, finding)
+        .map(|(index, at)| json!({ "index": index, "mode": at.mode.name(), "symbol_info": symbol_info(at) }));
     json!({
         "verdict": finding.outcome.verdict.name(),
         "severity": finding.outcome.severity.name(),

@@ -14,9 +14,8 @@ mod behaviors;
 mod csv;
 mod ecs;
 mod navigator;
-mod ndjson;
 mod ocsf;
-mod shown;
+pub(crate) mod shown;
 mod table;
 
 use std::io::{self, Write};
@@ -24,17 +23,19 @@ use std::io::{self, Write};
 use serde::Serialize;
 use stackhound_detect::Totals;
 use stackhound_detect::Verdict;
-use stackhound_detect::alert::Alert;
+use stackhound_detect::alert::{self, Alert};
 use stackhound_detect::report::{Finding, Sighting};
 
-use crate::escape;
+use crate::{escape, json};
 
 /// How findings are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FindingsFormat {
-    /// For people: a block for each event, and what it all comes to.
+    /// For people: a block for each event, then alerts and counts.
     Table,
-    /// One JSON object a finding, one a line, with all that is known.
+    /// For people: alerts, counts and the findings that matter most.
+    Summary,
+    /// One JSON object a finding, one a line, with all that is known; at the end one for each alert.
     Ndjson,
     /// Documents of the Elastic Common Schema, with Elastic's names for call stacks; one a line.
     Ecs,
@@ -48,8 +49,9 @@ pub enum FindingsFormat {
 
 impl FindingsFormat {
     /// All of them.
-    pub const ALL: [FindingsFormat; 6] = [
+    pub const ALL: [FindingsFormat; 7] = [
         FindingsFormat::Table,
+        FindingsFormat::Summary,
         FindingsFormat::Ndjson,
         FindingsFormat::Ecs,
         FindingsFormat::Ocsf,
@@ -61,6 +63,7 @@ impl FindingsFormat {
     pub fn name(self) -> &'static str {
         match self {
             FindingsFormat::Table => "table",
+            FindingsFormat::Summary => "summary",
             FindingsFormat::Ndjson => "ndjson",
             FindingsFormat::Ecs => "ecs",
             FindingsFormat::Ocsf => "ocsf",
@@ -84,6 +87,7 @@ pub struct Writer(Kind);
 #[derive(Debug)]
 enum Kind {
     Table(table::Table),
+    Summary(table::Top),
     Ndjson,
     Ecs,
     Ocsf,
@@ -96,6 +100,7 @@ impl Writer {
     pub fn new(format: FindingsFormat, is_colored: bool) -> Writer {
         Writer(match format {
             FindingsFormat::Table => Kind::Table(table::Table::new(is_colored)),
+            FindingsFormat::Summary => Kind::Summary(table::Top::new(is_colored)),
             FindingsFormat::Ndjson => Kind::Ndjson,
             FindingsFormat::Ecs => Kind::Ecs,
             FindingsFormat::Ocsf => Kind::Ocsf,
@@ -122,7 +127,13 @@ impl Writer {
         let mut each = findings.iter().copied();
         match &mut self.0 {
             Kind::Table(table) => table.write(out, sighting, &findings),
-            Kind::Ndjson => each.try_for_each(|finding| line(out, &ndjson::Line::new(sighting, finding))),
+            Kind::Summary(top) => {
+                top.add(sighting, &findings);
+                Ok(())
+            }
+            Kind::Ndjson => {
+                each.try_for_each(|finding| line(out, &json::finding::Finding::new(sighting, finding)))
+            }
             Kind::Ecs => each.try_for_each(|finding| line(out, &ecs::document(sighting, finding))),
             Kind::Ocsf => each.try_for_each(|finding| line(out, &ocsf::document(sighting, finding))),
             Kind::Navigator(layer) => {
@@ -133,14 +144,19 @@ impl Writer {
         }
     }
 
-    /// Writes what comes last: of tables what it all comes to, of layers everything. The order of `alerts` does not matter.
+    /// Writes what comes last: alerts and counts for people, documents of alerts in NDJSON, all of a layer. The order of `alerts`
+    /// does not matter.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
+        let mut alerts: Vec<&Alert> = alerts.iter().collect();
+        alert::sort(&mut alerts);
         match self.0 {
-            Kind::Table(table) => table.finish(out, alerts, totals),
-            Kind::Ndjson | Kind::Ecs | Kind::Ocsf => Ok(()),
+            Kind::Table(table) => table.finish(out, &alerts, totals),
+            Kind::Summary(top) => top.finish(out, &alerts, totals),
+            Kind::Ndjson => alerts.iter().try_for_each(|alert| line(out, &json::finding::Alert::new(alert))),
+            Kind::Ecs | Kind::Ocsf => Ok(()),
             Kind::Navigator(layer) => line(out, &layer.finish(totals)),
             Kind::Csv(rows) => rows.finish(out),
         }

@@ -9,9 +9,9 @@ use stackhound_detect::{Severity, Verdict};
 
 use super::attack::{self, Technique};
 use super::ecs::pruned;
-use super::ndjson::Frame;
 use super::shown::{self, known};
-use crate::hex::Hex;
+use crate::json::frame::Frame;
+use crate::json::value::Hex;
 
 /// Version of the schema. Verdicts of evidence are in it since then.
 const OCSF: &str = "1.5.0";
@@ -146,7 +146,7 @@ fn evidence(sighting: &Sighting, finding: &Finding) -> Value {
         },
         "api": known(&event.service).map(|service| json!({ "operation": service })),
         "data": {
-            "stack": sighting.stack.iter().map(|frame| json!(Frame::new(frame))).collect::<Vec<_>>(),
+            "stack": sighting.stack.iter().map(|frame| json!(Frame::of_finding(frame))).collect::<Vec<_>>(),
             "frame": shown::frame(sighting, finding).map(|(index, _)| index),
             "summary": known(&sighting.summary),
             "final_user_module": sighting.final_user_module,

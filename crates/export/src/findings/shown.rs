@@ -2,31 +2,26 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
-use jiff::fmt::temporal::DateTimePrinter;
 use stackhound_detect::DetectionId;
 use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
 use stackhound_types::HexBytes;
 
-use crate::hex::Hex;
+use crate::json::value::{Hex, Time};
 
 /// The version of the program, in documents that tell who wrote them.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A text, if it is known.
-pub(super) fn known(text: &str) -> Option<&str> {
+pub(crate) fn known(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
 /// Seconds from 1601 to 1970.
 const TO_1970: i64 = 11_644_473_600;
 
-/// A time in units of 100 ns since 1601 in UTC as RFC 3339, such as `2023-01-01T00:00:00.0000000Z`; none behind the year
-/// 9999, which no clock shows and RFC 3339 cannot spell.
+/// A time in units of 100 ns since 1601 in UTC as RFC 3339, such as `2023-01-01T00:00:00.0000000Z`; `None` after the year 9999.
 pub(super) fn time(time: u64) -> Option<String> {
-    let second = (time / 10_000_000) as i64 - TO_1970;
-    let time = Timestamp::new(second, (time % 10_000_000 * 100) as i32).ok()?;
-    Some(DateTimePrinter::new().precision(Some(7)).timestamp_to_string(&time))
+    Time::from_ticks(time).map(|time| time.to_string())
 }
 
 /// A time in units of 100 ns since 1601 as milliseconds since 1970.
@@ -36,7 +31,7 @@ pub(super) fn milliseconds(time: u64) -> i64 {
 
 /// What a page allows, as Elastic spells it: `R-X`, `RWX|GUARD`. C is a copy on writing. What has no such name is a
 /// number.
-pub(super) fn protection(protection: u32) -> String {
+pub(crate) fn protection(protection: u32) -> String {
     const MODIFIERS: [(u32, &str); 3] = [(0x100, "|GUARD"), (0x200, "|NOCACHE"), (0x400, "|WRITECOMBINE")];
     let kind = match protection & 0xff {
         0x01 => "---",
@@ -62,7 +57,7 @@ pub(super) fn hex_bytes(bytes: &[u8]) -> Option<String> {
 }
 
 /// The last part of a path.
-pub(super) fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit(['\\', '/']).next().unwrap_or(path)
 }
 
@@ -84,13 +79,13 @@ pub(super) fn elastic_name(name: &str) -> &str {
 }
 
 /// The frame that a finding is about, with its index.
-pub(super) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(usize, &'s FrameReport)> {
+pub(crate) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(usize, &'s FrameReport)> {
     let index = usize::from(finding.outcome.frame?);
     sighting.stack.get(index).map(|frame| (index, frame))
 }
 
 /// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
-pub(super) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
+pub(crate) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
     let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
     let mut sentences: Vec<_> = is_aside.zip(finding.sentences(sighting)).collect();
     sentences.sort_by_key(|(is_aside, _)| *is_aside);
@@ -104,17 +99,17 @@ pub(super) fn meaning(id: DetectionId) -> String {
 }
 
 /// Codes of reasons.
-pub(super) fn reasons(finding: &Finding) -> Vec<&'static str> {
+pub(crate) fn reasons(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.reasons.iter().map(|reason| reason.code()).collect()
 }
 
 /// What the answer rests on.
-pub(super) fn used(finding: &Finding) -> Vec<&'static str> {
+pub(crate) fn used(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.used.iter().map(|input| input.name()).collect()
 }
 
 /// What the answer wanted for.
-pub(super) fn missing(finding: &Finding) -> Vec<&'static str> {
+pub(crate) fn missing(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.missing.iter().map(|input| input.name()).collect()
 }
 

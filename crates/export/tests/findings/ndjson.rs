@@ -1,15 +1,18 @@
-//! NDJSON against its schema, and back into what it was written from.
+//! NDJSON against the published schema, and back into what it was written from.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stackhound_detect::Verdict;
+use stackhound_detect::alert::Alerts;
 use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::{Totals, Verdict};
 use stackhound_export::findings::FindingsFormat;
+use stackhound_types::Mode;
 
-use crate::sightings::{access, event_with_answers, nothing};
-use crate::{lines, validate};
+use crate::sightings::{access, event_with_answers, events, nothing};
+use crate::{lines, validate, written};
 
-const SCHEMA: &str = include_str!("ndjson.schema.json");
+const FINDING: &str = include_str!("../../../../docs/schema/1/finding.json");
+const ALERT: &str = include_str!("../../../../docs/schema/1/alert.json");
 
 fn hex(value: &Value) -> Option<u64> {
     let digits = value.as_str()?.strip_prefix("0x").expect("0x");
@@ -31,7 +34,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 /// Everything that was written is there again.
 fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
-    assert_eq!(text(&line["id"]), finding.id.name());
+    assert_eq!(text(&line["detection"]), finding.id.name());
     assert_eq!(text(&line["verdict"]), finding.outcome.verdict.name());
     assert_eq!(text(&line["severity"]), finding.outcome.severity.name());
     let codes: Vec<_> = finding.outcome.reasons.iter().map(|reason| reason.code()).collect();
@@ -44,35 +47,53 @@ fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
     assert_eq!(line["count"], sighting.count);
     assert_eq!(text(&line["host"]), sighting.host);
     let process = &sighting.process;
-    assert_eq!(number(&line["process"]["pid"]), process.pid);
-    assert_eq!(number(&line["process"]["tid"]), process.tid);
+    assert_eq!(number(&line["pid"]), process.pid);
+    assert_eq!(number(&line["tid"]), process.tid);
     assert_eq!(number(&line["process"]["parent_pid"]), process.parent_pid);
     assert_eq!(text(&line["process"]["name"]), process.name);
     assert_eq!(text(&line["process"]["path"]), process.path);
     assert_eq!(text(&line["process"]["command_line"]), process.command_line);
     let event = &sighting.event;
-    assert_eq!(text(&line["event"]["name"]), event.name);
-    assert_eq!(text(&line["event"]["provider"]), event.provider);
-    assert_eq!(text(&line["event"]["service"]), event.service);
-    assert_eq!(text(&line["event"]["target"]["path"]), event.target);
-    assert_eq!(number(&line["event"]["target"]["pid"]), event.target_pid);
-    assert_eq!(hex(&line["event"]["access"]), event.access.map(u64::from));
-    assert_eq!(hex(&line["event"]["start_address"]), event.start_address);
-    assert_eq!(text(&line["event"]["start_name"]), event.start_name);
+    assert_eq!(text(&line["event"]), event.name);
+    assert_eq!(text(&line["provider"]), event.provider);
+    let operation = &line["operation"];
+    assert_eq!(text(&operation["service"]), event.service);
+    assert_eq!(text(&operation["target"]["path"]), event.target);
+    assert_eq!(number(&operation["target"]["pid"]), event.target_pid);
+    assert_eq!(hex(&operation["access"]), event.access.map(u64::from));
+    assert_eq!(hex(&operation["start_address"]), event.start_address);
+    assert_eq!(text(&operation["start_name"]), event.start_name);
     let index = finding.outcome.frame.map(u64::from).filter(|index| (*index as usize) < sighting.stack.len());
-    assert_eq!(line["frame"].as_u64(), index);
-    assert_eq!(text(&line["summary"]), sighting.summary);
-    assert_eq!(line["final_user_module"].as_str(), sighting.final_user_module.as_deref());
-    let stack = line["stack"].as_array().unwrap();
-    assert_eq!(stack.len(), sighting.stack.len());
-    for (line, frame) in stack.iter().zip(&sighting.stack) {
+    assert_eq!(line["frame_index"].as_u64(), index);
+    let stack = &line["stack"];
+    let states = [&stack["state"]].into_iter().chain(stack["also"].as_array().unwrap());
+    assert_eq!(states.filter_map(Value::as_str).collect::<Vec<_>>(), sighting.states);
+    assert_eq!(text(&stack["summary"]), sighting.summary);
+    assert_eq!(text(&stack["kernel_summary"]), sighting.kernel_summary);
+    assert_eq!(text(&stack["contains_unbacked"]), sighting.contains_unbacked.name());
+    assert_eq!(stack["final_user_module"].as_str(), sighting.final_user_module.as_deref());
+    assert_eq!(stack["final_kernel_module"].as_str(), sighting.final_kernel_module.as_deref());
+    let frames = stack["frames"].as_array().unwrap();
+    assert_eq!(frames.len(), sighting.stack.len());
+    for (line, frame) in frames.iter().zip(&sighting.stack) {
         assert_eq!((hex(&line["address"]), hex(&line["rva"])), (frame.address, frame.rva));
-        assert_eq!((text(&line["module"]), text(&line["symbol"])), (&*frame.module, &*frame.symbol));
-        assert_eq!((text(&line["backing"]), text(&line["memory"])), (frame.backing, frame.memory));
-        assert_eq!((line["mode"] == "kernel", &line["wow64"]), (frame.is_kernel, &json!(frame.is_wow64)));
-        assert_eq!(bytes(&line["leading_bytes"]), frame.leading_bytes);
-        assert_eq!(bytes(&line["trailing_bytes"]), frame.trailing_bytes);
-        assert_eq!(line["protection"].is_null(), frame.protection.is_none());
+        assert_eq!(line["module"].as_str(), frame.module_or_runtime());
+        assert_eq!(line["path"].as_str(), Some(&*frame.module).filter(|path| path.contains('\\')));
+        let function = frame.function.as_ref();
+        assert_eq!(line["symbol"].as_str(), function.map(|function| &*function.text));
+        assert_eq!(line["offset"].as_u64(), function.map(|function| function.offset));
+        assert_eq!(text(&line["backing"]), frame.backing.name());
+        assert_eq!(text(&line["mode"]), frame.mode.name());
+        assert_eq!(line["wow64"] == true, frame.is_wow64);
+        assert_eq!(bytes(&line["call_site"]["leading_bytes"]), frame.leading_bytes);
+        assert_eq!(bytes(&line["call_site"]["trailing_bytes"]), frame.trailing_bytes);
+        let region = &line["region"];
+        assert_eq!(region.is_null(), frame.mode == Mode::Kernel);
+        if frame.mode == Mode::User {
+            assert_eq!(text(&region["kind"]), frame.region.kind.name());
+            assert_eq!(hex(&region["base"]), frame.region.extent.map(|(base, _)| base.0));
+            assert_eq!(region["page_protection"].is_null(), frame.page_protection.is_none());
+        }
     }
 }
 
@@ -80,7 +101,7 @@ proptest! {
     #[test]
     fn every_line_follows_the_schema_and_has_everything(event in event_with_answers()) {
         let lines = lines(FindingsFormat::Ndjson, std::slice::from_ref(&event));
-        validate(SCHEMA, &lines);
+        validate(FINDING, &lines);
         let (sighting, findings) = event;
         let told: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict != Verdict::No).collect();
@@ -91,10 +112,34 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Alerts come after the findings, the highest score first, and follow the schema.
+    #[test]
+    fn alerts_follow_the_findings(mut events in events()) {
+        let mut alerts = Alerts::new(600_000_000);
+        for (sighting, findings) in &mut events {
+            alerts.add(sighting, findings);
+        }
+        let mut alerts = alerts.finish();
+        let expected: Vec<_> = alerts.iter().map(|alert| (json!(alert.key), json!(alert.score()))).collect();
+        alerts.reverse();
+        let text = written(FindingsFormat::Ndjson, false, &events, &alerts, &Totals::default());
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (findings, alerts) = lines.split_at(lines.len() - expected.len());
+        validate(FINDING, findings);
+        validate(ALERT, alerts);
+        let found: Vec<_> = alerts.iter().map(|alert| (alert["alert"].clone(), alert["score"].clone())).collect();
+        assert_eq!(found, expected);
+        let of_alerts = findings.iter().filter(|finding| finding["verdict"] == "yes").map(|finding| &finding["alert"]);
+        assert!(of_alerts.into_iter().all(|key| alerts.iter().any(|alert| alert["alert"] == *key)));
+    }
+}
+
 #[test]
 fn a_line_is_a_finding() {
     let lines = lines(FindingsFormat::Ndjson, &[access()]);
     let first = &lines[0];
+    assert_eq!((&first["type"], &first["schema_version"]), (&json!("finding"), &json!(1)));
     assert_eq!(first["time"], "2023-01-01T00:00:00.0000001Z");
     assert_eq!(first["process"]["start_time"], "2023-01-01T00:00:00.0000000Z");
     assert_eq!(first["reasons"], json!(["sensitive-operation", "caller-unbacked"]));
@@ -103,18 +148,22 @@ fn a_line_is_a_finding() {
         explanation.contains("unbacked 0x24f64b7b7a1, in no module, calls the native layer."),
         "{explanation}"
     );
-    assert_eq!(first["frame"], 2);
-    assert_eq!(first["event"]["access"], "0x1410");
+    assert_eq!(first["frame_index"], 2);
+    assert_eq!(first["operation"]["access"], "0x1410");
     assert_eq!(
-        first["event"]["target"],
+        first["operation"]["target"],
         json!({ "pid": 612, "name": "lsass.exe", "path": r"C:\Windows\System32\lsass.exe" })
     );
     assert_eq!(
-        first["stack"][2],
+        first["stack"]["frames"][2],
         json!({
-            "address": "0x24f64b7b7a1", "mode": "user", "wow64": false, "module": null, "rva": null, "symbol": null,
-            "backing": "unbacked", "memory": "private", "protection": "RWX", "leading_bytes": "ffd0",
-            "trailing_bytes": "4885c0",
+            "address": "0x24f64b7b7a1", "mode": "user", "module": null, "rva": null, "backing": "unbacked",
+            "region": {
+                "kind": "private", "base": null, "size": null, "protection": null, "page_protection": "RWX",
+                "evidence": null,
+            },
+            "symbol": null, "offset": null, "origin": null,
+            "call_site": { "leading_bytes": "ffd0", "trailing_bytes": "4885c0" },
         })
     );
     assert_eq!(first["attack"], json!(["T1055", "T1620"]));
@@ -126,10 +175,11 @@ fn a_line_is_a_finding() {
 fn what_is_unknown_is_null() {
     let lines = lines(FindingsFormat::Ndjson, &[nothing()]);
     let line = &lines[0];
-    for key in ["alert", "time", "host", "frame", "final_user_module"] {
+    for key in ["alert", "time", "host", "pid", "tid", "provider", "event", "frame_index"] {
         assert_eq!(line[key], Value::Null, "{key}");
     }
     assert!(line["process"].as_object().unwrap().values().all(Value::is_null));
-    assert!(line["event"].as_object().unwrap().values().all(Value::is_null));
-    assert_eq!((&line["stack"], &line["inputs_missing"]), (&json!([]), &json!(["stack"])));
+    assert!(line["operation"].as_object().unwrap().values().all(Value::is_null));
+    assert_eq!((&line["stack"]["frames"], &line["inputs_missing"]), (&json!([]), &json!(["stack"])));
+    assert_eq!((&line["stack"]["state"], &line["stack"]["final_user_module"]), (&Value::Null, &Value::Null));
 }

@@ -3,9 +3,13 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use stackhound_detect::report::{EventReport, Finding, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::report::{
+    EventReport, Finding, FrameReport, FunctionReport, Place, ProcessReport, Sighting,
+};
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
-use stackhound_frames::Answer;
+use stackhound_frames::{Answer, Backing, Region, RegionKind};
+use stackhound_system::Runtime;
+use stackhound_types::{Address, Mode};
 
 /// 2023-01-01T00:00:00Z in units of 100 ns since 1601: 153,767 days of 864,000,000,000.
 pub const NEW_YEAR: u64 = 133_170_048_000_000_000;
@@ -27,12 +31,19 @@ pub fn undetermined(severity: Severity, reason: Reason, missing: Input) -> Outco
     Outcome::undetermined(severity, reason, Inputs::of(&[Input::Stack]), Inputs::of(&[missing]))
 }
 
+/// `symbol` is a function with the offset in it, such as `NtOpenProcess+0x14`, or empty.
 pub fn backed(module: &str, rva: u64, symbol: &str) -> FrameReport {
+    let function = symbol.split_once("+0x").map(|(function, offset)| FunctionReport {
+        text: function.to_owned(),
+        offset: u64::from_str_radix(offset, 16).unwrap(),
+        origin: "export",
+    });
     FrameReport {
         address: Some(0x7ff8_0000_0000 + rva),
         module: format!(r"C:\Windows\System32\{module}"),
         rva: Some(rva),
-        symbol: symbol.to_owned(),
+        function,
+        backing: Backing::Backed,
         ..FrameReport::default()
     }
 }
@@ -40,9 +51,9 @@ pub fn backed(module: &str, rva: u64, symbol: &str) -> FrameReport {
 pub fn unbacked(address: u64) -> FrameReport {
     FrameReport {
         address: Some(address),
-        backing: "unbacked",
-        memory: "private",
-        protection: Some(0x40),
+        backing: Backing::Unbacked,
+        region: Region { kind: RegionKind::Private, ..Region::UNKNOWN },
+        page_protection: Some(0x40),
         ..FrameReport::default()
     }
 }
@@ -80,7 +91,10 @@ pub fn access() -> (Sighting, Vec<Finding>) {
             backed("KERNELBASE.dll", 0x2c13e, ""),
             caller,
         ],
+        states: vec!["user-only", "truncated"],
         summary: "ntdll.dll|KERNELBASE.dll|unbacked".to_owned(),
+        kernel_summary: String::new(),
+        final_kernel_module: None,
         final_user_module: Some("unbacked".to_owned()),
         contains_unbacked: Answer::Yes,
         has_user_part: true,
@@ -95,7 +109,8 @@ pub fn access() -> (Sighting, Vec<Finding>) {
 
 /// A process starts another; the stack is the parent's and has kernel frames. Little else is known.
 pub fn start() -> (Sighting, Vec<Finding>) {
-    let kernel = FrameReport { is_kernel: true, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
+    let kernel =
+        FrameReport { mode: Mode::Kernel, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
     let sighting = Sighting {
         place: Place { file: "boot.etl".to_owned(), record: 1 },
         count: 1,
@@ -134,22 +149,36 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn frame() -> impl Strategy<Value = FrameReport> {
-    let code = (option::of(any::<u64>()), text(), option::of(any::<u64>()), text());
-    let kind = (any::<bool>(), any::<bool>(), 0..4_usize, 0..4_usize, option::of(any::<u32>()));
+    let function = option::of((text(), any::<u32>()));
+    let code = (option::of(any::<u64>()), text(), option::of(any::<u64>()), function);
+    let kind = (any::<bool>(), any::<bool>(), 0..3_usize, 0..6_usize, option::of(any::<u32>()));
     (code, kind, vec(any::<u8>(), 0..4), vec(any::<u8>(), 0..4)).prop_map(
         |(code, kind, leading, trailing)| {
-            let (address, module, rva, symbol) = code;
-            let (is_kernel, is_wow64, backing, memory, protection) = kind;
+            let (address, module, rva, function) = code;
+            let (is_kernel, is_wow64, backing, memory, page_protection) = kind;
+            let kinds = [
+                RegionKind::Image,
+                RegionKind::Mapped,
+                RegionKind::Private,
+                RegionKind::Jit(Runtime::Clr),
+                RegionKind::Jit(Runtime::Script),
+                RegionKind::Unknown,
+            ];
+            let extent = address.map(|address| (Address(address), 0x1000));
             FrameReport {
                 address,
-                is_kernel,
+                mode: if is_kernel { Mode::Kernel } else { Mode::User },
                 is_wow64,
                 module,
                 rva,
-                symbol,
-                backing: ["", "unbacked", "unknown", "jit:clr"][backing],
-                memory: ["", "image", "private", "mapped"][memory],
-                protection,
+                function: function.map(|(text, offset)| FunctionReport {
+                    text,
+                    offset: offset.into(),
+                    origin: "pdb",
+                }),
+                backing: [Backing::Backed, Backing::Unbacked, Backing::Unknown][backing],
+                region: Region { kind: kinds[memory], extent, ..Region::UNKNOWN },
+                page_protection,
                 leading_bytes: leading,
                 trailing_bytes: trailing,
             }
@@ -202,10 +231,13 @@ fn contains_unbacked() -> impl Strategy<Value = Answer> {
 prop_compose! {
     fn sighting()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
         process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
-        final_user_module in option::of(text().prop_filter("a name", |name| !name.is_empty())), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> Sighting {
+        kernel_summary in text(), modules in proptest::array::uniform2(option::of(text().prop_filter("a name", |name| !name.is_empty()))),
+        states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> Sighting {
         let place = Place { file: place.0, record: place.1 };
+        let [final_user_module, final_kernel_module] = modules;
         Sighting {
-            place, count, time, host, process, event, stack, summary, final_user_module, contains_unbacked, has_user_part,
+            place, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
+            final_kernel_module, contains_unbacked, has_user_part,
         }
     }
 }

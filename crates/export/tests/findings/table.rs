@@ -159,7 +159,7 @@ fn one_name_does_not_fill_the_screen() {
     let (mut sighting, findings) = access();
     sighting.process.path = "é".repeat(1 << 20);
     sighting.process.command_line = "x".repeat(1 << 20);
-    sighting.stack[2].symbol = "y".repeat(1 << 20);
+    sighting.stack[2] = backed("a.dll", 0x10, &format!("{}+0x1", "y".repeat(1 << 20)));
     assert!(table(&[(sighting, findings)]).len() < 10_000);
 }
 

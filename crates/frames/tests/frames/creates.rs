@@ -1,6 +1,6 @@
-//! Files that are asked for, and what becomes of them.
+//! Files that are requested for, and what becomes of them.
 
-use stackhound_frames::{CreateStats, Disposition, Happened};
+use stackhound_frames::{CreateDisposition, CreateResult, CreateStats};
 use stackhound_stacks::Window;
 
 use crate::story::{Told, WINDOW, read_story, tell, trace};
@@ -22,7 +22,7 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
         (0, 0, 0, "creation: supersede -> superseded 0x0"),
         (5, 0, 3, "creation: overwrite-if -> overwritten 0x0"),
         (4, 0, 3, "creation: overwrite -> overwritten 0x0"),
-        // Nothing became of it: what was asked decides whether it would have been an open.
+        // Nothing became of it: what was requested decides whether it would have been an open.
         (1, 0xc000_0034, 0, "open: open -> does-not-exist 0xc0000034"),
         (1, 0xc000_0022, 0, "open: open -> refused 0xc0000022"),
         (2, 0xc000_0035, 4, "creation: create -> exists 0xc0000035"),
@@ -51,13 +51,13 @@ fn a_result_that_the_request_cannot_have_is_contradictory() {
                 r"@10 create by=7/8 irp=1 ask={ask} \a.txt
                   @20 end irp=1 status=0 info={info}"
             );
-            let asked = Disposition::of(ask).name();
+            let requested = CreateDisposition::of(ask).name();
             let is_permitted = permitted.contains(&info);
-            let result = if is_permitted { Happened::of(0, info.into()).name() } else { "contradictory" };
+            let result = if is_permitted { CreateResult::of(0, info.into()).name() } else { "contradictory" };
             // Where the result proves nothing, the request decides whether it is an open.
             let is_open = if is_permitted { info == 1 } else { ask == 1 };
             let kind = if is_open { "open" } else { "creation" };
-            let stats = check(&story, &[&format!("@10 {kind}: {asked} -> {result} 0x0")]);
+            let stats = check(&story, &[&format!("@10 {kind}: {requested} -> {result} 0x0")]);
             assert_eq!((stats.joined, stats.contradictory), (1, u64::from(!is_permitted)));
         }
     }
@@ -194,11 +194,11 @@ fn many_creates_under_way_are_all_joined() {
 #[test]
 fn numbers_mean_what_windows_says() {
     assert_eq!(
-        [0, 1, 2, 3, 4, 5].map(|n| Disposition::of(n).name()),
+        [0, 1, 2, 3, 4, 5].map(|n| CreateDisposition::of(n).name()),
         ["supersede", "open", "create", "open-if", "overwrite", "overwrite-if"]
     );
     assert_eq!(
-        [0, 1, 2, 3, 4, 5].map(|n| Happened::of(0, n).name()),
+        [0, 1, 2, 3, 4, 5].map(|n| CreateResult::of(0, n).name()),
         ["superseded", "opened", "created", "overwritten", "exists", "does-not-exist"]
     );
 }

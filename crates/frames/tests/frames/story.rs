@@ -258,14 +258,14 @@ pub fn shown(system: &System, frame: &Frame) -> String {
 
 fn shown_outcome(outcome: CreateOutcome) -> String {
     let end = match outcome.end {
-        CreateEnd::Told { status, happened, .. } => format!("{} {status:#x}", happened.name()),
+        CreateEnd::Completed { status, result, .. } => format!("{} {status:#x}", result.name()),
         CreateEnd::Late => "late".into(),
         CreateEnd::Displaced => "displaced".into(),
         CreateEnd::Unfinished => "unfinished".into(),
         CreateEnd::Unnamed => "unnamed".into(),
     };
     let what = if outcome.is_open() { "open" } else { "creation" };
-    format!("{what}: {} -> {end}", outcome.asked.name())
+    format!("{what}: {} -> {end}", outcome.requested.name())
 }
 
 /// What a story comes to.

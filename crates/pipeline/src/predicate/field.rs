@@ -31,8 +31,8 @@ pub(super) enum Name {
     StackSummary,
     ContainsUnbacked,
     FinalUserModule,
-    CreateAsked,
-    CreateHappened,
+    CreateRequested,
+    CreateResult,
     /// A field of the payload.
     Payload(Box<str>),
 }
@@ -65,13 +65,14 @@ pub(super) enum Cost {
 }
 
 /// Names outside the payload, the NDJSON keys first and in their order.
-pub(super) const NAMES: [(&str, Name); 26] = [
+pub(super) const NAMES: [(&str, Name); 27] = [
     ("time", Name::Time),
     ("ts", Name::Ts),
     ("cpu", Name::Cpu),
     ("pid", Name::Pid),
     ("tid", Name::Tid),
     ("process", Name::Process),
+    ("process.name", Name::Process),
     ("provider", Name::Provider),
     ("event", Name::Event),
     ("id", Name::Id),
@@ -83,8 +84,8 @@ pub(super) const NAMES: [(&str, Name); 26] = [
     ("stack.summary", Name::StackSummary),
     ("stack.contains_unbacked", Name::ContainsUnbacked),
     ("stack.final_user_module", Name::FinalUserModule),
-    ("create.asked", Name::CreateAsked),
-    ("create.happened", Name::CreateHappened),
+    ("create.requested", Name::CreateRequested),
+    ("create.result", Name::CreateResult),
     ("level", Name::Level),
     ("keyword", Name::Keyword),
     ("channel", Name::Channel),
@@ -125,8 +126,8 @@ impl Name {
             | Name::Task
             | Name::Flags
             | Name::StackState
-            | Name::CreateAsked
-            | Name::CreateHappened => Cost::Header,
+            | Name::CreateRequested
+            | Name::CreateResult => Cost::Header,
             Name::Time | Name::Activity | Name::ProviderGuid => Cost::Derived,
             Name::Pid | Name::Tid | Name::Process => Cost::Owner,
             Name::Provider | Name::Event => Cost::Schema,

@@ -52,9 +52,9 @@ pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> 
         Name::FinalUserModule => {
             with_summary(seen, |summary| text(summary.final_user_module(&seen.modules()), visit))
         }
-        Name::CreateAsked => text(seen.create().map(|create| create.asked.name()), visit),
-        Name::CreateHappened => match seen.create().map(|create| create.end) {
-            Some(CreateEnd::Told { happened, .. }) => visit(Value::Text(happened.name())),
+        Name::CreateRequested => text(seen.create().map(|create| create.requested.name()), visit),
+        Name::CreateResult => match seen.create().map(|create| create.end) {
+            Some(CreateEnd::Completed { result, .. }) => visit(Value::Text(result.name())),
             _ => ControlFlow::Continue(()),
         },
         Name::Payload(name) => match seen.item(name) {

@@ -31,10 +31,10 @@ use field::{Cost, Name};
 /// | `provider_guid` | GUID of provider or class | the header |
 /// | `time` | UTC, RFC 3339 with seven digits of a second | the header |
 /// | `stack.state` | how much of the stack there is | the header |
-/// | `pid` `tid` `process` | of the event's owner | the header; of kernel events without ids, the payload |
+/// | `pid` `tid` `process` | of the event's owner; `process.name` is the same as `process` | the header; of kernel events without ids, the payload |
 /// | `provider` | name, and GUID | the schema |
 /// | `event` | name | the schema |
-/// | `create.asked` `create.happened` | of files' creations | – |
+/// | `create.requested` `create.result` | of files' creations | – |
 /// | `fields.NAME` | of the payload: a value, or each element of an array | the payload |
 /// | `stack.module` | file name of each frame's module, also without its extension, and path | the stack |
 /// | `stack.summary` `stack.contains_unbacked` `stack.final_user_module` | as in NDJSON | the stack |

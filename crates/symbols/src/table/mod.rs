@@ -17,7 +17,6 @@
 
 mod builder;
 mod file;
-mod image;
 mod names;
 mod spans;
 

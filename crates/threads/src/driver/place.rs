@@ -1,6 +1,6 @@
 //! What is at the addresses of a stack.
 
-use stackhound_frames::Backing;
+use stackhound_frames::{Backing, Region};
 use stackhound_pipeline::ShownName;
 use stackhound_symbols::{FrameNumber, Symbolizer};
 use stackhound_types::{Address, AddressKind, Mode, PointerSize, Rva};
@@ -66,6 +66,8 @@ impl Placed {
             mode: self.mode,
             place: self.place,
             backing: self.backing,
+            is_wow64: false,
+            region: Region::UNKNOWN,
             name: names.and_then(ShownName::of_files).map(ShownName::into_owned),
             names: names.cloned(),
             stated: None,

@@ -16,6 +16,7 @@
 //! line. Colours carry nothing that words do not.
 
 mod summary;
+mod top;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,10 +26,14 @@ use anstyle::{AnsiColor, Style};
 use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventReport, Finding, FrameReport, ProcessReport, Sighting};
 use stackhound_detect::{Severity, Totals, Verdict};
+use stackhound_frames::RegionKind;
+use stackhound_types::Mode;
 
 use super::shown::{self, Digest};
 use crate::escape::Plain;
-use crate::hex::Hex;
+use crate::json::value::Hex;
+
+pub(super) use top::Top;
 
 /// Stacks of more frames are shortened in the middle.
 const FRAMES_MAX: usize = 24;
@@ -86,7 +91,7 @@ impl Table {
         attack(out, findings)
     }
 
-    pub(super) fn finish(self, out: &mut impl Write, alerts: &[Alert], totals: &Totals) -> io::Result<()> {
+    pub(super) fn finish(self, out: &mut impl Write, alerts: &[&Alert], totals: &Totals) -> io::Result<()> {
         if self.last.is_some() {
             writeln!(out)?;
         }
@@ -190,17 +195,20 @@ impl Table {
             (None, true) => ' ',
         };
         let mut line = format!("{mark} {index:>2}  {}", text(&frame.label()));
-        if frame.is_kernel {
+        if frame.mode == Mode::Kernel {
             line += "  kernel";
         }
         if frame.is_wow64 {
             line += "  wow64";
         }
-        if !frame.memory.is_empty() {
-            line = line + "  " + frame.memory;
-        }
-        if let Some(protection) = frame.protection {
-            line = line + if frame.memory.is_empty() { "  " } else { " " } + &shown::protection(protection);
+        let memory = Some(frame.region.kind.name()).filter(|_| frame.region.kind != RegionKind::Unknown);
+        let memory: Vec<String> = memory
+            .map(str::to_owned)
+            .into_iter()
+            .chain(frame.page_protection.map(shown::protection))
+            .collect();
+        if !memory.is_empty() {
+            line = line + "  " + &memory.join(" ");
         }
         if about.is_empty() {
             return writeln!(out, "  {line}");
@@ -312,8 +320,8 @@ fn likeness(sighting: &Sighting, findings: &[&Finding]) -> u64 {
             shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);
     }
     for frame in &sighting.stack {
-        digest =
-            digest.with_number(frame.address).with_number(frame.rva).with(&frame.module).with(&frame.symbol);
+        digest = digest.with_number(frame.address).with_number(frame.rva).with(&frame.module);
+        digest = digest.with(frame.symbol().unwrap_or_default());
     }
     digest.value()
 }

@@ -13,7 +13,7 @@ const ALERTS_MAX: usize = 100;
 pub(super) fn write(
     out: &mut impl Write,
     is_colored: bool,
-    alerts: &[Alert],
+    alerts: &[&Alert],
     totals: &Totals,
 ) -> io::Result<()> {
     self::alerts(out, is_colored, alerts)?;
@@ -21,20 +21,15 @@ pub(super) fn write(
     undetermined(out, totals)
 }
 
-fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[Alert]) -> io::Result<()> {
-    let mut sorted: Vec<&Alert> = alerts.iter().collect();
-    sorted.sort_by(|one, other| {
-        let order = other.score().cmp(&one.score());
-        order.then_with(|| (one.times, &one.key).cmp(&(other.times, &other.key)))
-    });
-    if sorted.is_empty() {
+fn alerts(out: &mut impl Write, is_colored: bool, alerts: &[&Alert]) -> io::Result<()> {
+    if alerts.is_empty() {
         return Ok(());
     }
     writeln!(out, "Alerts by score")?;
-    for alert in sorted.iter().take(ALERTS_MAX) {
+    for alert in alerts.iter().take(ALERTS_MAX) {
         one_alert(out, is_colored, alert)?;
     }
-    if let Some(more @ 1..) = sorted.len().checked_sub(ALERTS_MAX) {
+    if let Some(more @ 1..) = alerts.len().checked_sub(ALERTS_MAX) {
         writeln!(out, "  ... and {more} more")?;
     }
     writeln!(out)
@@ -53,12 +48,10 @@ fn one_alert(out: &mut impl Write, is_colored: bool, alert: &Alert) -> io::Resul
     if !alert.host.is_empty() {
         write!(out, " on {}", text(&alert.host))?;
     }
-    let mut detections = alert.detections.clone();
-    detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
     let each = |(id, severity, count): &(stackhound_detect::DetectionId, Severity, u64)| {
         format!("{} {} {count}", id.name(), severity.name())
     };
-    let detections: Vec<String> = detections.iter().map(each).collect();
+    let detections: Vec<String> = alert.by_severity().iter().map(each).collect();
     writeln!(out, ": {}", detections.join(", "))?;
     let times = alert.times.map(|(from, to)| (shown::time(from), shown::time(to)));
     let times = match times {

@@ -1,0 +1,331 @@
+//! The output contract: every JSON document follows its published schema, which leaves no key out; the type of a key does not
+//! depend on its value, and no integer is larger than all readers keep.
+//!
+//! An ordinary run looks at the demo and at some recordings of the corpus, with `STACKHOUND_WHOLE_CORPUS=1` at all of them.
+//! That other programs load what is written, as `docs/events.md` says, is what `scripts/check-json.py` checks.
+
+mod program;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use program::{stackhound, text};
+use serde_json::Value;
+
+/// All that writes JSON, by the name of its schema; `T` is the trace, `S` the folder with symbols. Documents that state a `type`
+/// follow the schema of that name.
+const VERBS: [(&str, &str); 24] = [
+    ("info", "info --full --format json T"),
+    ("event", "events --stacks --symbols full --kernel-symbols full --symbol-path S --format ndjson T"),
+    ("stacks", "stacks --symbols full --symbol-path S --format json T"),
+    ("kernel-stack", "kstack --user --symbol-path S --format ndjson --recording T"),
+    ("kernel-stacks", "kstack --user --symbol-path S --format json --recording T"),
+    ("modules", "symbols list --format json T"),
+    ("symbols", "symbols check --symbol-path S --format json T"),
+    ("finding", "hunt --all --exit-zero --symbol-path S --format ndjson T"),
+    ("alert", "hunt --min-severity high --exit-zero --format ndjson T"),
+    ("ecs", "hunt --all --exit-zero --symbol-path S --format ecs T"),
+    ("ocsf", "hunt --all --exit-zero --symbol-path S --format ocsf T"),
+    ("layer", "hunt --all --exit-zero --symbol-path S --format navigator T"),
+    ("provider-list", "providers --format json --manifest T"),
+    ("providers", "providers --format json Microsoft-Windows-Kernel-Process"),
+    ("settings", "config show --format json"),
+    ("call", "calls T * --limit 300 --symbols full --symbol-path S --format ndjson"),
+    ("calls", "calls T * --limit 300 --symbols full --symbol-path S --format json"),
+    ("ranges", "ranges T --at #400 --symbols full --symbol-path S --format json"),
+    ("range", "ranges T --at #400 --by-call --symbols full --symbol-path S --format ndjson"),
+    ("stack-changes", "events-of T --at #400 --symbols full --symbol-path S --format json"),
+    ("stack-change", "events-of T --at #400 --symbols full --symbol-path S --format ndjson"),
+    ("tree", "tree T --at #400 --symbols full --symbol-path S --format json"),
+    ("stack", "stack T --at #400 --symbols full --symbol-path S --format json"),
+    ("backtrace", "backtrace T --at #400 --symbols full --symbol-path S --format json"),
+];
+
+/// Keys below which names of the trace are keys.
+const BY_NAME: [&str; 6] =
+    ["providers", "kernel_hooks", "by_header_type", "by_owner", "by_state", "verdicts"];
+
+/// Lines of one output that are looked at.
+const LINES_MAX: usize = 10_000;
+
+const LARGEST: i64 = 1 << 53;
+
+/// The types that were seen, by path.
+#[derive(Default)]
+struct Types(BTreeMap<String, BTreeMap<&'static str, String>>);
+
+impl Types {
+    fn add(&mut self, path: &str, value: &Value, place: &str) {
+        let of_fields = path.contains(" fields.");
+        let name = match value {
+            // What is not known is null whatever the type.
+            Value::Null => return,
+            Value::Bool(_) => "bool",
+            Value::String(_) => "text",
+            Value::Array(items) => {
+                items.iter().for_each(|item| self.add(&format!("{path}[]"), item, place));
+                "list"
+            }
+            Value::Object(entries) => {
+                let by_name = BY_NAME.iter().any(|key| path.ends_with(&format!(".{key}")));
+                for (key, value) in entries {
+                    let path = match () {
+                        () if key == "fields" && !of_fields => {
+                            // Names of fields mean something within one kind of event.
+                            for (name, value) in value.as_object().into_iter().flatten() {
+                                let kind = ["provider", "event", "id", "version"]
+                                    .map(|key| entries.get(key).map(Value::to_string));
+                                self.add(&format!("{path} {kind:?} fields.{name}"), value, place);
+                            }
+                            continue;
+                        }
+                        () if by_name => format!("{path}.*"),
+                        () => format!("{path}.{key}"),
+                    };
+                    self.add(&path, value, place);
+                }
+                "object"
+            }
+            Value::Number(number) => match number.as_i64() {
+                Some(integer) => {
+                    let largest = if of_fields { 1 << 32 } else { LARGEST };
+                    assert!(integer.abs() <= largest, "{place}: {path}: {integer}");
+                    "integer"
+                }
+                None => {
+                    assert!(number.is_f64(), "{place}: {path}: {number}");
+                    "fraction"
+                }
+            },
+        };
+        self.0.entry(path.to_owned()).or_default().entry(name).or_insert_with(|| place.to_owned());
+    }
+
+    fn check(&self) {
+        for (path, types) in &self.0 {
+            assert_eq!(types.len(), 1, "{path}: {types:?}");
+        }
+    }
+}
+
+/// The published schemas by name, with every key forbidden that they do not have.
+struct Schemas(BTreeMap<String, jsonschema::Validator>);
+
+impl Schemas {
+    fn read() -> Schemas {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/1");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let schema = |file: PathBuf| {
+            let mut schema: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+            close(&mut schema, true);
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, jsonschema::validator_for(&schema).unwrap())
+        };
+        Schemas(
+            files
+                .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+                .map(schema)
+                .collect(),
+        )
+    }
+
+    /// Says all that is wrong with a document, by the name of its schema. Formats of other tools have schemas of their own.
+    fn check(&self, name: &str, document: &Value, place: &str) {
+        let Some(schema) = self.0.get(document["type"].as_str().unwrap_or(name)) else {
+            assert!(["ecs", "ocsf", "layer"].contains(&name), "{name} has no schema");
+            return;
+        };
+        let errors: Vec<_> =
+            schema.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{place}: {errors:#?}\n{document:.2000}");
+    }
+}
+
+/// Forbids other keys in all objects. Alternatives of an object share the keys of the whole, so that only the whole is closed.
+fn close(schema: &mut Value, is_whole: bool) {
+    let Value::Object(keywords) = schema else { return };
+    for (keyword, value) in keywords.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("properties" | "$defs", Value::Object(named)) => {
+                named.values_mut().for_each(|schema| close(schema, true));
+            }
+            ("items", schema) => close(schema, true),
+            ("anyOf" | "oneOf" | "allOf", Value::Array(alternatives)) => {
+                alternatives.iter_mut().for_each(|schema| close(schema, false));
+            }
+            _ => {}
+        }
+    }
+    if is_whole && keywords.contains_key("properties") {
+        keywords.insert("unevaluatedProperties".to_owned(), false.into());
+    }
+}
+
+/// The documents that a verb writes, the first ones of many.
+fn documents(verb: &str, recording: &Path, symbols: &Path) -> Vec<Value> {
+    let words = verb.split(' ').map(|word| match word {
+        "T" => text(recording),
+        "S" => text(symbols),
+        word => word,
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stackhound"));
+    let mut run = command.args(words).arg("-q").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let out = BufReader::new(run.stdout.take().unwrap());
+    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|e| panic!("{verb}: {e}: {text:.200}"));
+    let documents = if verb.contains("--format json") {
+        let whole = std::io::read_to_string(out).unwrap();
+        if whole.is_empty() { vec![] } else { vec![read(&whole)] }
+    } else {
+        out.lines().take(LINES_MAX).map(|line| read(&line.unwrap())).collect()
+    };
+    run.wait().unwrap();
+    let _ = std::fs::remove_file(recording.with_added_extension("index"));
+    documents
+}
+
+#[test]
+fn documents_follow_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = stackhound(&["demo", "-q", "--out", text(folder.path())]);
+    assert!(made.status.success());
+    let symbols = folder.path().join("symbols");
+    let whole = std::env::var_os("STACKHOUND_WHOLE_CORPUS").is_some();
+    let mut recordings = vec![folder.path().join("stackhound-demo.etl")];
+    // Copies, since indexes are kept beside recordings.
+    for (index, (name, path)) in stackhound_corpus::recordings().into_iter().enumerate() {
+        if whole || index % 7 == 0 {
+            let copy: PathBuf =
+                folder.path().join(if path.ends_with(&name) { name } else { format!("{name}.zst") });
+            std::fs::copy(&path, &copy).unwrap();
+            recordings.push(copy);
+        }
+    }
+    let schemas = Schemas::read();
+    let mut types = Types::default();
+    let mut seen = BTreeSet::new();
+    for recording in &recordings {
+        for (name, verb) in VERBS {
+            for document in documents(verb, recording, &symbols) {
+                let place = format!("{verb} of {}", text(recording));
+                schemas.check(name, &document, &place);
+                let name = document["type"].as_str().unwrap_or(name).to_owned();
+                types.add(&name, &document, &place);
+                seen.insert(name);
+            }
+        }
+    }
+    types.check();
+    assert_eq!(seen.len(), VERBS.len(), "{seen:?}");
+    let of = |path: &str| types.0.get(path).and_then(|types| types.keys().next().copied());
+    for (path, expected) in [
+        ("event.ts", "integer"),
+        ("event.pid", "integer"),
+        ("event.stack.frames[].address", "text"),
+        ("event.stack.frames[].rva", "text"),
+        ("event.stack.frames[].offset", "integer"),
+        ("finding.count", "integer"),
+        ("info.size", "integer"),
+    ] {
+        assert_eq!(of(path), Some(expected), "{path}");
+    }
+}
+
+/// Documents that need other inputs than one trace: several captures, and images.
+#[test]
+fn documents_of_other_inputs_follow_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let schemas = Schemas::read();
+    let one = folder.path().join("one");
+    assert!(stackhound(&["demo", "-q", "--out", text(&one)]).status.success());
+    let other = folder.path().join("other");
+    assert!(stackhound(&["demo", "-q", "--seed", "2", "--out", text(&other)]).status.success());
+    let other = other.join("stackhound-demo.etl");
+    let image = folder.path().join("ntdll.dll");
+    let genuine = stackhound_corpus::bytes("symbols/wine/ntdll.dll");
+    std::fs::write(&image, genuine.as_deref().unwrap_or_default()).unwrap();
+    for (name, verb) in [
+        ("info-files", "info --format json T O"),
+        ("stacks-of-captures", "stacks --separate --format json T O"),
+        ("names", "symbols lookup --format json --image I 0x1000 0x2000"),
+        ("stubs", "symbols stubs --format json I"),
+    ] {
+        if verb.contains('I') && genuine.is_none() {
+            continue;
+        }
+        let trace = one.join("stackhound-demo.etl");
+        let words = verb.split(' ').map(|word| match word {
+            "T" => text(&trace),
+            "O" => text(&other),
+            "I" => text(&image),
+            word => word,
+        });
+        let output = stackhound(&words.chain(["-q"]).collect::<Vec<_>>());
+        assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(document.as_array().is_none_or(|items| !items.is_empty()), "{verb}: nothing");
+        schemas.check(name, &document, verb);
+    }
+}
+
+/// The page of the schemas has an example of each document, under a heading with the name of its schema.
+#[test]
+fn examples_follow_their_schemas() {
+    let schemas = Schemas::read();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/README.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut shown = BTreeSet::new();
+    for section in page.split("\n### ").skip(1) {
+        let name = section.lines().next().unwrap();
+        let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert!(schemas.0.contains_key(name), "{name}");
+        schemas.check(name, &serde_json::from_str(example).unwrap(), name);
+        shown.insert(name);
+    }
+    assert_eq!(shown.len(), schemas.0.len());
+}
+
+/// A schema that forbids nothing would find nothing.
+#[test]
+fn documents_that_break_the_contract_are_found() {
+    let schemas = Schemas::read();
+    let alert = serde_json::json!({
+        "type": "alert", "schema_version": 1, "alert": "0", "score": 1, "severity": "low", "count": 1, "host": null,
+        "pid": null, "first_seen": null, "last_seen": null, "detections": [], "attack": [],
+        "process": { "name": null, "path": null, "command_line": null, "parent_pid": null, "start_time": null },
+    });
+    schemas.check("alert", &alert, "as it is");
+    for (pointer, value) in [
+        ("/severity", serde_json::json!("grave")),
+        ("/count", serde_json::json!("1")),
+        ("/process", serde_json::json!({ "name": null, "image": "a.exe" })),
+        ("/first_seen", serde_json::json!("2024-01-01 00:00:00")),
+        ("/detections", serde_json::json!([{ "id": "CS01" }])),
+    ] {
+        let mut broken = alert.clone();
+        *broken.pointer_mut(pointer).unwrap() = value;
+        assert!(schemas.0["alert"].iter_errors(&broken).next().is_some(), "{pointer}");
+    }
+}
+
+/// A recording of the corpus has a value of each type: the numbers that the documentation states.
+#[test]
+fn fields_have_the_json_type_of_their_declared_type() {
+    let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
+    let events = documents("events --format ndjson T", &path, Path::new("."));
+    let mut seen = BTreeSet::new();
+    for (name, value) in events.iter().flat_map(|event| event["fields"].as_object().unwrap()) {
+        let name: &str = name;
+        let is_as_stated = match name {
+            "int16_type" | "uint16_type" | "int32_type" | "uint32_type" => value.is_i64(),
+            "int64_type" | "uint64_type" => value.as_str().is_some_and(|text| text.parse::<i128>().is_ok()),
+            "boolean_type" => value.is_boolean(),
+            "char_type" | "guid_type" | "file_time_type" => value.is_string(),
+            _ => continue,
+        };
+        assert!(is_as_stated, "{name}: {value}");
+        seen.insert(name.to_owned());
+    }
+    assert!(seen.len() == 10, "{seen:?}");
+}

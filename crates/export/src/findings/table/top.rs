@@ -1,0 +1,81 @@
+//! The findings that matter most, after the alerts and the counts.
+
+use std::io::{self, Write};
+
+use stackhound_detect::alert::Alert;
+use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::{DetectionId, Severity, Totals, Verdict};
+
+use super::{Table, shown, summary};
+
+/// Findings that are shown at most.
+const FINDINGS_MAX: usize = 10;
+
+/// The most severe findings of all, one of each process and set of detections. Memory does not grow with their number.
+#[derive(Debug)]
+pub(in super::super) struct Top {
+    is_colored: bool,
+    /// The most severe first, of equal ones the first first.
+    events: Vec<Event>,
+}
+
+#[derive(Debug)]
+struct Event {
+    severity: Severity,
+    process: u64,
+    detections: Vec<DetectionId>,
+    sighting: Sighting,
+    findings: Vec<Finding>,
+}
+
+impl Top {
+    pub(in super::super) fn new(is_colored: bool) -> Top {
+        Top { is_colored, events: Vec::new() }
+    }
+
+    /// Keeps an event if it is one of the most severe up to now.
+    pub(in super::super) fn add(&mut self, sighting: &Sighting, findings: &[&Finding]) {
+        let found: Vec<&Finding> =
+            findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).copied().collect();
+        let Some(severity) = found.iter().map(|finding| finding.outcome.severity).max() else { return };
+        if self.events.len() == FINDINGS_MAX
+            && self.events.last().is_some_and(|least| least.severity >= severity)
+        {
+            return;
+        }
+        let process = shown::entity(&sighting.host, &sighting.process).value();
+        let detections: Vec<DetectionId> = found.iter().map(|finding| finding.id).collect();
+        let is_alike = |event: &Event| event.process == process && event.detections == detections;
+        match self.events.iter().position(is_alike) {
+            Some(index) if self.events[index].severity >= severity => return,
+            Some(index) => {
+                self.events.remove(index);
+            }
+            None => self.events.truncate(FINDINGS_MAX - 1),
+        }
+        let index = self.events.partition_point(|event| event.severity >= severity);
+        let findings = found.into_iter().cloned().collect();
+        let event = Event { severity, process, detections, sighting: sighting.clone(), findings };
+        self.events.insert(index, event);
+    }
+
+    pub(in super::super) fn finish(
+        self,
+        out: &mut impl Write,
+        alerts: &[&Alert],
+        totals: &Totals,
+    ) -> io::Result<()> {
+        summary::write(out, self.is_colored, alerts, totals)?;
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        writeln!(out, "The most severe findings, one of each process and set of detections")?;
+        writeln!(out)?;
+        let mut table = Table::new(self.is_colored);
+        self.events.iter().try_for_each(|event| {
+            let findings: Vec<&Finding> = event.findings.iter().collect();
+            table.write(out, &event.sighting, &findings)
+        })
+    }
+}

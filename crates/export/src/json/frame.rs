@@ -1,0 +1,280 @@
+//! A frame, whichever source its stack comes from.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stackhound_detect::report::FrameReport;
+use stackhound_frames::Region as FrameRegion;
+use stackhound_pipeline::{Depth, Label};
+use stackhound_symbols::{ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine, ResolvedName};
+use stackhound_system::{MethodRef, Protection};
+use stackhound_threads::{StackFrame, StatedName};
+use stackhound_types::Mode;
+
+use super::value::{Bytes, Hex, Text};
+use crate::findings::shown;
+
+/// One frame of a call stack.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Frame<'a> {
+    /// The address as recorded. Null where the source states a module and an offset instead.
+    address: Option<Hex>,
+    #[schemars(extend("enum" = ["kernel", "user"]))]
+    mode: &'static str,
+    /// Present and true for 32-bit code of a process on 64-bit Windows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    wow64: bool,
+    /// File name of the module. `jit:` and the runtime for JIT-compiled code; null where no module is known.
+    module: Option<Cow<'a, str>>,
+    /// Path of the module, in findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    /// Offset in the module.
+    rva: Option<Hex>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    function: Option<Function<'a>>,
+    /// The JIT-compiled method with its namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    method: Option<Text<MethodRef<'a>>>,
+    /// Signature of that method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<&'a str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    names: Option<Names<'a>>,
+    /// Bytes around the address, where an image or memory was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_site: Option<CallSite<'a>>,
+}
+
+/// Where the code of a frame comes from. Absent where modules are not asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Memory {
+    /// Whether the code comes from an image, or was compiled by a runtime that reported it.
+    #[schemars(extend("enum" = ["backed", "unbacked", "unknown"]))]
+    backing: &'static str,
+    /// The memory that the frame is in; of user frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<Region>,
+}
+
+/// A region of memory.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Region {
+    #[schemars(extend("enum" = ["image", "mapped", "private", "jit:clr", "jit:script", "unknown"]))]
+    kind: &'static str,
+    /// Where the allocation begins.
+    base: Option<Hex>,
+    /// Bytes.
+    size: Option<u64>,
+    /// What it was mapped with, such as `R-X`. Pages can have been changed since.
+    #[schemars(with = "Option<String>")]
+    protection: Option<Text<Protection>>,
+    /// What the page allowed when the memory of the live process was read; in findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_protection: Option<String>,
+    /// The records that the facts come from.
+    evidence: Option<&'static str>,
+}
+
+/// The name to show. Absent where functions are not asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Function<'a> {
+    /// The function; null if no name is known.
+    symbol: Option<Cow<'a, str>>,
+    /// Bytes from its beginning to the address.
+    offset: Option<u64>,
+    /// Where the name comes from.
+    #[schemars(extend("enum" = ["pdb", "export", "nearest_export", "method", "kernel", null]))]
+    origin: Option<&'static str>,
+}
+
+/// All names of an address side by side, its line of source, and the functions that were inlined there.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Names<'a> {
+    /// In the PDB.
+    pdb: Option<Name<'a>>,
+    /// In the table of exports: the export that begins the function.
+    export: Option<Name<'a>>,
+    /// The export before the address, which can be another function.
+    nearest_export: Option<Name<'a>>,
+    /// The line of source.
+    source: Option<SourceLine<'a>>,
+    /// Functions that were inlined at the address, innermost first.
+    inlines: Vec<Inline<'a>>,
+}
+
+/// A name, and bytes from its beginning to the address.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Name<'a> {
+    name: &'a str,
+    offset: u64,
+}
+
+/// A line of source.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct SourceLine<'a> {
+    file: &'a str,
+    line: u32,
+}
+
+/// An inlined function and the line in it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Inline<'a> {
+    function: &'a str,
+    source: Option<SourceLine<'a>>,
+}
+
+/// Bytes around an address.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct CallSite<'a> {
+    /// Those before it. Of a return address: the call.
+    leading_bytes: Bytes<'a>,
+    /// Those from it on.
+    trailing_bytes: Bytes<'a>,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame of an event, as far as it is asked for.
+    pub fn of_event(label: &Label<'a>) -> Frame<'a> {
+        let Label { frame, names } = *label;
+        let is_named = frame.depth() == Depth::Function;
+        let method = frame.method().filter(|_| is_named);
+        Frame {
+            address: Some(Hex(frame.address().0)),
+            mode: frame.mode.name(),
+            wow64: frame.is_wow64,
+            module: label.module(),
+            path: None,
+            rva: frame.rva().map(Hex),
+            memory: (frame.depth() > Depth::Address).then(|| Memory {
+                backing: frame.backing().name(),
+                region: (frame.mode == Mode::User).then(|| Region::new(&frame.region)),
+            }),
+            function: (is_named && (names.is_some() || method.is_some())).then(|| {
+                let shown = label.name();
+                Function {
+                    offset: shown.as_ref().map(|name| name.offset),
+                    origin: shown.as_ref().map(|name| name.origin.name()),
+                    symbol: shown.map(|name| name.text),
+                }
+            }),
+            method: method.map(Text),
+            signature: method.map(|method| method.signature()),
+            names: names.map(Names::new),
+            call_site: names.and_then(|names| names.call_site.as_deref()).map(CallSite::new),
+        }
+    }
+
+    /// A frame of a thread's stack.
+    pub fn of_thread(frame: &'a StackFrame) -> Frame<'a> {
+        let name = frame.name.as_ref().map(|name| (&*name.text, name.offset, name.origin.name()));
+        let stated = frame.stated.as_ref().map(|name| (&*name.function, name.offset, StatedName::ORIGIN));
+        let shown = name.or(stated);
+        Frame {
+            address: frame.address.map(|address| Hex(address.0)),
+            mode: frame.mode.name(),
+            wow64: frame.is_wow64,
+            module: frame.place.as_ref().map(|place| Cow::Borrowed(&*place.module)),
+            path: None,
+            rva: frame.place.as_ref().and_then(|place| place.rva).map(Hex),
+            memory: Some(Memory {
+                backing: frame.backing.name(),
+                region: (frame.mode == Mode::User).then(|| Region::new(&frame.region)),
+            }),
+            function: (shown.is_some() || frame.names.is_some()).then_some(Function {
+                symbol: shown.map(|(symbol, _, _)| Cow::Borrowed(symbol)),
+                offset: shown.map(|(_, offset, _)| offset),
+                origin: shown.map(|(_, _, origin)| origin),
+            }),
+            method: None,
+            signature: None,
+            names: frame.names.as_ref().map(Names::new),
+            call_site: None,
+        }
+    }
+
+    /// A frame of an evaluated event.
+    pub fn of_finding(frame: &'a FrameReport) -> Frame<'a> {
+        let shown = frame.function.as_ref();
+        let bytes = (&*frame.leading_bytes, &*frame.trailing_bytes);
+        Frame {
+            address: frame.address.map(Hex),
+            mode: frame.mode.name(),
+            wow64: frame.is_wow64,
+            module: frame.module_or_runtime().map(Cow::Borrowed),
+            path: Some(&*frame.module).filter(|path| path.contains('\\')),
+            rva: frame.rva.map(Hex),
+            memory: Some(Memory {
+                backing: frame.backing.name(),
+                region: (frame.mode == Mode::User).then(|| Region {
+                    page_protection: frame.page_protection.map(shown::protection),
+                    ..Region::new(&frame.region)
+                }),
+            }),
+            function: Some(Function {
+                symbol: shown.map(|name| Cow::Borrowed(&*name.text)),
+                offset: shown.map(|name| name.offset),
+                origin: shown.map(|name| name.origin),
+            }),
+            method: None,
+            signature: None,
+            names: None,
+            call_site: (!bytes.0.is_empty() || !bytes.1.is_empty())
+                .then_some(CallSite { leading_bytes: Bytes(bytes.0), trailing_bytes: Bytes(bytes.1) }),
+        }
+    }
+}
+
+impl Region {
+    fn new(region: &FrameRegion) -> Region {
+        Region {
+            kind: region.kind.name(),
+            base: region.extent.map(|(base, _)| Hex(base.0)),
+            size: region.extent.map(|(_, size)| size),
+            protection: region.protection.map(Text),
+            page_protection: None,
+            evidence: region.evidence.map(|(source, _)| source.name()),
+        }
+    }
+}
+
+impl<'a> Names<'a> {
+    /// The names that the files of a module give.
+    pub fn new(names: &'a ResolvedFrame) -> Names<'a> {
+        Names {
+            pdb: names.pdb.as_ref().map(Name::new),
+            export: names.export.as_ref().map(Name::new),
+            nearest_export: names.nearest_export.as_ref().map(Name::new),
+            source: names.line.as_ref().map(SourceLine::new),
+            inlines: names.inlines.iter().map(Inline::new).collect(),
+        }
+    }
+}
+
+impl<'a> Name<'a> {
+    fn new(name: &'a ResolvedName) -> Name<'a> {
+        Name { name: &name.text, offset: name.offset.into() }
+    }
+}
+
+impl<'a> SourceLine<'a> {
+    fn new(line: &'a ResolvedLine) -> SourceLine<'a> {
+        SourceLine { file: &line.file, line: line.line }
+    }
+}
+
+impl<'a> Inline<'a> {
+    fn new(inline: &'a ResolvedInline) -> Inline<'a> {
+        Inline { function: &inline.function, source: inline.line.as_ref().map(SourceLine::new) }
+    }
+}
+
+impl<'a> CallSite<'a> {
+    fn new(site: &'a ResolvedCallSite) -> CallSite<'a> {
+        CallSite { leading_bytes: Bytes(&site.before), trailing_bytes: Bytes(&site.after) }
+    }
+}

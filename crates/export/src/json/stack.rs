@@ -1,0 +1,132 @@
+//! A stack, whichever event it belongs to.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::ser::{SerializeSeq, Serializer};
+use stackhound_detect::report::Sighting;
+use stackhound_frames::{Modules, Summary};
+use stackhound_pipeline::{Depth, Label, Seen};
+use stackhound_stacks::{StackState, StackStates};
+use stackhound_types::Mode;
+
+use super::frame::Frame;
+
+/// A call stack.
+///
+/// `F` is what writes the frames: they are a list of [`Frame`].
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Stack")]
+pub struct Stack<'a, F = Vec<Frame<'a>>> {
+    /// How certain the stack is: the first state that applies. Null where the source does not state it.
+    #[schemars(extend("enum" = [
+        "damaged", "lost", "ambiguous", "unconfirmed", "unresolved-key", "truncated", "kernel-only", "user-only", "none",
+        "complete", null
+    ]))]
+    state: Option<&'static str>,
+    /// The other states that apply.
+    also: Vec<&'static str>,
+    /// Innermost frame first.
+    frames: F,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    summary: Option<StackSummary<'a>>,
+}
+
+/// What the frames of a stack come down to. Absent where modules are not asked for or the event has no stack.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StackSummary<'a> {
+    /// Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.
+    summary: Cow<'a, str>,
+    /// Modules of the kernel frames before the first user frame.
+    kernel_summary: Cow<'a, str>,
+    /// Whether a user frame is in no image.
+    #[schemars(extend("enum" = ["yes", "no", "undetermined"]))]
+    contains_unbacked: &'static str,
+    /// The innermost user module that does not only pass calls on; `jit:clr`, `unbacked` or `unknown` in its place. Null without
+    /// user frames.
+    final_user_module: Option<Cow<'a, str>>,
+    /// The module of the innermost frame, if it is a kernel frame.
+    final_kernel_module: Option<Cow<'a, str>>,
+}
+
+impl StackSummary<'_> {
+    /// What a summary says, in the names of `modules`.
+    pub fn new(summary: &Summary, modules: &Modules) -> StackSummary<'static> {
+        let owned = |text: &str| Cow::Owned(text.to_owned());
+        let kernel = summary.final_kernel_module().map(|module| modules.get(module).name());
+        StackSummary {
+            summary: owned(summary.user()),
+            kernel_summary: owned(summary.kernel()),
+            contains_unbacked: summary.contains_unbacked().name(),
+            final_user_module: summary.final_user_module(modules).map(owned),
+            final_kernel_module: kernel.map(owned),
+        }
+    }
+
+    /// The summary of an event's stack, as far as it is asked for.
+    pub fn of_event(seen: &Seen<'_>) -> Option<StackSummary<'static>> {
+        if seen.stack().is_none() || seen.depth(Mode::User) == Depth::Address {
+            return None;
+        }
+        let mut summary = Summary::default();
+        seen.summarize(&mut summary);
+        Some(StackSummary::new(&summary, &seen.modules()))
+    }
+}
+
+impl<'a, F> Stack<'a, F> {
+    /// A stack with these states.
+    pub fn new(states: StackStates, frames: F, summary: Option<StackSummary<'a>>) -> Stack<'a, F> {
+        let also = states.others().map(StackState::name).collect();
+        Stack { state: Some(states.first().name()), also, frames, summary }
+    }
+}
+
+impl<'a> Stack<'a> {
+    /// The stack of an evaluated event.
+    pub fn of_finding(sighting: &'a Sighting) -> Stack<'a> {
+        let mut states = sighting.states.iter().copied();
+        Stack {
+            state: states.next(),
+            also: states.collect(),
+            frames: sighting.stack.iter().map(Frame::of_finding).collect(),
+            summary: Some(StackSummary {
+                summary: Cow::Borrowed(&sighting.summary),
+                kernel_summary: Cow::Borrowed(&sighting.kernel_summary),
+                contains_unbacked: sighting.contains_unbacked.name(),
+                final_user_module: sighting.final_user_module.as_deref().map(Cow::Borrowed),
+                final_kernel_module: sighting.final_kernel_module.as_deref().map(Cow::Borrowed),
+            }),
+        }
+    }
+}
+
+/// The frames of an event, each made as it is written: their names are only lent.
+#[derive(Clone, Copy, Debug)]
+pub struct EventFrames<'s, 'c>(pub &'s Seen<'c>);
+
+impl Serialize for EventFrames<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for frame in self.0.frames() {
+            let names = self.0.names(&frame);
+            list.serialize_element(&Frame::of_event(&Label { frame: &frame, names: names.as_deref() }))?;
+        }
+        list.end()
+    }
+}
+
+impl JsonSchema for EventFrames<'_, '_> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        <Vec<Frame<'_>>>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        <Vec<Frame<'_>>>::json_schema(generator)
+    }
+}

@@ -1,0 +1,458 @@
+//! The stack model: what `stack`, `backtrace`, `tree`, `ranges`, `events-of` and `calls` write.
+//!
+//! Contexts, transitions and the ids of frames and stacks are integers. Counts of frames have `at_least` beside them, true
+//! where there may have been more, and `least`, which is smaller than the count where some of the frames can be the same one,
+//! seen again.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stackhound_calltree::{
+    Bound as CallBound, CallRange as Call, Context, ContextRange as Range, Count as FrameCount,
+    Frame as CallFrame, Name, Stack as CallStack, StackEvent,
+};
+use stackhound_types::FileTime;
+
+use super::value::{Hex, Text, Time};
+use crate::tree::{Row, Shown, Tree};
+
+/// A call: one execution of a function.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TreeFrame<'t> {
+    frame_id: u64,
+    stack_id: u64,
+    /// Module and function, or what else is known of the address.
+    #[schemars(with = "String")]
+    name: Text<Name<'t>>,
+    module: Option<&'t str>,
+    symbol: Option<&'t str>,
+    /// Bytes from the beginning of the function.
+    offset: Option<u64>,
+    address: Option<Hex>,
+    rva: Option<Hex>,
+    /// The transition that created the frame; null if it was not seen.
+    creation: Option<u64>,
+    /// The first context that the frame is known to exist in.
+    first: u64,
+    /// The last one.
+    last: u64,
+    start: Bound,
+    end: Bound,
+    start_type: &'static str,
+    end_type: &'static str,
+    /// What the frame's existence rests on.
+    evidence: &'static str,
+    /// Whether the frame was seen all the time, or is assumed to be the same between two observations.
+    continuity: &'static str,
+    /// Frames that called it, directly or not.
+    depth: u64,
+    /// Frames that it called, directly or not.
+    descendants: u64,
+    least: u64,
+    at_least: bool,
+}
+
+/// When something happened.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Bound {
+    /// `observed`: at this context. `inferred`: from `lo` to `hi`. `open`: before what is known, or not within the trace.
+    #[schemars(extend("enum" = ["observed", "inferred", "open"]))]
+    kind: &'static str,
+    /// The earliest context.
+    lo: Option<u64>,
+    /// The latest context.
+    hi: Option<u64>,
+}
+
+impl From<CallBound> for Bound {
+    fn from(bound: CallBound) -> Bound {
+        match bound {
+            CallBound::Observed(at) => Bound { kind: "observed", lo: Some(at.0), hi: Some(at.0) },
+            CallBound::Inferred { lo, hi } => Bound { kind: "inferred", lo: Some(lo.0), hi: Some(hi.0) },
+            CallBound::Open => Bound { kind: "open", lo: None, hi: None },
+        }
+    }
+}
+
+impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
+    fn from(frame: CallFrame<'t>) -> TreeFrame<'t> {
+        let location = frame.function_location();
+        let symbol = location.and_then(|location| location.symbol());
+        let descendants = Count::from(frame.descendant_count());
+        TreeFrame {
+            frame_id: frame.id().0,
+            stack_id: frame.stack().id().0.into(),
+            name: Text(frame.name()),
+            module: location.and_then(|location| location.module()).map(|module| module.name),
+            symbol,
+            offset: location.filter(|_| symbol.is_some()).map(|location| location.symbol_offset()),
+            address: location.and_then(|location| location.address()).map(|address| Hex(address.0)),
+            rva: location.and_then(|location| location.rva()).map(Hex),
+            creation: frame.creation_transition().map(|transition| transition.id().0),
+            first: frame.first_context().id().0,
+            last: frame.last_context().id().0,
+            start: frame.start().into(),
+            end: frame.end().into(),
+            start_type: frame.start_type().name(),
+            end_type: frame.end_type().name(),
+            evidence: frame.evidence().name(),
+            continuity: frame.continuity().name(),
+            depth: frame.depth(),
+            descendants: descendants.count,
+            least: descendants.least,
+            at_least: descendants.at_least,
+        }
+    }
+}
+
+/// A number of frames, or of what frames have.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Count {
+    count: u64,
+    /// Smaller than the count where some of them can be the same frame, seen again.
+    least: u64,
+    /// Whether there may have been more.
+    at_least: bool,
+}
+
+impl From<FrameCount> for Count {
+    fn from(count: FrameCount) -> Count {
+        Count { count: count.number(), least: count.least(), at_least: count.is_lower_bound() }
+    }
+}
+
+/// A context: a point of the trace.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct At {
+    context: u64,
+    /// The processor of the next transition.
+    cpu: u16,
+    time: Option<Time>,
+}
+
+impl From<Context<'_>> for At {
+    fn from(context: Context<'_>) -> At {
+        At { context: context.id().0, cpu: context.cpu().0, time: time(context) }
+    }
+}
+
+/// The time of a context; `None` if the trace has no times.
+pub fn time(context: Context<'_>) -> Option<Time> {
+    Some(Time(FileTime(i64::try_from(context.time()?).ok()?)))
+}
+
+/// Contexts that follow one another.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct ContextRange {
+    first: u64,
+    last: u64,
+    /// How many there are.
+    contexts: u64,
+}
+
+impl From<Range> for ContextRange {
+    fn from(range: Range) -> ContextRange {
+        ContextRange { first: range.begin().0, last: range.last().0, contexts: range.len() }
+    }
+}
+
+/// The contexts at which a frame was the innermost one.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct CallRange<'t> {
+    /// Frames between it and the frame that the ranges belong to.
+    depth: u64,
+    frame_id: u64,
+    #[schemars(with = "String")]
+    name: Text<Name<'t>>,
+    #[serde(flatten)]
+    range: ContextRange,
+}
+
+impl<'t> From<Call<'t>> for CallRange<'t> {
+    fn from(call: Call<'t>) -> CallRange<'t> {
+        CallRange {
+            depth: call.depth,
+            frame_id: call.frame.id().0,
+            name: Text(call.frame.name()),
+            range: call.range.into(),
+        }
+    }
+}
+
+/// A stack at a context, without its frames.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TreeStack {
+    stack_id: u64,
+    #[schemars(extend("enum" = ["user", "kernel", "interrupt", "deferred", "alternate", "wow64"]))]
+    kind: &'static str,
+    pid: Option<u32>,
+    tid: Option<u32>,
+    /// The processor that the stack belongs to.
+    cpu: Option<u16>,
+    name: Option<String>,
+    context: u64,
+    /// Whether the processor runs on it at the context.
+    active: bool,
+    /// Since when; null if it was never active before.
+    active_since: Option<Bound>,
+}
+
+impl From<CallStack<'_>> for TreeStack {
+    fn from(stack: CallStack<'_>) -> TreeStack {
+        let info = stack.info();
+        TreeStack {
+            stack_id: stack.id().0.into(),
+            kind: info.kind.name(),
+            pid: info.process,
+            tid: info.thread,
+            cpu: info.cpu.map(|cpu| cpu.0),
+            name: info.name,
+            context: stack.context().id().0,
+            active: stack.is_active(),
+            active_since: stack.active_since().map(Bound::from),
+        }
+    }
+}
+
+/// A stack at a context with its frames.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FullStack<'t> {
+    #[serde(flatten)]
+    stack: TreeStack,
+    /// Innermost frame first.
+    frames: Vec<TreeFrame<'t>>,
+}
+
+impl<'t> From<CallStack<'t>> for FullStack<'t> {
+    fn from(stack: CallStack<'t>) -> FullStack<'t> {
+        FullStack { stack: stack.into(), frames: stack.frames().map(TreeFrame::from).collect() }
+    }
+}
+
+/// `stack --format json`: the stack at a point of the trace, and its neighbours.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StackDocument<'t> {
+    /// The point of the trace.
+    pub at: At,
+    /// The stack there.
+    pub stack: FullStack<'t>,
+    /// The stacks that were active before it.
+    pub before: Neighbours,
+    /// The stacks that were active after it.
+    pub after: Neighbours,
+}
+
+/// The stacks before or after the period of activity of one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Neighbours {
+    /// On the processor.
+    pub on_cpu: Option<TreeStack>,
+    /// Of the thread.
+    pub of_thread: Option<TreeStack>,
+}
+
+/// `backtrace --format json`: the stacks at a point of the trace, each with the one below it after it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Backtrace<'t> {
+    /// The point of the trace.
+    pub at: At,
+    /// The stacks.
+    pub stacks: Vec<FullStack<'t>>,
+}
+
+/// `tree --format json`: the calls around a frame.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TreeDocument<'t> {
+    at: At,
+    stack: TreeStack,
+    /// The frame that the tree is around.
+    active_frame_id: u64,
+    /// Callers that are left out.
+    above: u64,
+    rows: Vec<TreeRow<'t>>,
+}
+
+impl<'t> TreeDocument<'t> {
+    /// A tree at a context of a stack.
+    pub fn new(at: Context<'t>, stack: CallStack<'t>, tree: &Tree<'t>) -> TreeDocument<'t> {
+        TreeDocument {
+            at: at.into(),
+            stack: stack.into(),
+            active_frame_id: tree.active().id().0,
+            above: tree.above(),
+            rows: tree.rows().iter().map(|row| TreeRow::from(*row)).collect(),
+        }
+    }
+}
+
+/// A row of a tree.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct TreeRow<'t> {
+    /// How far it is indented.
+    level: u64,
+    #[serde(flatten)]
+    node: TreeNode<'t>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum TreeNode<'t> {
+    /// A frame.
+    Frame {
+        /// What it is to the frame that the tree is around.
+        relation: &'static str,
+        frame: Box<TreeFrame<'t>>,
+    },
+    /// Frames that are left out.
+    Cut {
+        count: u64,
+        /// Smaller than the count where some of them can be the same frame, seen again.
+        least: u64,
+        /// Whether there may have been more.
+        at_least: bool,
+    },
+    /// The processor left the stack and came back.
+    Away {
+        /// The last context before.
+        left: u64,
+        /// The first context after; null if it did not come back.
+        back: Option<u64>,
+    },
+    /// More changes of the stack are left out.
+    MoreAway,
+}
+
+impl<'t> From<Row<'t>> for TreeRow<'t> {
+    fn from(row: Row<'t>) -> TreeRow<'t> {
+        let node = match row.shown {
+            Shown::Frame(frame, relation) => {
+                TreeNode::Frame { relation: relation.name(), frame: Box::new(frame.into()) }
+            }
+            Shown::Cut(count) => {
+                let Count { count, least, at_least } = count.into();
+                TreeNode::Cut { count, least, at_least }
+            }
+            Shown::Away { left, back } => TreeNode::Away { left: left.0, back: back.map(|back| back.0) },
+            Shown::MoreAway => TreeNode::MoreAway,
+        };
+        TreeRow { level: row.level as u64, node }
+    }
+}
+
+/// A change of a stack below a frame: a line of `events-of --format ndjson`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StackChange<'t> {
+    /// A frame starts or ends, or the processor leaves or enters the stack.
+    #[schemars(extend("enum" = ["start", "end", "leave", "enter"]))]
+    change: &'static str,
+    /// Frames between it and the frame that it is below.
+    depth: u64,
+    /// The transition, if it was seen.
+    transition: Option<u64>,
+    context: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    frame: Option<ChangedFrame<'t>>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ChangedFrame<'t> {
+    frame_id: u64,
+    #[schemars(with = "String")]
+    name: Text<Name<'t>>,
+    /// When it starts or ends.
+    bound: Bound,
+    /// How it starts or ends.
+    change_type: &'static str,
+}
+
+impl<'t> ChangedFrame<'t> {
+    fn new(frame: CallFrame<'t>, bound: CallBound, change_type: &'static str) -> ChangedFrame<'t> {
+        ChangedFrame { frame_id: frame.id().0, name: Text(frame.name()), bound: bound.into(), change_type }
+    }
+}
+
+impl<'t> StackChange<'t> {
+    /// A change so many frames below another.
+    pub fn new(depth: usize, event: StackEvent<'t>) -> StackChange<'t> {
+        let (change, transition, context, frame) = match event {
+            StackEvent::FrameStart(frame) => {
+                let by = frame.creation_transition().map(|by| by.id());
+                let changed = ChangedFrame::new(frame, frame.start(), frame.start_type().name());
+                ("start", by, frame.first_context(), Some(changed))
+            }
+            StackEvent::FrameEnd(frame) => {
+                let is_seen = frame.has_ended() && matches!(frame.end(), CallBound::Observed(_));
+                let last = frame.last_context();
+                let by = last.transition_after().filter(|_| is_seen).map(|transition| transition.id());
+                ("end", by, last, Some(ChangedFrame::new(frame, frame.end(), frame.end_type().name())))
+            }
+            StackEvent::StackLeave(by) => ("leave", Some(by.id()), by.context_before(), None),
+            StackEvent::StackEnter(by) => ("enter", Some(by.id()), by.context_after(), None),
+        };
+        StackChange {
+            change,
+            depth: depth as u64,
+            transition: transition.map(|transition| transition.0),
+            context: context.id().0,
+            frame,
+        }
+    }
+}
+
+/// A call of a function: a line of `calls --format ndjson`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallLine<'t> {
+    /// When it was called.
+    time: Option<Time>,
+    pid: Option<u32>,
+    tid: Option<u32>,
+    #[serde(flatten)]
+    frame: TreeFrame<'t>,
+}
+
+impl<'t> From<CallFrame<'t>> for CallLine<'t> {
+    fn from(frame: CallFrame<'t>) -> CallLine<'t> {
+        let info = frame.stack().info();
+        let start = frame.creation_transition().map_or(frame.first_context(), |by| by.context_before());
+        CallLine { time: time(start), pid: info.process, tid: info.thread, frame: frame.into() }
+    }
+}
+
+/// `calls --format json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Calls<'t> {
+    /// Calls that were found; with `--limit` more than are listed.
+    found: u64,
+    calls: Vec<CallLine<'t>>,
+    #[serde(flatten)]
+    count: Count,
+}
+
+/// `events-of --format json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StackChanges<'t> {
+    /// The frame that the changes are below.
+    frame: TreeFrame<'t>,
+    events: Vec<StackChange<'t>>,
+    #[serde(flatten)]
+    count: Count,
+}
+
+/// `ranges --format json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Ranges<'t> {
+    /// The frame that is executed in the ranges.
+    frame: TreeFrame<'t>,
+    ranges: Vec<RangeLine<'t>>,
+    #[serde(flatten)]
+    count: Count,
+}
+
+/// A line of `ranges --format ndjson`.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RangeLine<'t> {
+    /// With `--by-call`.
+    OfCall(CallRange<'t>),
+    /// Without.
+    Of(ContextRange),
+}
