@@ -1,30 +1,42 @@
-//! Events that nobody logged, for tests of whoever handles events: made by name and value, run through a configured
-//! [`Trace`](crate::Trace) without a session, or written to a recording.
+//! Events for tests of programs and filters that handle events.
+//!
+//! A [`TraceBuilder`] makes a trace of processes with their modules and of events with their stacks; a [`RecordBuilder`] makes
+//! a single event by the names of its fields. [`replay`] runs the events through a configured [`Trace`](crate::Trace)
+//! without a session, [`incoming`] makes a trace of them in memory, and [`write_etl`] writes them to an `.etl` file. [`select`]
+//! applies a filter, and [`evaluate`] evaluates all detections.
 //!
 //! ```
-//! use stackhound::schema::SchemaStore;
-//! use stackhound::testing::{RecordBuilder, replay};
-//! use stackhound::live::Session;
-//! use stackhound::{Guid, Provider, Trace};
 //! use std::sync::mpsc;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // The class of images, its type 10 (a load) in version 3: the built-in tables describe it.
-//! let images: Guid = "2cb15d1d-5fc1-11d2-abe1-00a0c911f518".parse()?;
-//! let load = RecordBuilder::classic(images, 10, 3)
-//!     .with("ProcessId", 123)
-//!     .with("FileName", r"\Windows\System32\ntdll.dll")
-//!     .pack_incomplete(&mut SchemaStore::new())?;
+//! use stackhound::live::{KernelGroups, Session};
+//! use stackhound::schema::kernel::class_guid;
+//! use stackhound::testing::{RecordBuilder, StackForm, TraceBuilder, replay};
+//! use stackhound::{Provider, Trace};
 //!
-//! // A trace as a program configures it; here no session is started.
-//! let (sender, names) = mpsc::channel();
-//! let provider = Provider::guid(images).on_event(move |seen| {
-//!     let parser = seen.parser()?;
-//!     let _ = sender.send((parser.parse::<u32>("ProcessId")?, parser.parse::<String>("FileName")?));
-//!     Ok::<(), stackhound::schema::Error>(())
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! const NTOSKRNL: u64 = 0xffff_f801_2000_0000;
+//! const APP: u64 = 0x7ff6_4000_0000;
+//!
+//! // A kernel event, Registry/SetValue (type 14, version 2), with its kernel stack and user stack.
+//! let set_value = RecordBuilder::classic(class_guid::REGISTRY, 14, 2);
+//! let set_value = set_value.pid(4242).tid(4244).with("KeyName", "Run");
+//! let events = TraceBuilder::new()
+//!     .process(0, "Idle", &[(NTOSKRNL, 0x100_0000, r"\SystemRoot\system32\ntoskrnl.exe")])
+//!     .process(4242, "app.exe", &[(APP, 0x1_0000, r"\Device\HarddiskVolume3\App\app.exe")])
+//!     .event_with_stack(set_value, StackForm::Walk, &[NTOSKRNL + 0x6f3a10], &[APP + 0x1234])
+//!     .build()?;
+//!
+//! // A trace as a program configures it. No session is started.
+//! let (sender, stacks) = mpsc::channel();
+//! let registry = Provider::guid(class_guid::REGISTRY).on_event(move |event| {
+//!     let frames: Vec<String> = event.frames().map(|frame| frame.to_string()).collect();
+//!     let _ = sender.send((event.process_name().map(str::to_owned), frames));
 //! });
-//! replay(Trace::live(Session::user("images")).enable(provider), [load])?;
-//! assert_eq!(names.recv()?, (123, r"\Windows\System32\ntdll.dll".to_owned()));
+//! let session = Session::nt_kernel_logger(KernelGroups::REGISTRY);
+//! replay(Trace::live(session).enable(registry), events)?;
+//! let (process, frames) = stacks.recv()?;
+//! assert_eq!(process.as_deref(), Some("app.exe"));
+//! assert_eq!(frames, ["ntoskrnl.exe+0x6f3a10", "app.exe+0x1234"]);
 //! # Ok(())
 //! # }
 //! ```
@@ -36,13 +48,16 @@ mod event;
 mod output;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use stackhound_etl::OpenError;
 use stackhound_etl::write::WriteError;
+use stackhound_types::Address;
 
 pub use builder::RecordBuilder;
 pub use event::OwnedEvent;
-pub use output::{incoming, replay, write_etl};
+pub use output::{evaluate, incoming, replay, select, write_etl};
+pub use trace::{StackForm, TraceBuilder};
 
 /// Why an event cannot be made or written.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +69,15 @@ pub enum Error {
     /// Classic events have no activities, no stacks of their own and no other extended items.
     #[error("a classic event has no extended items")]
     NoItems,
+    /// Stack records name the process and the thread of their event.
+    #[error("an event with a stack must state its process and its thread")]
+    NoThread,
+    /// An address of a kernel stack is not in the kernel half of the address space.
+    #[error("{0} is not a kernel address")]
+    NotKernel(Address),
+    /// An address of a user stack is not in the user half of the address space.
+    #[error("{0} is not a user address")]
+    NotUser(Address),
     /// The record, or the recording, can not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

@@ -1,6 +1,5 @@
 //! Makes events by the names of their properties.
 
-use stackhound_etl::BlockBuilder;
 use stackhound_etl::record::{Descriptor, ExtendedType};
 use stackhound_etl::write::{EventClass, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec};
 use stackhound_schema::Error::NoSchema;
@@ -10,14 +9,12 @@ use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 use super::Error;
 use super::event::{OwnedEvent, SESSION, START};
 
-/// Room for the record of most events.
-const CAPACITY: usize = 512;
-
 /// An event to be made. What is not said is zero, empty or unknown.
 #[derive(Clone, Debug)]
 pub struct RecordBuilder {
     kind: Kind,
-    time: FileTime,
+    /// If unset, [`START`]; a trace with several events sets it.
+    pub(super) time: Option<FileTime>,
     processor: u16,
     pointer_size: PointerSize,
     pid: Option<Pid>,
@@ -48,7 +45,7 @@ impl RecordBuilder {
     fn of(kind: Kind) -> RecordBuilder {
         RecordBuilder {
             kind,
-            time: START,
+            time: None,
             processor: 0,
             pointer_size: PointerSize::Eight,
             pid: None,
@@ -138,9 +135,9 @@ impl RecordBuilder {
         RecordBuilder { tid: Some(Tid(tid)), ..self }
     }
 
-    /// When it is logged. Otherwise at the beginning of 2024.
+    /// When it is logged. By default, at the beginning of 2024.
     pub fn at(self, time: FileTime) -> RecordBuilder {
-        RecordBuilder { time, ..self }
+        RecordBuilder { time: Some(time), ..self }
     }
 
     /// The processor, below 64.
@@ -173,7 +170,9 @@ impl RecordBuilder {
         self.item(Item::ContainerId(container))
     }
 
-    /// The stack, innermost return address first. `match_id` is 0 unless the user part comes in a record of its own.
+    /// The stack, innermost return address first. `match_id` is 0 unless the user stack is in an event of its own. Addresses
+    /// have the width of the 64-bit system, in events of 32-bit processes too. [`TraceBuilder`](super::TraceBuilder) stores
+    /// stacks in all forms.
     pub fn stack(self, match_id: u64, frames: impl IntoIterator<Item = Address>) -> RecordBuilder {
         self.item(Item::Stack { match_id, frames: frames.into_iter().collect() })
     }
@@ -227,20 +226,18 @@ impl RecordBuilder {
                 Item::ProcessStartKey(key) => ItemSpec::ProcessStartKey(*key),
                 Item::ContainerId(guid) => ItemSpec::ContainerId(*guid),
                 Item::Stack { match_id, frames } => {
-                    ItemSpec::StackTrace { pointer_size: self.pointer_size, match_id: *match_id, frames }
+                    ItemSpec::StackTrace { pointer_size: SESSION.pointer_size, match_id: *match_id, frames }
                 }
                 Item::Other { item_type, data } => ItemSpec::Other { item_type: *item_type, data },
             });
         }
         let record = RecordSpec {
-            time: RawTime(self.time.0),
+            time: RawTime(self.time.unwrap_or(START).0),
             pointer_size: self.pointer_size,
             header: self.header(&items)?,
             payload: Payload::Bytes(payload),
         };
-        let mut block = BlockBuilder::new(SESSION.clone(), 0, Some(self.processor), CAPACITY);
-        block.push(&record)?;
-        Ok(OwnedEvent::alone(&mut block))
+        OwnedEvent::made(self.processor, &record)
     }
 
     fn header<'i>(&self, items: &'i [ItemSpec<'i>]) -> Result<HeaderSpec<'i>, Error> {

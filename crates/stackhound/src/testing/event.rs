@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use stackhound_etl::write::{EtlWriter, Session};
+use stackhound_etl::write::{EtlWriter, RecordSpec, Session};
 use stackhound_etl::{Block, BlockBuilder, ClockKind, LogfileHeader, Recording};
 use stackhound_schema::{Identity, Parser, Plan, SchemaStore};
 use stackhound_trace::{Event, TraceTime};
@@ -12,6 +12,9 @@ use super::Error;
 
 /// When events happen that say nothing else: 2024-01-01, 00:00 UTC.
 pub(super) const START: FileTime = FileTime(133_485_408_000_000_000);
+
+/// Room for the record of most events.
+const CAPACITY: usize = 512;
 
 /// The most processors that events may name.
 pub(super) const PROCESSORS: u16 = 64;
@@ -44,8 +47,15 @@ impl OwnedEvent {
         OwnedEvent { block: event.block().clone(), index: event.index() }
     }
 
+    /// An event of [`SESSION`].
+    pub(super) fn made(processor: u16, record: &RecordSpec<'_>) -> Result<OwnedEvent, Error> {
+        let mut block = BlockBuilder::new(SESSION.clone(), 0, Some(processor), CAPACITY);
+        block.push(record)?;
+        Ok(OwnedEvent::alone(&mut block))
+    }
+
     /// The only record of a block.
-    pub(super) fn alone(builder: &mut BlockBuilder) -> OwnedEvent {
+    fn alone(builder: &mut BlockBuilder) -> OwnedEvent {
         let (block, error) = builder.take().expect("a record was pushed");
         debug_assert_eq!(error, None);
         OwnedEvent { block: Arc::new(block), index: 0 }

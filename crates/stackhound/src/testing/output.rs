@@ -2,9 +2,12 @@
 
 use std::io::{Cursor, Seek, Write};
 
+use stackhound_detect::{Binaries, Judgement};
 use stackhound_etl::write::{EtlWriter, Session, Totals};
 use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_hunt::Hunter;
 use stackhound_live::{Incoming, Overflow, Queue, channel};
+use stackhound_pipeline::Predicate;
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION};
@@ -71,4 +74,39 @@ pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming
 /// As [`incoming`] and [`Trace::run`].
 pub fn replay(trace: Trace, events: impl IntoIterator<Item = OwnedEvent>) -> Result<TraceStats, Error> {
     Ok(trace.taking(incoming(events)?).run(|_| ())?)
+}
+
+/// The events that a filter selects, in the order of their times. Fields are known of events whose schema is built in or part of
+/// the event; for others, use [`incoming`] with [`Trace::schemas`](crate::Trace::schemas).
+///
+/// # Errors
+/// As [`incoming`] and [`Trace::run`].
+pub fn select(
+    filter: &Predicate,
+    events: impl IntoIterator<Item = OwnedEvent>,
+) -> Result<Vec<OwnedEvent>, Error> {
+    let mut selected = Vec::new();
+    Trace::blocks(incoming(events)?).run(|event| {
+        if filter.matches(event) {
+            selected.push(OwnedEvent::of(event.event()));
+        }
+    })?;
+    Ok(selected)
+}
+
+/// Evaluates all detections, without image files, for each event that has a stack or facts that detections use without one.
+/// The result has one entry for each of these events, in the order of their times.
+///
+/// # Errors
+/// As [`incoming`] and [`Trace::run`].
+pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Judgement>, Error> {
+    let (mut hunter, mut evaluated) = (None, Vec::new());
+    Trace::blocks(incoming(events)?).run(|event| {
+        let clock = || event.event().block().session().clock();
+        let hunter = hunter.get_or_insert_with(|| Hunter::new(Binaries::none(), clock()));
+        if Hunter::can_judge(event) {
+            evaluated.push(*hunter.judge(event));
+        }
+    })?;
+    Ok(evaluated)
 }
