@@ -248,6 +248,11 @@ impl RecordBuilder {
             }
             Kind::Classic(_) if !items.is_empty() => return Err(Error::NoItems),
             Kind::Classic(class) => match kernel::hook_of(class.guid, class.opcode) {
+                // The kernel writes events without ids with a header that has no place for them.
+                Some(hook) if (self.pid, self.tid) == (None, None) => {
+                    let version = class.version as u8;
+                    HeaderSpec::PerfInfo { hook, version, pebs_index: None, counters: &[] }
+                }
                 Some(hook) => HeaderSpec::System { hook, version: class.version as u8, issuer },
                 None => HeaderSpec::Full { class, issuer },
             },

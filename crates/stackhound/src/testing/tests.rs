@@ -5,7 +5,7 @@ use std::io::{Cursor, Write};
 use std::num::NonZeroU64;
 
 use stackhound_detect::Verdict;
-use stackhound_etl::record::ExtendedType;
+use stackhound_etl::record::{ExtendedType, HeaderKind};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_schema::SchemaStore;
 use stackhound_schema::kernel::class_guid;
@@ -138,6 +138,15 @@ fn headers_have_what_was_said() {
     assert_eq!(record.activity(), Some(CLASS));
     assert_eq!(record.extended_items().find(ExtendedType::RELATED_ACTIVITY_ID), Some(&PROVIDER.0[..]));
     assert_eq!((record.pid(), record.tid(), event.pointer_size()), (None, None, PointerSize::Four));
+}
+
+#[test]
+fn kernel_events_without_ids_have_the_short_header() {
+    let event = RecordBuilder::classic(class_guid::PROCESS, 3, 4);
+    let kind = |event: &RecordBuilder| event.with_payload(&[]).unwrap().event().kind();
+    assert_eq!(kind(&event), HeaderKind::PerfInfo64);
+    assert_eq!(kind(&event.clone().pid(4)), HeaderKind::System64);
+    assert_eq!(kind(&event.tid(8)), HeaderKind::System64);
 }
 
 #[test]
@@ -287,10 +296,12 @@ fn times_that_are_not_stated_follow_each_other() {
     let events = trace.event(provider_event(4)).build().unwrap();
     let time = |event: &OwnedEvent| FileTime(event.event().raw_time().0);
     let (rundown, events) = events.split_at(events.len() - 4);
-    assert_eq!(events.iter().map(time).collect::<Vec<_>>(), [ms(0), ms(1), ms(-7), ms(-6)]);
+    assert_eq!(events.iter().map(time).collect::<Vec<_>>(), [ms(1), ms(2), ms(-7), ms(-6)]);
     // Processes and modules are known before all events.
     assert_eq!(rundown.len(), 3 + 3);
     assert!(rundown.iter().all(|event| time(event) == ms(-8)));
+    // Not before the session, if all times are left to the builder.
+    assert!(system().build().unwrap().iter().all(|event| time(event) == START));
 }
 
 #[test]

@@ -107,11 +107,12 @@ impl TraceBuilder {
     /// As [`RecordBuilder::pack_incomplete`], but an event without values needs no schema. [`Error::NoThread`],
     /// [`Error::NotKernel`] and [`Error::NotUser`] for stacks.
     pub fn build(mut self) -> Result<Vec<OwnedEvent>, Error> {
-        let mut next = START;
+        // The rundown is at the session's start.
+        let mut next = FileTime(START.0 + STEP);
         for (event, _) in &mut self.events {
             next = FileTime(event.time.get_or_insert(next).0 + STEP);
         }
-        let first = self.events.iter().filter_map(|(event, _)| event.time).min().unwrap_or(START);
+        let first = self.events.iter().filter_map(|(event, _)| event.time).min().unwrap_or(next);
         let mut built = Vec::new();
         for event in self.rundown {
             built.push(event.at(FileTime(first.0 - STEP)).pack_incomplete(&mut self.schemas)?);
