@@ -8,8 +8,8 @@ use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Pid, PointerSize, Tid};
 
 use super::Hunter;
+use super::cache::{Numbered, Numbers};
 use super::memory::LiveMemory;
-use super::numbers::{Numbered, Numbers};
 
 /// All about an event that does not stand in its stack or payload.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,35 @@
-//! Judgements that were made before.
+//! Evaluations that were made before.
 //!
-//! The same few stacks come again and again. A judgement holds as long as nothing that it rests on has changed, so it is kept
-//! under numbers that stand for all of that: first for the stack itself, in its process as that is now; then for its *shape*,
-//! which is what is asked of its frames, whatever process they are in. The cache changes no answer: what is not in it is judged.
+//! The same few stacks come again and again. An evaluation holds as long as nothing that it rests on has changed, so it is kept
+//! under numbers that stand for all of that. The cache changes no answer: what is not in it is evaluated.
+//!
+//! Three keys lead to an evaluation, each looked up only where the one before it fails:
+//!
+//! 1. [`Key`]: the stack, and numbers for the process with its modules, the start of the thread, the event's facts and its kind.
+//!    It holds until the process, its modules or what is known of them change.
+//! 2. The *shape*: a row of numbers for all that detections read, without the process. The first ones are those of the
+//!    [head](head), the others stand for the frames by their [cache key](Frame::cache_key). Cases of different processes that
+//!    mean the same are evaluated once.
+//! 3. [`FrameNumbers`]: the number of the frame at an address, as long as the modules of the process stay as they are; for frames
+//!    outside of images, as long as all of its memory does.
+//!
+//! A detection that reads more of a frame changes [`Frame::cache_key`]; one that reads more of an event changes the number of the
+//! event's facts (`told` of [`Key`]), and one that reads more of a process changes
+//! [`ProcessContext`], which is numbered as a whole. `stackhound/tests/hunt/changes.rs` compares with no cache at all.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
+use hashbrown::HashMap;
 use hashbrown::hash_table::{Entry, HashTable};
 use stackhound_detect::{Judgement, Totals};
+use stackhound_frames::{Frame, FrameResolver, ProcessContext, addresses};
+use stackhound_pipeline::{Seen, slots};
 use stackhound_stacks::StackId;
+use stackhound_system::ProcessId;
+use stackhound_types::{Address, AddressKind};
+
+use super::around::Around;
+use super::{Circumscribed, Hunter};
 
 /// What tells cases apart. All that a judgement rests on, but for the memory outside of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -214,5 +235,249 @@ impl Cache {
         let counted = self.judgements.iter().zip(&self.counts);
         counted.for_each(|(judgement, count)| totals.add(judgement, *count));
         totals
+    }
+}
+
+/// Addresses that are remembered; each has one place where it can be. 1 MB.
+const PLACES: usize = 1 << 16;
+
+/// In place of a frame's number: what it is depends on more than modules.
+const OUTSIDE: u32 = 0;
+
+#[derive(Clone, Copy, Default)]
+struct KnownFrame {
+    address: u64,
+    /// Of the modules, or of the memory, in which this holds; 0 in a free place.
+    ground: u32,
+    /// Of the frame. The highest bit says that the address is an instruction's.
+    number: u32,
+}
+
+const INSTRUCTION: u32 = 1 << 31;
+
+/// Frames by address.
+pub(super) struct FrameNumbers {
+    known: Box<[KnownFrame]>,
+    numbers: Numbered<Frame>,
+}
+
+impl std::fmt::Debug for FrameNumbers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameNumbers").finish_non_exhaustive()
+    }
+}
+
+impl Default for FrameNumbers {
+    fn default() -> FrameNumbers {
+        let known = vec![KnownFrame::default(); PLACES].into_boxed_slice();
+        FrameNumbers { known, numbers: Numbered::default() }
+    }
+}
+
+fn kind_bit(kind: AddressKind) -> u32 {
+    match kind {
+        AddressKind::Instruction => INSTRUCTION,
+        AddressKind::Return => 0,
+    }
+}
+
+impl FrameNumbers {
+    #[inline]
+    fn place(address: Address, ground: u32) -> usize {
+        let hash = (address.0 ^ u64::from(ground) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 40) as usize % PLACES
+    }
+
+    #[inline]
+    fn find(&self, address: Address, kind: AddressKind, ground: u32) -> Option<u32> {
+        let known = &self.known[FrameNumbers::place(address, ground)];
+        let is_same = known.address == address.0
+            && known.ground == ground
+            && known.number & INSTRUCTION == kind_bit(kind);
+        is_same.then_some(known.number & !INSTRUCTION)
+    }
+
+    fn keep(&mut self, address: Address, kind: AddressKind, ground: u32, number: u32) {
+        let number = number | kind_bit(kind);
+        self.known[FrameNumbers::place(address, ground)] = KnownFrame { address: address.0, ground, number };
+    }
+
+    fn number(&mut self, frame: Frame, numbers: &mut Numbers) -> u32 {
+        self.numbers.of(frame, numbers)
+    }
+}
+
+/// Numbers of a shape in front of those of the frames.
+const HEAD: usize = 5;
+
+fn head(key: &Key, around: &Around) -> [u32; HEAD] {
+    let flags = u32::from(around.is_complete) | u32::from(around.is_lossy) << 1;
+    [around.facts, key.start, key.told, key.what, flags]
+}
+
+impl Hunter {
+    /// Finds the shape of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
+    pub(super) fn find_shape(
+        &mut self,
+        seen: &Seen<'_>,
+        resolver: &mut FrameResolver,
+        all: &Circumscribed,
+        key: &Key,
+    ) -> u32 {
+        let around = &all.around;
+        let session = around.session;
+        let mut shape = std::mem::take(&mut self.shape);
+        shape.clear();
+        shape.extend(head(key, around));
+        let mut memory = 0;
+        for (address, kind) in addresses(session, seen.delivered()) {
+            let ground = match address.is_kernel(session) {
+                true => around.kernel_ground,
+                false => around.ground,
+            };
+            shape.push(match self.frame_numbers.find(address, kind, ground) {
+                Some(number) if number != OUTSIDE => number,
+                known => self.look_at_frame((seen, resolver), around, (address, kind), known, &mut memory),
+            });
+        }
+        self.shape = shape;
+        memory
+    }
+
+    #[cold]
+    fn look_at_frame(
+        &mut self,
+        (seen, resolver): (&Seen<'_>, &mut FrameResolver),
+        around: &Around,
+        (address, kind): (Address, AddressKind),
+        known: Option<u32>,
+        memory: &mut u32,
+    ) -> u32 {
+        let (system, owner) = (seen.knowledge().system(), around.owner);
+        let mut frames = resolver.at(system, owner, seen.time(), around.session);
+        let is_kernel = address.is_kernel(around.session);
+        if known.is_none()
+            && let Some(frame) = frames.in_module(address, kind)
+        {
+            let ground = if is_kernel { around.kernel_ground } else { around.ground };
+            return self.keep_frame(resolver, &frame, (address, kind), ground);
+        }
+        let ground = match is_kernel {
+            true => around.kernel_ground,
+            false => {
+                if *memory == 0 {
+                    *memory = self.surroundings.memory(system, owner.process, seen.time(), &mut self.numbers);
+                }
+                if known.is_none() {
+                    self.frame_numbers.keep(address, kind, around.ground, OUTSIDE);
+                }
+                *memory
+            }
+        };
+        if known == Some(OUTSIDE)
+            && let Some(number) = self.frame_numbers.find(address, kind, ground)
+        {
+            return number;
+        }
+        let frame = frames.frame(address, kind);
+        self.keep_frame(resolver, &frame, (address, kind), ground)
+    }
+
+    fn keep_frame(
+        &mut self,
+        resolver: &FrameResolver,
+        frame: &Frame,
+        (address, kind): (Address, AddressKind),
+        ground: u32,
+    ) -> u32 {
+        let key = frame.cache_key(resolver.modules(), !self.binaries.is_none());
+        let number = self.frame_numbers.number(key, &mut self.numbers);
+        self.frame_numbers.keep(address, kind, ground, number);
+        number
+    }
+
+    /// The shape of a case with the frames that were just judged.
+    pub(super) fn shape_of_judged(&mut self, resolver: &FrameResolver, all: &Circumscribed, key: &Key) {
+        let Hunter { shape, frames, frame_numbers, numbers, binaries, .. } = self;
+        shape.clear();
+        shape.extend(head(key, &all.around));
+        let key = |frame: &Frame| frame.cache_key(resolver.modules(), !binaries.is_none());
+        shape.extend(frames.iter().map(|frame| frame_numbers.number(key(frame), numbers)));
+    }
+}
+
+/// Gives numbers, from 1; never the same one twice.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(u32);
+
+impl Numbers {
+    /// The highest bit is free for other things.
+    const MAX: u32 = u32::MAX >> 1;
+    /// More than one event takes.
+    const LEFT: u32 = 1 << 20;
+
+    /// The next one.
+    pub fn next(&mut self) -> u32 {
+        self.0 += 1;
+        self.0
+    }
+
+    /// Whether there are hardly any left. Then all that is known by number has to be forgotten, and numbers begin again.
+    #[inline]
+    pub fn are_spent(&self) -> bool {
+        self.0 >= Numbers::MAX - Numbers::LEFT
+    }
+}
+
+/// Things with a number each. Of very many, all are forgotten, and get new numbers.
+#[derive(Debug)]
+pub(super) struct Numbered<T>(HashMap<T, u32, foldhash::fast::RandomState>);
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered(HashMap::default())
+    }
+}
+
+impl<T: Hash + Eq> Numbered<T> {
+    /// Things that are known at once, at most.
+    const MAX: usize = 1 << 16;
+
+    /// The number of a thing.
+    pub fn of(&mut self, thing: T, numbers: &mut Numbers) -> u32 {
+        if self.0.len() >= Self::MAX && !self.0.contains_key(&thing) {
+            self.0.clear();
+        }
+        *self.0.entry(thing).or_insert_with(|| numbers.next())
+    }
+}
+
+/// Numbers of what is known of processes. Processes of which the same is known have the same number.
+#[derive(Debug, Default)]
+pub(super) struct ContextNumbers {
+    /// By the system's index of each process: the context's own number, and ours.
+    known: Vec<Option<(ProcessId, u32, u32)>>,
+    numbered: Numbered<ProcessContext>,
+}
+
+impl ContextNumbers {
+    /// A number that stands for all that is known of a process: two states of knowledge never have the same. 0 is that of unknown
+    /// processes.
+    pub fn of(
+        &mut self,
+        process: Option<ProcessId>,
+        (context, revision): (&ProcessContext, u32),
+        numbers: &mut Numbers,
+    ) -> u32 {
+        let Some(id) = process else { return 0 };
+        let place = slots::at(&mut self.known, id.index());
+        match place {
+            Some((known, then, number)) if (*known, *then) == (id, revision) => *number,
+            _ => {
+                let number = self.numbered.of(context.clone(), numbers);
+                *place = Some((id, revision, number));
+                number
+            }
+        }
     }
 }

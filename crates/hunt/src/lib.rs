@@ -30,9 +30,7 @@ mod around;
 mod cache;
 mod kind;
 pub mod memory;
-mod numbers;
 mod services;
-mod shape;
 mod sighting;
 mod stack;
 mod told;
@@ -51,12 +49,12 @@ use stackhound_system::ProcessId;
 use stackhound_types::Mode;
 
 use around::{Around, Surroundings};
-use cache::{Cache, Key};
+use cache::{Cache, ContextNumbers, FrameNumbers, Key, Numbered, Numbers};
 use kind::Kind;
 use memory::{LiveMemory, MemoryStats};
-use numbers::{ContextNumbers, Numbered, Numbers};
+
 use services::Services;
-use shape::FrameNumbers;
+
 use told::Told;
 
 /// What was counted.
