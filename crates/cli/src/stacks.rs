@@ -67,7 +67,6 @@ struct StackRow {
     pid: Option<u32>,
     process: Option<String>,
     states: StackStates,
-    summary: Option<StackSummary<'static>>,
     /// Innermost first.
     frames: Vec<FrameIndex>,
 }
@@ -142,11 +141,24 @@ impl Frames {
 /// Frames with all that is needed to show them.
 struct Shown<'a> {
     frames: &'a Frames,
+    modules: &'a frames::Modules,
     system: &'a System,
     naming: Option<&'a Naming>,
 }
 
 impl Shown<'_> {
+    /// The summary of a row, if modules are asked for.
+    fn summary(&self, row: &StackRow) -> Option<StackSummary<'static>> {
+        let rows = || row.frames.iter().map(|&index| &self.frames.rows[index as usize]);
+        if rows().all(|row| row.depth == Depth::Address) {
+            return None;
+        }
+        let facts: Vec<frames::Frame> = rows().map(|row| row.facts).collect();
+        let mut summary = frames::Summary::default();
+        summary.of(self.modules, row.states, &facts);
+        Some(StackSummary::new(&summary, self.modules))
+    }
+
     /// Calls `show` with a frame.
     fn frame<T>(&self, index: FrameIndex, show: impl FnOnce(Label<'_>) -> T) -> T {
         let row = &self.frames.rows[index as usize];
@@ -205,8 +217,9 @@ fn of_capture(
     }
     name(&mut pipeline, &kinds, &mut frames);
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
-    let (known, _, naming) = pipeline.parts();
-    let shown = Shown { frames: &frames, system: known.system(), naming: naming.as_deref() };
+    let (known, resolver, naming) = pipeline.parts();
+    let (modules, system) = (resolver.modules(), known.system());
+    let shown = Shown { frames: &frames, modules, system, naming: naming.as_deref() };
     report.add(&kinds, &shown)?;
     Ok(!outcome.trace.damage.is_empty())
 }
@@ -280,7 +293,6 @@ fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &S
             pid,
             process: seen.process_name().map(str::to_owned),
             states,
-            summary: StackSummary::of_event(seen),
             frames: seen.frames().map(|frame| frames.index(owner, &frame)).collect(),
         }
     });
@@ -398,7 +410,7 @@ fn kind_json<'a>(kind: &'a Kind, shown: &'a Shown<'a>) -> EventStacks<'a, json::
         count: row.count,
         pid: row.pid,
         process: Process::named(row.process.as_deref()),
-        stack: Stack::new(row.states, RowFrames { row, shown }, row.summary.clone()),
+        stack: Stack::new(row.states, RowFrames { row, shown }, shown.summary(row)),
     };
     EventStacks {
         event: &kind.event,
