@@ -132,7 +132,7 @@ live hunt --live --session mine --preset syscalls --format ndjson --for 600s
 [ "$(cat "$folder/status")" = 1 ] || { cat "$folder/err" >&2; fail "hunt --live"; }
 findings <"$folder/recorded" >"$folder/expected"
 findings <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "hunt --live finds something else than hunt --one-pass"
-has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ judged, [0-9,]+ of them with stacks; findings: .* high'
+has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ evaluated, [0-9,]+ of them with stacks; findings: .* high'
 echo "the same $(wc -l <"$folder/expected") findings: $(tr -d '\r' <"$folder/err" | tail -1)"
 double <<EOF
 log = $folder/log
@@ -143,7 +143,7 @@ at_end = wait
 EOF
 live hunt --live --session mine --preset syscalls --format ndjson --exit-zero --for 12s
 [ "$(cat "$folder/status")" = 0 ] || { cat "$folder/err" >&2; fail "hunt --live with losses"; }
-has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ judged, '
+has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .* buffers lost.*, [0-9,]+ evaluated, '
 unset _NT_SYMBOL_PATH
 
 step "kstack --live tells the stacks that it tells of the recording"

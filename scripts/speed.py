@@ -10,8 +10,8 @@ perfview-net452-x64 of the corpus if it is there; its buffers are compressed, so
 compare: absolute figures depend on the machine and on what else it does. dissect.etl (PyPI) is measured beside, if the Python
 that runs this script has it.
 
---hunt: what judging stacks costs, beside the full pipeline (medians of pairs of runs), on a demo recording in which every third event has a stack; and
-what judging one stack costs that was not met before, from the bench.
+--hunt: what evaluating stacks costs, beside the full pipeline (medians of pairs of runs), on a demo recording in which every third event has a stack; and
+what evaluating one stack costs that was not met before, from the bench.
 
 --live: what single events cost on their way through a live session and through filters and parsers, from the benches.
 """
@@ -163,16 +163,16 @@ def measure_hunt(events, runs):
     full, hunt = sorted(pairs, key=lambda pair: pair[1]["processor_seconds"] - pair[0]["processor_seconds"])[runs // 2]
     stacks = hunt["with_stack"]
     spent = max(hunt["processor_seconds"] - full["processor_seconds"], 1e-9)
-    print(f"{hunt['events']:,} events, {hunt['judged']:,} judged, {stacks:,} with stacks, {hunt['findings']:,} findings")
+    print(f"{hunt['events']:,} events, {hunt['evaluated']:,} evaluated, {stacks:,} with stacks, {hunt['findings']:,} findings")
     print(f"{'stage':<22}{'M events/s':>12}{'seconds':>10}{'of it CPU':>11}{'anon. MB':>10}")
-    for label, result in (("full pipeline", full), ("+ judging", hunt)):
+    for label, result in (("full pipeline", full), ("+ evaluating", hunt)):
         rate = result["events"] / result["seconds"] / 1e6
         times = f"{result['seconds']:>10.3f}{result['processor_seconds']:>11.2f}"
         print(f"{label:<22}{rate:>12.2f}{times}{result['anonymous_kib'] / 1024:>10.1f}")
-    remembered = hunt["remembered"] / max(hunt["judged"], 1)
+    remembered = hunt["remembered"] / max(hunt["evaluated"], 1)
     rate = f"{stacks / spent / 1e6:.1f} M stacks/s of processor time, {spent / full['processor_seconds']:.2f} of the pipeline's"
-    print(f"judging beside the full pipeline: {rate}, {remembered:.1%} remembered")
-    run("cargo", "bench", "--quiet", "-p", "stackhound-detect", "--bench", "judge")
+    print(f"evaluating beside the full pipeline: {rate}, {remembered:.1%} remembered")
+    run("cargo", "bench", "--quiet", "-p", "stackhound-detect", "--bench", "evaluate")
 
 
 def main():

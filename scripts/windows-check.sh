@@ -99,7 +99,7 @@ sed -i -E "s#$folder/wine.#DIR/#g" "$folder/wine.txt"
 diff "$folder/here.txt" "$folder/wine.txt"
 echo "the same recording and the same $(wc -l <"$folder/here.txt") lines"
 
-step "direct and indirect calls in Wine, judged by their stacks and images"
+step "direct and indirect calls in Wine, evaluated by their stacks and images"
 windows x86_64-w64-mingw32-gcc -O1 -fno-optimize-sibling-calls -o "$folder/stand_ins.exe" "$sources/stand_ins.c"
 mkdir "$folder/stand_ins"
 windows wine "$folder/stand_ins.exe" "Z:${folder//\//\\}\\stand_ins"

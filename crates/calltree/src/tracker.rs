@@ -735,7 +735,7 @@ impl Tracker {
         Some((index, self.stack_id(index)?))
     }
 
-    /// Renews what quick steps are judged by, after regions or the active stack have changed.
+    /// Renews what quick steps are evaluated by, after regions or the active stack have changed.
     fn look_around(&mut self) {
         self.renew_limit();
         self.window = match self.active.and_then(|index| Some((index, self.regions.get(index)?))) {

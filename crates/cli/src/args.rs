@@ -73,7 +73,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: crate::config::Verb,
     },
-    /// Judge call stacks: who calls the kernel in a way that honest programs do not
+    /// Evaluate call stacks: who calls the kernel in a way that honest programs do not
     ///
     /// A file can be a recording, or Sysmon's events: an event log (.evtx), or JSON with one object on each line, which can also
     /// come through a pipe (`-` is standard input).

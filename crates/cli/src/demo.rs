@@ -11,12 +11,12 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use stackhound::detect::report::{Finding, Place};
 use stackhound::detect::{Binaries, DetectionId, Severity};
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::symbols::file_loader;
 use stackhound::symbols::temporary::{self, Temporary};
 use stackhound::trace::Recordings;
-use stackhound::{Label, Mode, Passes, Pipeline, Seen};
+use stackhound::{EventView, Label, Mode, Passes, Pipeline};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
 use crate::options::Common;
@@ -124,7 +124,7 @@ struct Found {
     processes: usize,
     /// The events of attacks, as the reader shows them.
     attacks: Vec<(AttackKind, Vec<String>)>,
-    /// What judging all stacks comes to.
+    /// What evaluating all stacks comes to.
     hunted: Hunted,
 }
 
@@ -147,7 +147,7 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);
     let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
-    let mut hunter = Hunter::new(binaries, pipeline.clock());
+    let mut hunter = HuntSession::new(binaries, pipeline.clock());
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|seen| {
@@ -159,19 +159,19 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
         hunt(&mut hunter, seen, &mut hunted);
         ControlFlow::Continue(())
     });
-    let processes = pipeline.knowledge().system().processes().count();
+    let processes = pipeline.trace_state().system().processes().count();
     progress.finish(&render::losses(&outcome));
     hunted.sort_by_key(|hits| (std::cmp::Reverse(hits.severity), hits.id));
     Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks, hunted })
 }
 
-/// Judges an event, and puts what is found to what was found before.
-fn hunt(hunter: &mut Hunter, seen: &Seen<'_>, hunted: &mut Hunted) {
-    if !Hunter::can_judge(seen) {
+/// Evaluates an event, and puts what is found to what was found before.
+fn hunt(hunter: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunted) {
+    if !HuntSession::can_evaluate(seen) {
         return;
     }
-    let judgement = *hunter.judge(seen);
-    for (id, outcome) in judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
+    let evaluation = *hunter.evaluate(seen);
+    for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
         let process = seen.process_name().unwrap_or_default();
         let same =
             |hits: &&mut Hits| (hits.id, hits.severity, &*hits.process) == (id, outcome.severity, process);
@@ -179,16 +179,16 @@ fn hunt(hunter: &mut Hunter, seen: &Seen<'_>, hunted: &mut Hunted) {
             hits.count += 1;
             continue;
         }
-        let sighting = hunter.sighting(seen, Place::default());
+        let event_context = hunter.event_context(seen, Place::default());
         let finding = Finding { id, outcome: *outcome, alert: String::new() };
-        let sentence = finding.sentences(&sighting).into_iter().next().unwrap_or_default();
+        let sentence = finding.sentences(&event_context).into_iter().next().unwrap_or_default();
         let process = process.to_owned();
         hunted.push(Hits { id, severity: outcome.severity, process, count: 1, sentence });
     }
 }
 
 /// An event and its stack as text.
-fn lines(seen: &Seen<'_>) -> Vec<String> {
+fn lines(seen: &EventView<'_>) -> Vec<String> {
     let process = seen.process_name().unwrap_or("-");
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let mut lines = vec![format!(

@@ -11,7 +11,7 @@ use stackhound::frames::{CreateEnd, CreateOutcome, Level};
 use stackhound::schema::ItemText;
 use stackhound::stacks::StackState;
 use stackhound::trace::{Flow, OpenTrace};
-use stackhound::{Enrichment, FileTime, Label, Pipeline, Seen};
+use stackhound::{Enrichment, EventView, FileTime, Label, Pipeline};
 use stackhound_export::escape::{self, Short, cell, line, row};
 use stackhound_export::json;
 
@@ -95,7 +95,7 @@ fn run_recorded(
     printer.start = trace.sources()[0].recording.session().start_time;
     let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
     let mut progress = Progress::new(common, bytes);
-    let choose = |seen: &Seen<'_>| {
+    let choose = |seen: &EventView<'_>| {
         progress.tick();
         filter.choose(seen)
     };
@@ -118,7 +118,7 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let live = Live::open(&arguments.sources, &arguments.filters.provider, arguments.stacks, common, status)?;
     let window = live.window();
     // Should something fail, events must no longer be waited for when the sessions end.
-    let Live { keeper, arrivals, .. } = live;
+    let Live { session_monitor, arrivals, .. } = live;
     let (clock, start) = (arrivals.clock(), arrivals.start_time());
     let filter = filter.between(&filters, &clock, start);
     let printer = RefCell::new(Printer { start, ..Printer::open(arguments)? });
@@ -132,11 +132,11 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         |seen| printer.borrow_mut().event(seen),
         |counted| {
             let trace = counted.trace();
-            keeper.tell(trace.events, trace.events_dropped);
+            session_monitor.tell(trace.events, trace.events_dropped);
             printer.borrow_mut().flush()
         },
     );
-    let ended = keeper.finish()?;
+    let ended = session_monitor.finish()?;
     printer.into_inner().finish()?;
     if !common.quiet {
         let stacks = render::stacks(&outcome.stacks);
@@ -183,7 +183,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Breaks if nothing more can be written.
-    fn event(&mut self, seen: &Seen<'_>) -> Flow {
+    fn event(&mut self, seen: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
         let written = match self.arguments.format {
             Format::Ndjson => ndjson(&mut self.sink, seen, with_stack),
@@ -224,12 +224,12 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn ndjson(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
+fn ndjson(out: &mut impl Write, seen: &EventView<'_>, with_stack: bool) -> Result<()> {
     escape::json(out, &json::event::Event::new(seen, with_stack))?;
     Ok(out.write_all(b"\n")?)
 }
 
-fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) -> Result<()> {
+fn table(out: &mut impl Write, seen: &EventView<'_>, time: &str, with_stack: bool) -> Result<()> {
     line(out, format_args!("{}", fmt::from_fn(|f| event(f, seen, time))))?;
     if with_stack
         && seen.level() != Level::None
@@ -250,7 +250,7 @@ fn table(out: &mut impl Write, seen: &Seen<'_>, time: &str, with_stack: bool) ->
 const VALUE_MAX: usize = 1024;
 
 /// An event without its stack.
-fn event(f: &mut fmt::Formatter<'_>, seen: &Seen<'_>, time: &str) -> fmt::Result {
+fn event(f: &mut fmt::Formatter<'_>, seen: &EventView<'_>, time: &str) -> fmt::Result {
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let (pid, tid) = (number(seen.pid().map(|pid| pid.0)), number(seen.tid().map(|tid| tid.0)));
     let process = seen.process_name().unwrap_or("-");
@@ -276,7 +276,7 @@ fn event(f: &mut fmt::Formatter<'_>, seen: &Seen<'_>, time: &str) -> fmt::Result
 const CSV_COLUMNS: [&str; 12] =
     ["time", "ts", "cpu", "pid", "tid", "process", "provider", "event", "id", "opcode", "version", "fields"];
 
-fn csv(out: &mut impl Write, seen: &Seen<'_>, with_stack: bool) -> Result<()> {
+fn csv(out: &mut impl Write, seen: &EventView<'_>, with_stack: bool) -> Result<()> {
     let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     let fields: Vec<_> = seen
         .fields()

@@ -10,7 +10,7 @@ use stackhound::expr::Undecided;
 use stackhound::stacks::OwnerKind;
 use stackhound::system::System;
 use stackhound::trace::OpenTrace;
-use stackhound::{Clock, FileTime, Predicate, RawTime, Seen};
+use stackhound::{Clock, EventView, FileTime, Predicate, RawTime};
 
 use crate::output::{RefusedFilter, grouped};
 use crate::time::Point;
@@ -116,7 +116,7 @@ impl EventFilter {
     }
 
     /// Whether the event is wanted.
-    pub fn wants(&self, seen: &Seen<'_>) -> bool {
+    pub fn wants(&self, seen: &EventView<'_>) -> bool {
         let time = RawTime(seen.time().0);
         let is_wanted = self.from.is_none_or(|from| time >= from)
             && self.to.is_none_or(|to| time < to)
@@ -151,7 +151,7 @@ impl EventFilter {
         self.predicates.iter().flat_map(|predicate| predicate.unknown_modules(system)).collect()
     }
 
-    fn holds(&self, seen: &Seen<'_>) -> bool {
+    fn holds(&self, seen: &EventView<'_>) -> bool {
         let mut open = None;
         for (number, predicate) in self.predicates.iter().enumerate() {
             match predicate.decide(seen) {
@@ -167,12 +167,12 @@ impl EventFilter {
     }
 
     /// Whether the event is wanted; breaks where no more can be.
-    pub fn choose(&self, seen: &Seen<'_>) -> ControlFlow<(), bool> {
+    pub fn choose(&self, seen: &EventView<'_>) -> ControlFlow<(), bool> {
         if self.is_past(seen) { ControlFlow::Break(()) } else { ControlFlow::Continue(self.wants(seen)) }
     }
 
     /// Whether no event from here on can be wanted, since time has passed the end.
-    pub fn is_past(&self, seen: &Seen<'_>) -> bool {
+    pub fn is_past(&self, seen: &EventView<'_>) -> bool {
         self.to.is_some_and(|to| RawTime(seen.time().0) >= to)
     }
 }

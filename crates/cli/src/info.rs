@@ -175,7 +175,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
         lost = format!(", {} buffers missing", grouped(outcome.trace.buffers_missing));
     }
     progress.finish(&lost);
-    let known = pipeline.knowledge();
+    let known = pipeline.trace_state();
     contents.stacks = stack_info(&outcome.stacks, outcome.distinct_frames, |owner| known.owner_name(owner));
     contents.schema_misses = known.schema_misses();
     contents.out_of_order = outcome.trace.out_of_order;

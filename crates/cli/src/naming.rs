@@ -168,7 +168,7 @@ pub fn finish(
 
 /// Reports that a filter selected nothing, and what there is; and modules that it names and that are not there.
 pub fn report_no_match(filter: Option<&EventFilter>, pipeline: &Pipeline<'_>) {
-    let system = pipeline.knowledge().system();
+    let system = pipeline.trace_state().system();
     if let Some(report) = filter.and_then(|filter| filter.no_match(system)) {
         message(format_args!("{report}"));
     }

@@ -11,7 +11,7 @@ use stackhound::stacks::StackStates;
 use stackhound::system::{MethodId, ModuleId, System};
 use stackhound::trace::{Capture, OpenTrace};
 use stackhound::types::AddressKind;
-use stackhound::{Address, Depth, FrameView, Label, Naming, Pipeline, Seen, frames, symbols};
+use stackhound::{Address, Depth, EventView, FrameView, Label, Naming, Pipeline, frames, symbols};
 use stackhound_export::escape::{folded_name, line};
 use stackhound_export::json::frame::Frame;
 use stackhound_export::json::process::Process;
@@ -272,7 +272,7 @@ impl Report<'_> {
     }
 }
 
-fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &Seen<'_>) {
+fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &EventView<'_>) {
     let name = seen.name();
     let kind = match kinds.get_mut(&*name) {
         Some(kind) => kind,

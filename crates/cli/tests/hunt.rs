@@ -208,13 +208,13 @@ fn output_goes_to_a_file_when_it_is_complete() {
 }
 
 #[test]
-fn the_closing_line_says_what_was_judged_found_and_missing() {
+fn the_closing_line_says_what_was_evaluated_found_and_missing() {
     let output = hunt(&[]);
     let errors = String::from_utf8(output.stderr).unwrap();
     let closing = errors.lines().last().unwrap();
     for part in [
         " events, ",
-        " judged, ",
+        " evaluated, ",
         " of them with stacks; findings: ",
         " high",
         " for want of ",
@@ -305,7 +305,7 @@ fn one_bad_input_leaves_out_no_other() {
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert_eq!(files(&output), [path("a.jsonl"), path("f.ndjson")]);
     assert!(errors.contains(&format!("error: {}: ", path("d.evtx"))), "{errors}");
-    assert!(errors.contains(", 2 judged, "), "{errors}");
+    assert!(errors.contains(", 2 evaluated, "), "{errors}");
     assert!(errors.ends_with("error: 1 of 3 inputs could not be read, or not to their end\n"), "{errors}");
     for name in ["b.json", "c.json"] {
         let sentence =

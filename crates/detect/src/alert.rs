@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use hashbrown::HashMap;
 
 use crate::catalogue::DetectionId;
-use crate::report::{Finding, ProcessReport, Sighting};
+use crate::report::{EventContext, Finding, ProcessReport};
 use crate::verdict::{Severity, Verdict};
 
 /// What tells the processes of a machine apart.
@@ -94,13 +94,13 @@ impl Alerts {
     }
 
     /// Takes in what was found in an event, and says which alert it belongs to. Nothing but findings counts.
-    pub fn add(&mut self, sighting: &Sighting, findings: &mut [Finding]) {
+    pub fn add(&mut self, event_context: &EventContext, findings: &mut [Finding]) {
         if findings.iter().all(|finding| finding.outcome.verdict != Verdict::Yes) {
             return;
         }
-        let process = &sighting.process;
+        let process = &event_context.process;
         let entity = Entity {
-            host: sighting.host.clone(),
+            host: event_context.host.clone(),
             pid: process.pid,
             started: process.started,
             path: process.path.to_ascii_lowercase(),
@@ -115,7 +115,7 @@ impl Alerts {
         }
         let open = self.open.entry(entity).or_default();
         let window = self.window;
-        let is_near = |alert: &Alert| match (alert.times, sighting.time) {
+        let is_near = |alert: &Alert| match (alert.times, event_context.time) {
             (Some((from, to)), Some(time)) => {
                 time.saturating_sub(to) <= window && from.saturating_sub(time) <= window
             }
@@ -126,15 +126,15 @@ impl Alerts {
             self.closed.push(open.remove(0));
         }
         open.push(joined.unwrap_or_else(|| Alert {
-            key: key(sighting),
-            host: sighting.host.clone(),
+            key: key(event_context),
+            host: event_context.host.clone(),
             process: process.clone(),
             times: None,
             detections: Vec::new(),
             severity: Severity::Info,
         }));
         let Some(alert) = open.last_mut() else { return };
-        if let Some(time) = sighting.time {
+        if let Some(time) = event_context.time {
             alert.times = Some(alert.times.map_or((time, time), |(from, to)| (from.min(time), to.max(time))));
         }
         for finding in findings {
@@ -148,9 +148,9 @@ impl Alerts {
             match known {
                 Some((_, most, count)) => {
                     *most = severity.max(*most);
-                    *count += sighting.count;
+                    *count += event_context.count;
                 }
-                None => alert.detections.push((finding.id, severity, sighting.count)),
+                None => alert.detections.push((finding.id, severity, event_context.count)),
             }
         }
     }
@@ -173,12 +173,12 @@ pub fn sort<A: Borrow<Alert>>(alerts: &mut [A]) {
 }
 
 /// Host, process and time of the first finding, as a number of 64 bits.
-fn key(sighting: &Sighting) -> String {
-    let process = &sighting.process;
+fn key(event_context: &EventContext) -> String {
+    let process = &event_context.process;
     let parts = [
-        sighting.host.clone(),
+        event_context.host.clone(),
         process.path.to_ascii_lowercase(),
-        format!("{:?} {:?} {:?}", process.pid, process.started, sighting.time),
+        format!("{:?} {:?} {:?}", process.pid, process.started, event_context.time),
     ];
     // FNV-1a: equal on all machines and in all versions.
     let hash =

@@ -112,7 +112,7 @@ impl Process<'_> {
         Process { image: "", is_wow64: None, has_runtime: None, has_win32u: None, thread_start: None };
 }
 
-/// An event with its stack: what is judged.
+/// An event with its stack: what is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case<'a> {
     /// What happened.

@@ -1,7 +1,7 @@
-//! Judging call stacks: who entered the kernel, and in a way that honest programs do not?
+//! Evaluating call stacks: who entered the kernel, and in a way that honest programs do not?
 //!
 //! A source of events puts each stack into the normal form ([`Stack`]) and says what it knows of the event ([`Event`]).
-//! The [`Judge`] answers 24 questions about it, the [detections](catalogue::DETECTIONS): `yes`, `no` or `undetermined`, each
+//! The [`Detector`] answers 24 questions about it, the [detections](catalogue::DETECTIONS): `yes`, `no` or `undetermined`, each
 //! with its reasons, what was looked at and what was missing. Where evidence is missing, no answer is "no".
 //!
 //! Knows modules, code and stacks. Must not know where stacks come from, or how findings are shown.
@@ -12,8 +12,8 @@ pub mod binaries;
 mod case;
 pub mod catalogue;
 mod check;
+mod evaluate;
 mod images;
-mod judge;
 pub mod report;
 mod stack;
 mod totals;
@@ -23,8 +23,8 @@ mod view;
 pub use binaries::{Binaries, BytesAround, CodePlace, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Process, Services, Start, Target};
 pub use catalogue::{Detection, DetectionId};
-pub use judge::{Judge, evaluate};
+pub use evaluate::{Detector, evaluate};
 pub use stack::{Gap, LiveFrame, Memory, MemoryKind, Part, SiteBytes, Stack};
 pub use totals::{Tally, Totals};
-pub use verdict::{Input, Inputs, Judgement, Outcome, Reason, Reasons, Severity, Verdict};
+pub use verdict::{Evaluation, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 pub use view::View;

@@ -1,4 +1,4 @@
-//! A judged event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
+//! An evaluated event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
 
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_types::Mode;
@@ -6,7 +6,7 @@ use stackhound_types::Mode;
 use crate::catalogue::DetectionId;
 use crate::verdict::Outcome;
 
-/// Where a judged event stands.
+/// Where an evaluated event stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
     /// The file, as the user named it; the session's name of live events.
@@ -144,9 +144,9 @@ pub struct EventReport {
     pub start_name: String,
 }
 
-/// A judged event.
+/// An evaluated event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sighting {
+pub struct EventContext {
     /// Where it stands.
     pub place: Place,
     /// How many raw events are folded into it; at least 1.
@@ -177,7 +177,7 @@ pub struct Sighting {
     pub has_user_part: bool,
 }
 
-/// A detection's answer about a judged event, as it is shown.
+/// A detection's answer about an evaluated event, as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The detection.
@@ -190,8 +190,8 @@ pub struct Finding {
 
 impl Finding {
     /// Its reasons as sentences that name the frame they are about.
-    pub fn sentences(&self, sighting: &Sighting) -> Vec<String> {
-        let frame = self.outcome.frame.and_then(|frame| sighting.stack.get(usize::from(frame)));
+    pub fn sentences(&self, event_context: &EventContext) -> Vec<String> {
+        let frame = self.outcome.frame.and_then(|frame| event_context.stack.get(usize::from(frame)));
         let label = frame.map_or_else(|| "the frame".to_owned(), FrameReport::label);
         self.outcome.reasons.iter().map(|reason| reason.sentence().replace("{frame}", &label)).collect()
     }

@@ -1,7 +1,7 @@
 //! What became of all questions: how many were answered, how, and what was missing.
 
 use crate::catalogue::{DETECTIONS, DetectionId};
-use crate::verdict::{Input, Judgement, Outcome, Severity, Verdict};
+use crate::verdict::{Evaluation, Input, Outcome, Severity, Verdict};
 
 /// The answers to one detection's question, in raw events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,17 +19,17 @@ pub struct Tally {
 /// The answers to all questions, in raw events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Events that were judged.
+    /// Events that were evaluated.
     pub events: u64,
     tallies: [Tally; DETECTIONS.len()],
 }
 
 impl Totals {
-    /// Counts a judgement that holds for so many raw events. Judgements that are kept for many events are best counted
+    /// Counts an evaluation that holds for so many raw events. Evaluations that are kept for many events are best counted
     /// once with their number.
-    pub fn add(&mut self, judgement: &Judgement, count: u64) {
+    pub fn add(&mut self, evaluation: &Evaluation, count: u64) {
         self.events += count;
-        for (id, outcome) in judgement.iter() {
+        for (id, outcome) in evaluation.iter() {
             self.add_outcome(id, outcome, count);
         }
     }

@@ -1,4 +1,4 @@
-//! Answers: verdicts with reasons, and what they rest on. All of it is plain numbers, so that judging allocates nothing.
+//! Answers: verdicts with reasons, and what they rest on. All of it is plain numbers, so that evaluating allocates nothing.
 
 use crate::catalogue::{DETECTIONS, DetectionId};
 
@@ -267,12 +267,12 @@ impl Outcome {
 
 /// The answers to all detections' questions about one case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Judgement {
+pub struct Evaluation {
     /// In the order of [`DETECTIONS`].
     pub outcomes: [Outcome; DETECTIONS.len()],
 }
 
-impl Judgement {
+impl Evaluation {
     /// The answer to one.
     pub fn outcome(&self, id: DetectionId) -> &Outcome {
         &self.outcomes[id.index()]

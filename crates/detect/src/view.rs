@@ -10,7 +10,7 @@ use crate::verdict::Reason;
 /// A stack with its landmarks. All places are indexes of frames, innermost first.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// What is judged.
+    /// What is evaluated.
     pub case: &'a Case<'a>,
     /// The modules that its frames name.
     pub modules: &'a Modules,

@@ -295,7 +295,7 @@ impl<'r> Walk<'r> {
                 return None;
             };
             let size = header.buffer_size.get() as usize;
-            let reason = match self.judge(header, left) {
+            let reason = match self.evaluate(header, left) {
                 Verdict::Whole => {
                     self.position = start + size;
                     return Some((start..self.position, header));
@@ -343,7 +343,7 @@ impl<'r> Walk<'r> {
     }
 
     /// Whether a header and its size can be believed. `left` starts at the header.
-    fn judge(&self, header: &BufferHeader, left: &[u8]) -> Verdict {
+    fn evaluate(&self, header: &BufferHeader, left: &[u8]) -> Verdict {
         let mut nominal = self.session.nominal;
         if let Some(what) = header.implausible(nominal) {
             return Verdict::Wrong(DamageReason::Header(what));

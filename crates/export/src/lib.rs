@@ -11,7 +11,7 @@
 //! | [`perfetto`] | ui.perfetto.dev and its trace processor |
 //! | [`speedscope`] | speedscope.app |
 //!
-//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`]; what judging
+//! The calls of a trace around one frame, and all else that its stack model tells, are written by [`tree`]; what evaluating
 //! stacks found by [`findings`].
 //!
 //! Names are untrusted: [`escape`] makes them safe for each kind of output, and everything goes through it.

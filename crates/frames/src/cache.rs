@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use stackhound_stacks::StackId;
-use stackhound_system::{ProcessId, Stretch};
+use stackhound_system::{ProcessId, ValidityId};
 use stackhound_types::{Address, AddressKind};
 
 use crate::frame::Frame;
@@ -29,7 +29,7 @@ pub(crate) struct FrameKey {
 /// What is known of the address space of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameCircumstances {
-    stretch: Stretch,
+    stretch: ValidityId,
     all_modules: bool,
     flags: Option<u32>,
 }
@@ -45,8 +45,8 @@ pub(crate) struct StackKey {
 /// All that the meaning of a stack's frames depends on in addition to its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Circumstances {
-    pub user: Stretch,
-    pub kernel: Stretch,
+    pub user: ValidityId,
+    pub kernel: ValidityId,
     /// Whether all modules of the process are known.
     pub all_modules: bool,
     /// Whether all drivers are known.

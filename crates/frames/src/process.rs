@@ -1,6 +1,6 @@
 //! What is known of the processes whose stacks are resolved.
 
-use stackhound_system::{Completeness, ProcessId, Stretch, System};
+use stackhound_system::{Completeness, ProcessId, System, ValidityId};
 use stackhound_trace::TraceTime;
 use stackhound_types::PointerSize;
 
@@ -45,7 +45,7 @@ impl ProcessContext {
 struct Known {
     id: ProcessId,
     /// What the context rests on.
-    stretch: Stretch,
+    stretch: ValidityId,
     is_complete: bool,
     flags: Option<u32>,
     context: ProcessContext,

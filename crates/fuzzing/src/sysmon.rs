@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound_detect::{Binaries, Judge};
+use stackhound_detect::{Binaries, Detector};
 use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Frame, Hex};
 use stackhound_sysmon::json::{flat, winlogbeat};
@@ -55,18 +55,18 @@ fn trace(text: &str) {
 }
 
 fn hunt(file: &[u8]) {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
     let mut told = 0;
-    let totals = sysmon.hunt(Cursor::new(file), "x", &mut judge, |found| {
+    let totals = sysmon.hunt(Cursor::new(file), "x", &mut detector, |found| {
         told += 1;
         match found {
-            Found::Judged(judged) => {
-                let frames = judged.case.stack.frames.len();
-                let places = judged.judgement.outcomes.iter().filter_map(|outcome| outcome.frame);
+            Found::Evaluated(evaluated) => {
+                let frames = evaluated.case.stack.frames.len();
+                let places = evaluated.evaluation.outcomes.iter().filter_map(|outcome| outcome.frame);
                 assert!(places.into_iter().all(|frame| usize::from(frame) < frames));
-                assert_eq!(judged.sighting().stack.len(), frames);
-                assert!(judged.row.count > 0);
+                assert_eq!(evaluated.event_context().stack.len(), frames);
+                assert!(evaluated.row.count > 0);
             }
             Found::Unreadable(unreadable) => assert!(!unreadable.reason.contains('\n')),
         }
@@ -75,8 +75,8 @@ fn hunt(file: &[u8]) {
     match totals {
         Ok(totals) => {
             let unreadable = totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
-            assert_eq!(told, totals.judged + unreadable);
-            assert_eq!(totals.records, totals.judged + totals.unreadable + totals.context + totals.other);
+            assert_eq!(told, totals.evaluated + unreadable);
+            assert_eq!(totals.records, totals.evaluated + totals.unreadable + totals.context + totals.other);
         }
         Err(_) => assert!(detects(file).is_none_or(|_| file.starts_with(b"ElfFile\0"))),
     }

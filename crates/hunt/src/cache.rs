@@ -7,40 +7,40 @@
 //!
 //! 1. [`Key`]: the stack, and numbers for the process with its modules, the start of the thread, the event's facts and its kind.
 //!    It holds until the process, its modules or what is known of them change.
-//! 2. The *shape*: a row of numbers for all that detections read, without the process. The first ones are those of the
+//! 2. The *signature*: a row of numbers for all that detections read, without the process. The first ones are those of the
 //!    [head](head), the others stand for the frames by their [cache key](Frame::cache_key). Cases of different processes that
 //!    mean the same are evaluated once.
 //! 3. [`FrameNumbers`]: the number of the frame at an address, as long as the modules of the process stay as they are; for frames
 //!    outside of images, as long as all of its memory does.
 //!
 //! A detection that reads more of a frame changes [`Frame::cache_key`]; one that reads more of an event changes the number of the
-//! event's facts (`told` of [`Key`]), and one that reads more of a process changes
+//! event's facts (`facts` of [`Key`]), and one that reads more of a process changes
 //! [`ProcessContext`], which is numbered as a whole. `stackhound/tests/hunt/changes.rs` compares with no cache at all.
 
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashMap;
 use hashbrown::hash_table::{Entry, HashTable};
-use stackhound_detect::{Judgement, Totals};
+use stackhound_detect::{Evaluation, Totals};
 use stackhound_frames::{Frame, FrameResolver, ProcessContext, addresses};
-use stackhound_pipeline::{Seen, slots};
+use stackhound_pipeline::{EventView, slots};
 use stackhound_stacks::StackId;
 use stackhound_system::ProcessId;
 use stackhound_types::{Address, AddressKind};
 
-use super::around::Around;
-use super::{Circumscribed, Hunter};
+use super::context::StackContext;
+use super::{CaseContext, HuntSession};
 
-/// What tells cases apart. All that a judgement rests on, but for the memory outside of images.
+/// What tells cases apart. All that an evaluation rests on, but for the memory outside of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Key {
     pub stack: Option<StackId>,
     /// Of the process, its modules and those of the kernel, and what is known of them.
-    pub ground: u32,
+    pub module_map_generation: u32,
     /// Of where the thread started.
     pub start: u32,
     /// Of the service or of the target.
-    pub told: u32,
+    pub facts: u32,
     /// The kind of event, what its innermost frames are, and how much of the stack there is.
     pub what: u32,
 }
@@ -55,8 +55,8 @@ impl Key {
             product as u64 ^ (product >> 64) as u64
         };
         let stack = self.stack.map_or(0, |stack| stack.index() as u64 + 1);
-        let around = u64::from(self.ground) << 32 | u64::from(self.start);
-        let event = u64::from(self.told) << 32 | u64::from(self.what);
+        let around = u64::from(self.module_map_generation) << 32 | u64::from(self.start);
+        let event = u64::from(self.facts) << 32 | u64::from(self.what);
         fold(fold(stack ^ FACTORS[0], around ^ FACTORS[1]) ^ event, FACTORS[2])
     }
 }
@@ -69,7 +69,7 @@ pub(super) struct Known {
     /// count. 0 if it does not. (That a place was taken by something else while the unload was not recorded is noticed when
     /// modules change.)
     pub memory: u32,
-    /// Of the judgement; 0 in a free place.
+    /// Of the evaluation; 0 in a free place.
     pub number: u32,
 }
 
@@ -81,41 +81,41 @@ struct Bucket([Known; 2]);
 /// Buckets of the table of cases, at first and at most: 4 MB. Cases come again soon or, since modules have changed, never; in a
 /// larger table each look would wait for memory.
 const BUCKETS: std::ops::RangeInclusive<usize> = 1 << 8..=1 << 16;
-/// Distinct judgements that are kept, at most: about 13 MB.
+/// Distinct evaluations that are kept, at most: about 13 MB.
 const JUDGEMENTS_MAX: usize = 1 << 14;
-/// Numbers in shapes that are kept, at most: 8 MB.
-const SHAPES_MAX: usize = 1 << 21;
+/// NumberSource in signatures that are kept, at most: 8 MB.
+const SIGNATURES_MAX: usize = 1 << 21;
 
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct Signature {
     from: u32,
     to: u32,
     number: u32,
 }
 
-impl Shape {
+impl Signature {
     fn numbers(self, all: &[u32]) -> &[u32] {
         &all[self.from as usize..self.to as usize]
     }
 }
 
-/// Judgements by case.
+/// Evaluations by case.
 #[derive(Debug)]
 pub(super) struct Cache {
     /// As many as a power of two.
     buckets: Vec<Bucket>,
     /// Cases that were put into the buckets.
     kept: usize,
-    shapes: HashTable<Shape>,
-    /// Of all shapes, one behind the other.
-    shape_numbers: Vec<u32>,
+    signatures: HashTable<Signature>,
+    /// Of all signatures, one behind the other.
+    signature_numbers: Vec<u32>,
     /// Each once; many cases have the same.
-    judgements: Vec<Judgement>,
+    evaluations: Vec<Evaluation>,
     /// How many events each was made of.
     counts: Vec<u64>,
-    /// Of judgements that were given up.
+    /// Of evaluations that were given up.
     totals: Totals,
-    /// Numbers of judgements, from 1.
+    /// NumberSource of evaluations, from 1.
     numbers: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
 }
@@ -125,9 +125,9 @@ impl Default for Cache {
         Cache {
             buckets: vec![Bucket::default(); *BUCKETS.start()],
             kept: 0,
-            shapes: HashTable::default(),
-            shape_numbers: Vec::new(),
-            judgements: Vec::new(),
+            signatures: HashTable::default(),
+            signature_numbers: Vec::new(),
+            evaluations: Vec::new(),
             counts: Vec::new(),
             totals: Totals::default(),
             numbers: HashTable::default(),
@@ -172,44 +172,44 @@ impl Cache {
         places[0] = known;
     }
 
-    /// The number of the judgement of a shape.
-    pub fn of_shape(&self, shape: &[u32]) -> Option<u32> {
-        let is_same = |known: &Shape| known.numbers(&self.shape_numbers) == shape;
-        self.shapes.find(self.hasher.hash_one(shape), is_same).map(|known| known.number)
+    /// The number of the evaluation of a signature.
+    pub fn of_signature(&self, signature: &[u32]) -> Option<u32> {
+        let is_same = |known: &Signature| known.numbers(&self.signature_numbers) == signature;
+        self.signatures.find(self.hasher.hash_one(signature), is_same).map(|known| known.number)
     }
 
-    /// Remembers the judgement of a shape.
-    pub fn keep_shape(&mut self, shape: &[u32], number: u32) {
-        if self.shape_numbers.len() + shape.len() > SHAPES_MAX {
-            self.shapes.clear();
-            self.shape_numbers.clear();
+    /// Remembers the evaluation of a signature.
+    pub fn keep_signature(&mut self, signature: &[u32], number: u32) {
+        if self.signature_numbers.len() + signature.len() > SIGNATURES_MAX {
+            self.signatures.clear();
+            self.signature_numbers.clear();
         }
-        let from = self.shape_numbers.len() as u32;
-        self.shape_numbers.extend_from_slice(shape);
-        let known = Shape { from, to: self.shape_numbers.len() as u32, number };
-        let Cache { shapes, shape_numbers, hasher, .. } = self;
-        let hash = |known: &Shape| hasher.hash_one(known.numbers(shape_numbers));
-        shapes.insert_unique(hash(&known), known, hash);
+        let from = self.signature_numbers.len() as u32;
+        self.signature_numbers.extend_from_slice(signature);
+        let known = Signature { from, to: self.signature_numbers.len() as u32, number };
+        let Cache { signatures, signature_numbers, hasher, .. } = self;
+        let hash = |known: &Signature| hasher.hash_one(known.numbers(signature_numbers));
+        signatures.insert_unique(hash(&known), known, hash);
     }
 
-    /// The number of a judgement, which is good until the next one is asked for. Where there are too many, all that is
+    /// The number of an evaluation, which is good until the next one is asked for. Where there are too many, all that is
     /// remembered is forgotten first.
-    pub fn number(&mut self, judgement: Judgement) -> u32 {
-        if self.judgements.len() >= JUDGEMENTS_MAX {
+    pub fn number(&mut self, evaluation: Evaluation) -> u32 {
+        if self.evaluations.len() >= JUDGEMENTS_MAX {
             self.forget();
         }
-        let Cache { judgements, counts, numbers, hasher, .. } = self;
+        let Cache { evaluations, counts, numbers, hasher, .. } = self;
         let entry = numbers.entry(
-            hasher.hash_one(judgement),
-            |number| judgements[*number as usize - 1] == judgement,
-            |number| hasher.hash_one(judgements[*number as usize - 1]),
+            hasher.hash_one(evaluation),
+            |number| evaluations[*number as usize - 1] == evaluation,
+            |number| hasher.hash_one(evaluations[*number as usize - 1]),
         );
         match entry {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
-                judgements.push(judgement);
+                evaluations.push(evaluation);
                 counts.push(0);
-                let number = judgements.len() as u32;
+                let number = evaluations.len() as u32;
                 place.insert(number);
                 number
             }
@@ -221,19 +221,19 @@ impl Cache {
         *self = Cache { totals: self.totals(), ..Cache::default() };
     }
 
-    /// Counts an event for a judgement, which is given by its number.
+    /// Counts an event for an evaluation, which is given by its number.
     #[inline]
-    pub fn count(&mut self, number: u32) -> &Judgement {
+    pub fn count(&mut self, number: u32) -> &Evaluation {
         let index = number as usize - 1;
         self.counts[index] += 1;
-        &self.judgements[index]
+        &self.evaluations[index]
     }
 
-    /// The answers of all judgements that were counted.
+    /// The answers of all evaluations that were counted.
     pub fn totals(&self) -> Totals {
         let mut totals = self.totals.clone();
-        let counted = self.judgements.iter().zip(&self.counts);
-        counted.for_each(|(judgement, count)| totals.add(judgement, *count));
+        let counted = self.evaluations.iter().zip(&self.counts);
+        counted.for_each(|(evaluation, count)| totals.add(evaluation, *count));
         totals
     }
 }
@@ -248,7 +248,7 @@ const OUTSIDE: u32 = 0;
 struct KnownFrame {
     address: u64,
     /// Of the modules, or of the memory, in which this holds; 0 in a free place.
-    ground: u32,
+    module_map_generation: u32,
     /// Of the frame. The highest bit says that the address is an instruction's.
     number: u32,
 }
@@ -258,7 +258,7 @@ const INSTRUCTION: u32 = 1 << 31;
 /// Frames by address.
 pub(super) struct FrameNumbers {
     known: Box<[KnownFrame]>,
-    numbers: Numbered<Frame>,
+    numbers: Interner<Frame>,
 }
 
 impl std::fmt::Debug for FrameNumbers {
@@ -270,7 +270,7 @@ impl std::fmt::Debug for FrameNumbers {
 impl Default for FrameNumbers {
     fn default() -> FrameNumbers {
         let known = vec![KnownFrame::default(); PLACES].into_boxed_slice();
-        FrameNumbers { known, numbers: Numbered::default() }
+        FrameNumbers { known, numbers: Interner::default() }
     }
 }
 
@@ -283,104 +283,106 @@ fn kind_bit(kind: AddressKind) -> u32 {
 
 impl FrameNumbers {
     #[inline]
-    fn place(address: Address, ground: u32) -> usize {
-        let hash = (address.0 ^ u64::from(ground) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn place(address: Address, module_map_generation: u32) -> usize {
+        let hash = (address.0 ^ u64::from(module_map_generation) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 40) as usize % PLACES
     }
 
     #[inline]
-    fn find(&self, address: Address, kind: AddressKind, ground: u32) -> Option<u32> {
-        let known = &self.known[FrameNumbers::place(address, ground)];
+    fn find(&self, address: Address, kind: AddressKind, module_map_generation: u32) -> Option<u32> {
+        let known = &self.known[FrameNumbers::place(address, module_map_generation)];
         let is_same = known.address == address.0
-            && known.ground == ground
+            && known.module_map_generation == module_map_generation
             && known.number & INSTRUCTION == kind_bit(kind);
         is_same.then_some(known.number & !INSTRUCTION)
     }
 
-    fn keep(&mut self, address: Address, kind: AddressKind, ground: u32, number: u32) {
+    fn keep(&mut self, address: Address, kind: AddressKind, module_map_generation: u32, number: u32) {
         let number = number | kind_bit(kind);
-        self.known[FrameNumbers::place(address, ground)] = KnownFrame { address: address.0, ground, number };
+        self.known[FrameNumbers::place(address, module_map_generation)] =
+            KnownFrame { address: address.0, module_map_generation, number };
     }
 
-    fn number(&mut self, frame: Frame, numbers: &mut Numbers) -> u32 {
+    fn number(&mut self, frame: Frame, numbers: &mut NumberSource) -> u32 {
         self.numbers.of(frame, numbers)
     }
 }
 
-/// Numbers of a shape in front of those of the frames.
+/// NumberSource of a signature in front of those of the frames.
 const HEAD: usize = 5;
 
-fn head(key: &Key, around: &Around) -> [u32; HEAD] {
+fn head(key: &Key, around: &StackContext) -> [u32; HEAD] {
     let flags = u32::from(around.is_complete) | u32::from(around.is_lossy) << 1;
-    [around.facts, key.start, key.told, key.what, flags]
+    [around.facts, key.start, key.facts, key.what, flags]
 }
 
-impl Hunter {
-    /// Finds the shape of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
-    pub(super) fn find_shape(
+impl HuntSession {
+    /// Finds the signature of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
+    pub(super) fn find_signature(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         resolver: &mut FrameResolver,
-        all: &Circumscribed,
+        all: &CaseContext,
         key: &Key,
     ) -> u32 {
         let around = &all.around;
         let session = around.session;
-        let mut shape = std::mem::take(&mut self.shape);
-        shape.clear();
-        shape.extend(head(key, around));
+        let mut signature = std::mem::take(&mut self.signature);
+        signature.clear();
+        signature.extend(head(key, around));
         let mut memory = 0;
         for (address, kind) in addresses(session, seen.delivered()) {
-            let ground = match address.is_kernel(session) {
-                true => around.kernel_ground,
-                false => around.ground,
+            let module_map_generation = match address.is_kernel(session) {
+                true => around.kernel_module_map_generation,
+                false => around.module_map_generation,
             };
-            shape.push(match self.frame_numbers.find(address, kind, ground) {
+            signature.push(match self.frame_numbers.find(address, kind, module_map_generation) {
                 Some(number) if number != OUTSIDE => number,
                 known => self.look_at_frame((seen, resolver), around, (address, kind), known, &mut memory),
             });
         }
-        self.shape = shape;
+        self.signature = signature;
         memory
     }
 
     #[cold]
     fn look_at_frame(
         &mut self,
-        (seen, resolver): (&Seen<'_>, &mut FrameResolver),
-        around: &Around,
+        (seen, resolver): (&EventView<'_>, &mut FrameResolver),
+        around: &StackContext,
         (address, kind): (Address, AddressKind),
         known: Option<u32>,
         memory: &mut u32,
     ) -> u32 {
-        let (system, owner) = (seen.knowledge().system(), around.owner);
+        let (system, owner) = (seen.trace_state().system(), around.owner);
         let mut frames = resolver.at(system, owner, seen.time(), around.session);
         let is_kernel = address.is_kernel(around.session);
         if known.is_none()
             && let Some(frame) = frames.in_module(address, kind)
         {
-            let ground = if is_kernel { around.kernel_ground } else { around.ground };
-            return self.keep_frame(resolver, &frame, (address, kind), ground);
+            let module_map_generation =
+                if is_kernel { around.kernel_module_map_generation } else { around.module_map_generation };
+            return self.keep_frame(resolver, &frame, (address, kind), module_map_generation);
         }
-        let ground = match is_kernel {
-            true => around.kernel_ground,
+        let module_map_generation = match is_kernel {
+            true => around.kernel_module_map_generation,
             false => {
                 if *memory == 0 {
-                    *memory = self.surroundings.memory(system, owner.process, seen.time(), &mut self.numbers);
+                    *memory = self.contexts.memory(system, owner.process, seen.time(), &mut self.numbers);
                 }
                 if known.is_none() {
-                    self.frame_numbers.keep(address, kind, around.ground, OUTSIDE);
+                    self.frame_numbers.keep(address, kind, around.module_map_generation, OUTSIDE);
                 }
                 *memory
             }
         };
         if known == Some(OUTSIDE)
-            && let Some(number) = self.frame_numbers.find(address, kind, ground)
+            && let Some(number) = self.frame_numbers.find(address, kind, module_map_generation)
         {
             return number;
         }
         let frame = frames.frame(address, kind);
-        self.keep_frame(resolver, &frame, (address, kind), ground)
+        self.keep_frame(resolver, &frame, (address, kind), module_map_generation)
     }
 
     fn keep_frame(
@@ -388,29 +390,29 @@ impl Hunter {
         resolver: &FrameResolver,
         frame: &Frame,
         (address, kind): (Address, AddressKind),
-        ground: u32,
+        module_map_generation: u32,
     ) -> u32 {
         let key = frame.cache_key(resolver.modules(), !self.binaries.is_none());
         let number = self.frame_numbers.number(key, &mut self.numbers);
-        self.frame_numbers.keep(address, kind, ground, number);
+        self.frame_numbers.keep(address, kind, module_map_generation, number);
         number
     }
 
-    /// The shape of a case with the frames that were just judged.
-    pub(super) fn shape_of_judged(&mut self, resolver: &FrameResolver, all: &Circumscribed, key: &Key) {
-        let Hunter { shape, frames, frame_numbers, numbers, binaries, .. } = self;
-        shape.clear();
-        shape.extend(head(key, &all.around));
+    /// The signature of a case with the frames that were just evaluated.
+    pub(super) fn signature_of_evaluated(&mut self, resolver: &FrameResolver, all: &CaseContext, key: &Key) {
+        let HuntSession { signature, frames, frame_numbers, numbers, binaries, .. } = self;
+        signature.clear();
+        signature.extend(head(key, &all.around));
         let key = |frame: &Frame| frame.cache_key(resolver.modules(), !binaries.is_none());
-        shape.extend(frames.iter().map(|frame| frame_numbers.number(key(frame), numbers)));
+        signature.extend(frames.iter().map(|frame| frame_numbers.number(key(frame), numbers)));
     }
 }
 
 /// Gives numbers, from 1; never the same one twice.
 #[derive(Debug, Default)]
-pub(super) struct Numbers(u32);
+pub(super) struct NumberSource(u32);
 
-impl Numbers {
+impl NumberSource {
     /// The highest bit is free for other things.
     const MAX: u32 = u32::MAX >> 1;
     /// More than one event takes.
@@ -425,26 +427,26 @@ impl Numbers {
     /// Whether there are hardly any left. Then all that is known by number has to be forgotten, and numbers begin again.
     #[inline]
     pub fn are_spent(&self) -> bool {
-        self.0 >= Numbers::MAX - Numbers::LEFT
+        self.0 >= NumberSource::MAX - NumberSource::LEFT
     }
 }
 
 /// Things with a number each. Of very many, all are forgotten, and get new numbers.
 #[derive(Debug)]
-pub(super) struct Numbered<T>(HashMap<T, u32, foldhash::fast::RandomState>);
+pub(super) struct Interner<T>(HashMap<T, u32, foldhash::fast::RandomState>);
 
-impl<T> Default for Numbered<T> {
-    fn default() -> Numbered<T> {
-        Numbered(HashMap::default())
+impl<T> Default for Interner<T> {
+    fn default() -> Interner<T> {
+        Interner(HashMap::default())
     }
 }
 
-impl<T: Hash + Eq> Numbered<T> {
+impl<T: Hash + Eq> Interner<T> {
     /// Things that are known at once, at most.
     const MAX: usize = 1 << 16;
 
     /// The number of a thing.
-    pub fn of(&mut self, thing: T, numbers: &mut Numbers) -> u32 {
+    pub fn of(&mut self, thing: T, numbers: &mut NumberSource) -> u32 {
         if self.0.len() >= Self::MAX && !self.0.contains_key(&thing) {
             self.0.clear();
         }
@@ -452,12 +454,12 @@ impl<T: Hash + Eq> Numbered<T> {
     }
 }
 
-/// Numbers of what is known of processes. Processes of which the same is known have the same number.
+/// NumberSource of what is known of processes. Processes of which the same is known have the same number.
 #[derive(Debug, Default)]
 pub(super) struct ContextNumbers {
     /// By the system's index of each process: the context's own number, and ours.
     known: Vec<Option<(ProcessId, u32, u32)>>,
-    numbered: Numbered<ProcessContext>,
+    numbered: Interner<ProcessContext>,
 }
 
 impl ContextNumbers {
@@ -467,7 +469,7 @@ impl ContextNumbers {
         &mut self,
         process: Option<ProcessId>,
         (context, revision): (&ProcessContext, u32),
-        numbers: &mut Numbers,
+        numbers: &mut NumberSource,
     ) -> u32 {
         let Some(id) = process else { return 0 };
         let place = slots::at(&mut self.known, id.index());

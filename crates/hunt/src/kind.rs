@@ -12,7 +12,7 @@ use stackhound_types::Guid;
 
 /// Where a kind of event says more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Tells {
+pub(super) enum PayloadKind {
     /// Nowhere.
     Nothing,
     /// The payload has the address of the service's routine.
@@ -47,12 +47,16 @@ pub(super) struct Kind {
     /// itself call the routines of most others, on behalf of any service.
     pub has_causes: bool,
     /// Where it says more.
-    pub tells: Tells,
+    pub tells: PayloadKind,
 }
 
 impl Kind {
-    const OTHER: Kind =
-        Kind { entry: Entry::Unknown, operation: Operation::Other, has_causes: false, tells: Tells::Nothing };
+    const OTHER: Kind = Kind {
+        entry: Entry::Unknown,
+        operation: Operation::Other,
+        has_causes: false,
+        tells: PayloadKind::Nothing,
+    };
 
     const fn called(operation: Operation) -> Kind {
         Kind { entry: Entry::SystemCall, operation, ..Kind::OTHER }
@@ -66,7 +70,7 @@ impl Kind {
         Kind { has_causes: true, ..self }
     }
 
-    const fn telling(self, tells: Tells) -> Kind {
+    const fn telling(self, tells: PayloadKind) -> Kind {
         Kind { tells, ..self }
     }
 
@@ -99,13 +103,13 @@ impl Kind {
         match hook {
             // Process/Start, Thread/Start, Thread/SetName
             hook_id::PROCESS_START => Kind::called(Operation::ProcessCreate).caused(),
-            hook_id::THREAD_START => {
-                Kind::called(Operation::ThreadCreate).caused().telling(Tells::ThreadStart(Source::Class))
-            }
+            hook_id::THREAD_START => Kind::called(Operation::ThreadCreate)
+                .caused()
+                .telling(PayloadKind::ThreadStart(Source::Class)),
             hook_id::THREAD_SET_NAME => Kind::called(Operation::Other),
             // Image/Load
             hook_id::IMAGE_LOAD | hook_id::IMAGE_LOAD_140A => {
-                Kind::called(Operation::ImageLoad).telling(Tells::ImageLoad)
+                Kind::called(Operation::ImageLoad).telling(PayloadKind::ImageLoad)
             }
             // The thread that is switched to had waited, or been interrupted.
             hook_id::THREAD_C_SWITCH => Kind { operation: Operation::Wait, ..Kind::OTHER },
@@ -113,7 +117,7 @@ impl Kind {
             hook_id::PAGE_FAULT_TRANSITION_FAULT..=hook_id::PAGE_FAULT_ACCESS_VIOLATION
             | hook_id::PAGE_FAULT_HARD_FAULT => Kind::interrupted(),
             hook_id::PAGE_FAULT_VIRTUAL_ALLOC => {
-                Kind::called(Operation::MemoryAllocate).telling(Tells::Allocation)
+                Kind::called(Operation::MemoryAllocate).telling(PayloadKind::Allocation)
             }
             hook_id::PAGE_FAULT_VIRTUAL_FREE => Kind::called(Operation::Other),
             // Opens, changes and queries of files. Reads and writes are also those of faults.
@@ -143,7 +147,7 @@ impl Kind {
             | hook_id::PERF_INFO_ISR_UNEXPECTED
             | hook_id::PERF_INFO_ISR_PASS => Kind::interrupted(),
             // SysCallEnter, SysCallExit
-            hook_id::PERF_INFO_SYS_CALL_ENTER => Kind::called(Operation::Other).telling(Tells::Service),
+            hook_id::PERF_INFO_SYS_CALL_ENTER => Kind::called(Operation::Other).telling(PayloadKind::Service),
             hook_id::PERF_INFO_SYS_CALL_EXIT => Kind::called(Operation::Other),
             _ => Kind::OTHER,
         }
@@ -151,19 +155,19 @@ impl Kind {
 
     fn of_described(provider: Guid, id: u16) -> Kind {
         match (provider, id) {
-            (AUDIT, 2) => Kind::called(Operation::Other).telling(Tells::Target),
+            (AUDIT, 2) => Kind::called(Operation::Other).telling(PayloadKind::Target),
             (AUDIT, 4) => Kind::called(Operation::ThreadControl),
-            (AUDIT, 5 | 6) => Kind::called(Operation::ProcessOpen).telling(Tells::Target),
+            (AUDIT, 5 | 6) => Kind::called(Operation::ProcessOpen).telling(PayloadKind::Target),
             (PROCESS, 1) => Kind::called(Operation::ProcessCreate).caused(),
-            (PROCESS, 3) => {
-                Kind::called(Operation::ThreadCreate).caused().telling(Tells::ThreadStart(Source::Provider))
-            }
+            (PROCESS, 3) => Kind::called(Operation::ThreadCreate)
+                .caused()
+                .telling(PayloadKind::ThreadStart(Source::Provider)),
             (PROCESS, 5) => Kind::called(Operation::ImageLoad),
-            (THREATS, 1 | 6) => Kind::called(Operation::MemoryAllocate).telling(Tells::Target),
-            (THREATS, 2 | 7) => Kind::called(Operation::MemoryProtect).telling(Tells::Target),
-            (THREATS, 3 | 8) => Kind::called(Operation::MapView).telling(Tells::Target),
-            (THREATS, 4 | 5) => Kind::called(Operation::ThreadControl).telling(Tells::Target),
-            (THREATS, 11..=14) => Kind::called(Operation::MemoryAccess).telling(Tells::Target),
+            (THREATS, 1 | 6) => Kind::called(Operation::MemoryAllocate).telling(PayloadKind::Target),
+            (THREATS, 2 | 7) => Kind::called(Operation::MemoryProtect).telling(PayloadKind::Target),
+            (THREATS, 3 | 8) => Kind::called(Operation::MapView).telling(PayloadKind::Target),
+            (THREATS, 4 | 5) => Kind::called(Operation::ThreadControl).telling(PayloadKind::Target),
+            (THREATS, 11..=14) => Kind::called(Operation::MemoryAccess).telling(PayloadKind::Target),
             _ => Kind::OTHER,
         }
     }

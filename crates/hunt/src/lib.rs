@@ -1,9 +1,9 @@
-//! Judging the events of a trace by their stacks.
+//! Evaluating the events of a trace by their stacks.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //! use stackhound_detect::Binaries;
-//! use stackhound_hunt::Hunter;
+//! use stackhound_hunt::HuntSession;
 //! use stackhound_pipeline::{Passes, Pipeline};
 //! use stackhound_trace::Recordings;
 //!
@@ -11,10 +11,10 @@
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
 //! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
-//! let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
-//! pipeline.run(|seen| {
-//!     for (id, outcome) in hunter.judge(seen).findings() {
-//!         println!("{} {} {}", id.name(), outcome.severity.name(), seen.name());
+//! let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+//! pipeline.run(|event| {
+//!     for (id, outcome) in hunter.evaluate(event).findings() {
+//!         println!("{} {} {}", id.name(), outcome.severity.name(), event.name());
 //!     }
 //!     ControlFlow::Continue(())
 //! });
@@ -22,110 +22,110 @@
 //! # }
 //! ```
 //!
-//! A [`Hunter`] brings events into the normal form of [`detect`](stackhound_detect) and remembers judgements. Knows events and
+//! A [`HuntSession`] brings events into the normal form of [`detect`](stackhound_detect) and remembers evaluations. Knows events and
 //! what is known of the trace; must not know what detections ask, or how findings are shown.
 #![forbid(unsafe_code)]
 
-mod around;
 mod cache;
+mod context;
+mod event_context;
+mod facts;
 mod kind;
 pub mod memory;
 mod services;
-mod sighting;
 mod stack;
-mod told;
 
 use std::sync::Arc;
 
 use stackhound_detect::{
-    Binaries, Case, Entry, Event, Judgement, LiveFrame, Process, Services as Ran, Stack, Start, Target,
+    Binaries, Case, Entry, Evaluation, Event, LiveFrame, Process, Services as Ran, Stack, Start, Target,
     Totals, evaluate,
 };
 use stackhound_etl::Clock;
 use stackhound_frames::{First, Frame, FrameResolver, Modules, Operation};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_stacks::{StackState, StackStates, WALK_FRAMES_MAX};
 use stackhound_system::ProcessId;
 use stackhound_types::Mode;
 
-use around::{Around, Surroundings};
-use cache::{Cache, ContextNumbers, FrameNumbers, Key, Numbered, Numbers};
+use cache::{Cache, ContextNumbers, FrameNumbers, Interner, Key, NumberSource};
+use context::{ContextCache, StackContext};
 use kind::Kind;
 use memory::{LiveMemory, MemoryStats};
 
 use services::Services;
 
-use told::Told;
+use facts::EventFacts;
 
 /// What was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HuntStats {
-    /// Events with a stack, or a part of one, that were judged.
+    /// Events with a stack, or a part of one, that were evaluated.
     pub with_stack: u64,
-    /// Judged events whose judgement was remembered: that of the same stack, or that of one which means the same.
+    /// Evaluated events whose evaluation was remembered: that of the same stack, or that of one which means the same.
     pub remembered: u64,
 }
 
-/// Judges the events of one trace.
+/// Evaluates the events of one trace.
 ///
-/// Remembers what was judged: a case that was met before costs a few look-ups and allocates nothing. Memory is bounded, by
-/// about 50 MB beside the files that the judge looks into.
+/// Remembers what was evaluated: a case that was met before costs a few look-ups and allocates nothing. Memory is bounded, by
+/// about 50 MB beside the files that the engine looks into.
 #[derive(Debug)]
-pub struct Hunter {
+pub struct HuntSession {
     binaries: Binaries,
     /// Of trace time.
     clock: Clock,
-    contexts: ContextNumbers,
+    process_numbers: ContextNumbers,
     services: Services,
-    surroundings: Surroundings,
+    contexts: ContextCache,
     frame_numbers: FrameNumbers,
     /// Whom something was done to: by what is known of the process, whether it is another one, and the rights.
-    targets: Numbered<(u32, bool, Option<u32>)>,
-    numbers: Numbers,
+    targets: Interner<(u32, bool, Option<u32>)>,
+    numbers: NumberSource,
     /// By the system's index of each process: whether a start of one of its threads was met.
     has_threads: Vec<Option<ProcessId>>,
     /// Of live sessions, if it is asked for.
     memory: Option<LiveMemory>,
     cache: Cache,
-    /// The judgement of a case that is not remembered.
-    single: Option<Judgement>,
+    /// The evaluation of a case that is not remembered.
+    single: Option<Evaluation>,
     singles: Totals,
-    /// Of the case that was judged last.
+    /// Of the case that was evaluated last.
     frames: Arc<[Frame]>,
     live: Vec<LiveFrame>,
-    shape: Vec<u32>,
+    signature: Vec<u32>,
     stats: HuntStats,
 }
 
 /// All about an event, but for its frames.
 #[derive(Clone, Copy, Debug)]
-struct Circumscribed {
-    around: Around,
+struct CaseContext {
+    around: StackContext,
     states: StackStates,
     kind: Kind,
-    told: Told,
+    facts: EventFacts,
 }
 
-impl Circumscribed {
-    /// Whether events that could have told of the stack or of the process's modules are known to be missing.
+impl CaseContext {
+    /// Whether events that could have facts of the stack or of the process's modules are known to be missing.
     fn has_losses(&self) -> bool {
         self.states.has(StackState::Lost) || self.around.is_lossy
     }
 }
 
-impl Hunter {
+impl HuntSession {
     /// For a trace with this clock. Files that were read for other traces belong to the modules of those: hand these to
     /// [`Pipeline::with_modules`](stackhound_pipeline::Pipeline::with_modules), which also takes lists.
-    pub fn new(binaries: Binaries, clock: Clock) -> Hunter {
-        Hunter {
+    pub fn new(binaries: Binaries, clock: Clock) -> HuntSession {
+        HuntSession {
             binaries,
             clock,
-            contexts: ContextNumbers::default(),
+            process_numbers: ContextNumbers::default(),
             services: Services::default(),
-            surroundings: Surroundings::default(),
+            contexts: ContextCache::default(),
             frame_numbers: FrameNumbers::default(),
-            targets: Numbered::default(),
-            numbers: Numbers::default(),
+            targets: Interner::default(),
+            numbers: NumberSource::default(),
             has_threads: Vec::new(),
             memory: None,
             cache: Cache::default(),
@@ -133,15 +133,15 @@ impl Hunter {
             singles: Totals::default(),
             frames: Arc::default(),
             live: Vec::new(),
-            shape: Vec::new(),
+            signature: Vec::new(),
             stats: HuntStats::default(),
         }
     }
 
     /// Looks into the memory of the processes, too. For live sessions of this machine alone: processes of a recording are
-    /// others. Judgements then rest on when they are made, and are made again after some seconds.
-    pub fn with_memory(self, memory: LiveMemory) -> Hunter {
-        Hunter { memory: Some(memory), ..self }
+    /// others. Evaluations then rest on when they are made, and are made again after some seconds.
+    pub fn with_memory(self, memory: LiveMemory) -> HuntSession {
+        HuntSession { memory: Some(memory), ..self }
     }
 
     /// What was asked of the memory of processes.
@@ -166,26 +166,26 @@ impl Hunter {
         totals
     }
 
-    /// Whether there is anything to judge: a stack, a part of one, something that is known of one, or facts that detections
+    /// Whether there is anything to evaluate: a stack, a part of one, something that is known of one, or facts that detections
     /// look at without a stack. Of other events, every answer would be that the stack is missing.
-    pub fn can_judge(seen: &Seen<'_>) -> bool {
-        seen.state() != StackState::None || Kind::of(seen.event()).is_judged_alone()
+    pub fn can_evaluate(seen: &EventView<'_>) -> bool {
+        seen.state() != StackState::None || Kind::of(seen.event()).is_evaluated_alone()
     }
 
-    /// Judges an event.
-    pub fn judge(&mut self, seen: &Seen<'_>) -> &Judgement {
+    /// Evaluates an event.
+    pub fn evaluate(&mut self, seen: &EventView<'_>) -> &Evaluation {
         if self.numbers.are_spent() {
             self.forget();
         }
         let resolver = &mut *seen.resolver();
-        let all = self.circumscribe(seen, resolver);
+        let all = self.context_of(seen, resolver);
         self.stats.with_stack += u64::from(seen.stack().is_some());
-        if all.told.is_single() {
-            let judgement = self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+        if all.facts.is_single() {
+            let evaluation = self.with_case(seen, resolver, &all, |(modules, binaries), case| {
                 evaluate(modules, binaries, case)
             });
-            self.singles.add(&judgement, 1);
-            return self.single.insert(judgement);
+            self.singles.add(&evaluation, 1);
+            return self.single.insert(evaluation);
         }
         let key = self.key(seen, &all);
         let number = match self.cache.find(&key) {
@@ -193,42 +193,42 @@ impl Hunter {
                 self.stats.remembered += 1;
                 known.number
             }
-            _ => self.judge_new(seen, resolver, &all, key),
+            _ => self.evaluate_new(seen, resolver, &all, key),
         };
         self.cache.count(number)
     }
 
-    /// Judges a case that is not remembered by its stack. Gives the number of the judgement.
-    fn judge_new(
+    /// Evaluates a case that is not remembered by its stack. Gives the number of the evaluation.
+    fn evaluate_new(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         resolver: &mut FrameResolver,
-        all: &Circumscribed,
+        all: &CaseContext,
         key: Key,
     ) -> u32 {
         // What is read from memory is not the same twice.
         if self.memory.is_some() {
-            let (judgement, in_images) = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+            let (evaluation, in_images) = self.with_case(seen, resolver, all, |(modules, binaries), case| {
                 (evaluate(modules, binaries, case), is_in_images(case))
             });
             let memory = if in_images { 0 } else { self.memory_number(seen, all) };
-            let number = self.cache.number(judgement);
+            let number = self.cache.number(evaluation);
             self.cache.keep(key, memory, number);
             return number;
         }
-        let memory = self.find_shape(seen, resolver, all, &key);
-        let number = match self.cache.of_shape(&self.shape) {
+        let memory = self.find_signature(seen, resolver, all, &key);
+        let number = match self.cache.of_signature(&self.signature) {
             Some(number) => {
                 self.stats.remembered += 1;
                 number
             }
             None => {
-                let judgement = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+                let evaluation = self.with_case(seen, resolver, all, |(modules, binaries), case| {
                     evaluate(modules, binaries, case)
                 });
-                let number = self.cache.number(judgement);
-                self.shape_of_judged(resolver, all, &key);
-                self.cache.keep_shape(&self.shape, number);
+                let number = self.cache.number(evaluation);
+                self.signature_of_evaluated(resolver, all, &key);
+                self.cache.keep_signature(&self.signature, number);
                 number
             }
         };
@@ -239,55 +239,55 @@ impl Hunter {
     /// Forgets all that has a number.
     fn forget(&mut self) {
         self.cache.forget();
-        self.contexts = ContextNumbers::default();
-        self.surroundings.forget();
-        (self.frame_numbers, self.targets) = (FrameNumbers::default(), Numbered::default());
-        self.numbers = Numbers::default();
+        self.process_numbers = ContextNumbers::default();
+        self.contexts.forget();
+        (self.frame_numbers, self.targets) = (FrameNumbers::default(), Interner::default());
+        self.numbers = NumberSource::default();
     }
 
-    /// Everything that the judgement of an event rests on, but for its frames.
-    fn circumscribe(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver) -> Circumscribed {
+    /// Everything that the evaluation of an event rests on, but for its frames.
+    fn context_of(&mut self, seen: &EventView<'_>, resolver: &mut FrameResolver) -> CaseContext {
         let around = self.around(seen, resolver);
         let kind = Kind::of(seen.event());
-        let told = self.told(seen, resolver, kind, &around);
-        Circumscribed { around, states: seen.stack_states(), kind, told }
+        let facts = self.facts(seen, resolver, kind, &around);
+        CaseContext { around, states: seen.stack_states(), kind, facts }
     }
 
     #[inline]
-    fn key(&mut self, seen: &Seen<'_>, all: &Circumscribed) -> Key {
-        let Circumscribed { around, states, kind, told } = all;
-        let target = |target: told::ToldTarget| (target.number, target.is_other, target.access);
+    fn key(&mut self, seen: &EventView<'_>, all: &CaseContext) -> Key {
+        let CaseContext { around, states, kind, facts } = all;
+        let target = |target: facts::TargetFacts| (target.number, target.is_other, target.access);
         Key {
             stack: seen.stack(),
-            ground: around.ground,
+            module_map_generation: around.module_map_generation,
             start: around.start,
-            told: match (told.service, told.target) {
+            facts: match (facts.service, facts.target) {
                 (None, None) => 0,
                 (Some(service), _) => service.number(),
-                (None, Some(told)) => self.targets.of(target(told), &mut self.numbers),
+                (None, Some(facts)) => self.targets.of(target(facts), &mut self.numbers),
             },
             what: kind.number()
                 | (First::of(seen.event()) as u32) << 7
                 | u32::from(states.bits()) << 9
-                | told.tag() << 20,
+                | facts.tag() << 20,
         }
     }
 
     /// Stands for all memory of the stack's process as it is at the event's time.
-    fn memory_number(&mut self, seen: &Seen<'_>, all: &Circumscribed) -> u32 {
-        let (system, process) = (seen.knowledge().system(), all.around.owner.process);
-        self.surroundings.memory(system, process, seen.time(), &mut self.numbers)
+    fn memory_number(&mut self, seen: &EventView<'_>, all: &CaseContext) -> u32 {
+        let (system, process) = (seen.trace_state().system(), all.around.owner.process);
+        self.contexts.memory(system, process, seen.time(), &mut self.numbers)
     }
 
     /// Hands an event in its normal form to `use_case`.
     fn with_case<R>(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         resolver: &mut FrameResolver,
-        all: &Circumscribed,
+        all: &CaseContext,
         use_case: impl FnOnce(services::Files<'_>, &Case<'_>) -> R,
     ) -> R {
-        let (system, Circumscribed { around, states, kind, told }) = (seen.knowledge().system(), all);
+        let (system, CaseContext { around, states, kind, facts }) = (seen.trace_state().system(), all);
         let (owner, has_losses) = (around.owner, all.has_losses());
         let frames = resolver.at(system, owner, seen.time(), around.session).all(seen.delivered());
         self.live.clear();
@@ -296,16 +296,16 @@ impl Hunter {
         }
         // The stack may be that of another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
-        let (service, operation) = self.service_and_operation(resolver.modules(), *kind, told, &frames);
+        let (service, operation) = self.service_and_operation(resolver.modules(), *kind, facts, &frames);
         let has = |mode| frames.iter().any(|frame: &Frame| frame.mode == mode);
         let (kernel, user) = stack::parts(*states, has(Mode::Kernel), has(Mode::User), has_losses);
-        let start_name = told
+        let start_name = facts
             .start
             .and_then(|start| services::place_name((resolver.modules(), &mut self.binaries), start.code));
-        let image = told.target.and_then(|target| Some(system.process(target.process?).image_name()));
+        let image = facts.target.and_then(|target| Some(system.process(target.process?).image_name()));
         let (modules, context) =
             resolver.modules_and_process(system, around.session, owner.process, seen.time());
-        let Hunter { binaries, services, live, .. } = self;
+        let HuntSession { binaries, services, live, .. } = self;
         let case = Case {
             event: Event {
                 entry: if is_own { kind.entry } else { Entry::Unknown },
@@ -319,19 +319,19 @@ impl Hunter {
                     },
                     None => Ran::Unknown,
                 },
-                target: told.target.map(|target| Target {
+                target: facts.target.map(|target| Target {
                     image: image.unwrap_or_default(),
                     is_other: target.is_other,
                     access: target.access,
                 }),
-                start: told.start.map(|start| Start {
+                start: facts.start.map(|start| Start {
                     address: start.address.0,
                     is_kernel: start.address.is_kernel(around.session),
                     code: start.code,
                     function: start_name.as_deref(),
                     is_remote: start.is_remote,
                 }),
-                load: told.load,
+                load: facts.load,
             },
             process: Process {
                 image: &context.image,
@@ -362,12 +362,12 @@ impl Hunter {
         &mut self,
         modules: &Modules,
         kind: Kind,
-        told: &Told,
+        facts: &EventFacts,
         frames: &[Frame],
     ) -> (Option<services::Service>, Operation) {
         // What the kernel calls on behalf of another service is not what user code asked for: that is what the dispatcher
         // of system calls has called.
-        let service = match (self.services.in_stack((modules, &mut self.binaries), frames), told.service) {
+        let service = match (self.services.in_stack((modules, &mut self.binaries), frames), facts.service) {
             (Some(asked_for), _) => Some(asked_for),
             (None, Some(_)) if stack::is_called_by_kernel(frames) => None,
             (None, entered) => entered,

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use stackhound_detect::{Binaries, FunctionName};
 use stackhound_frames::{Code, Frame, FrameResolver, ModuleIndex, Modules, Operation};
-use stackhound_system::{Stretch, System};
+use stackhound_system::{System, ValidityId};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Mode};
 
@@ -27,7 +27,7 @@ pub(super) struct Services {
     names: Vec<(Box<str>, Operation)>,
     numbers: HashMap<Box<str>, Service, foldhash::fast::RandomState>,
     /// By the address of a routine, with the stretch of the kernel's modules that it was looked up in.
-    addresses: HashMap<u64, (Stretch, Option<Service>), foldhash::fast::RandomState>,
+    addresses: HashMap<u64, (ValidityId, Option<Service>), foldhash::fast::RandomState>,
 }
 
 impl Services {
@@ -53,7 +53,7 @@ impl Services {
         system: &System,
         (resolver, binaries): (&mut FrameResolver, &mut Binaries),
         address: Address,
-        (stretch, time): (Stretch, TraceTime),
+        (stretch, time): (ValidityId, TraceTime),
     ) -> Option<Service> {
         if let Some((known, service)) = self.addresses.get(&address.0)
             && *known == stretch

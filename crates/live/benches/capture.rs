@@ -4,7 +4,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::write::{EtlWriter, Session};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_live::{Arrivals, Capture, Handed, HandedItem, Overflow, Queue, Step, channel};
+use stackhound_live::{Capture, EventRecord, ExtendedDataItem, LiveMerger, Overflow, Queue, Step, channel};
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -36,7 +36,7 @@ fn bench(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(EVENTS as u64));
     let perf_info = *b"\xb4\xbf\x1d\xce\x7e\x13\xa6\x4d\x87\xb0\x3f\x59\xaa\x10\x2c\xbc";
     let stack = [7; 8 + 20 * 8];
-    let rows: [(&str, [u8; 80], &[HandedItem<'_>], usize); 3] = [
+    let rows: [(&str, [u8; 80], &[ExtendedDataItem<'_>], usize); 3] = [
         ("system call, 8 bytes", header(0x0150, perf_info, 0x33), &[], 8),
         ("provider's event, 100 bytes", header(0x0040, [9; 16], 0), &[], 100),
         ("provider's event, 100 bytes and a stack of 20", header(0x0041, [9; 16], 0), &[(6, &stack)], 100),
@@ -53,7 +53,7 @@ fn bench(criterion: &mut Criterion) {
                 fresh,
                 |(capture, _incoming): &mut (Capture, _)| {
                     for n in 0..EVENTS {
-                        let event = Handed {
+                        let event = EventRecord {
                             header: black_box(&header),
                             processor: (n / 250) as u16,
                             items: black_box(items),
@@ -79,8 +79,12 @@ fn bench(criterion: &mut Criterion) {
                 for n in 0..EVENTS as i64 {
                     let mut header = header(0x0150, perf_info, 0x33);
                     header[0x10..0x18].copy_from_slice(&(n * 7 + i64::from(processor)).to_le_bytes());
-                    let _ =
-                        capture.event(&Handed { header: &header, processor, items: &[], payload: &[1; 8] });
+                    let _ = capture.event(&EventRecord {
+                        header: &header,
+                        processor,
+                        items: &[],
+                        payload: &[1; 8],
+                    });
                 }
             }
             incoming
@@ -88,7 +92,7 @@ fn bench(criterion: &mut Criterion) {
         bencher.iter_batched(
             captured,
             |incoming| {
-                let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+                let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
                 let mut sum = 0;
                 while let Step::Event(event) = arrivals.next() {
                     sum += event.time().0;

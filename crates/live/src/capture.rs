@@ -12,7 +12,7 @@ use stackhound_etl::{
 use stackhound_trace::Flow;
 use stackhound_types::RawTime;
 
-use crate::handed::Handed;
+use crate::event_record::EventRecord;
 use crate::queue::Refused;
 use crate::ring::Sender;
 
@@ -111,7 +111,7 @@ impl Capture {
 
     /// Takes an event. Breaks if nobody reads any more.
     #[inline]
-    pub fn event(&mut self, event: &Handed<'_>) -> Flow {
+    pub fn event(&mut self, event: &EventRecord<'_>) -> Flow {
         let processor = if self.one_stream { 0 } else { event.processor };
         if self.filling.is_none() {
             self.resume();
@@ -135,7 +135,7 @@ impl Capture {
     }
 
     #[inline]
-    fn append(&mut self, processor: u16, event: &Handed<'_>) -> Flow {
+    fn append(&mut self, processor: u16, event: &EventRecord<'_>) -> Flow {
         let Some(filling) = &mut self.filling else { return Flow::Continue(()) };
         let builder = &mut filling.builders[usize::from(processor)];
         let was_empty = builder.is_empty();

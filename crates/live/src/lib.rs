@@ -2,7 +2,7 @@
 //! order.
 //!
 //! ```text
-//! callback ─▶ Capture ─▶ bounded queue ─▶ Arrivals ─▶ events in time order
+//! callback ─▶ Capture ─▶ bounded queue ─▶ LiveMerger ─▶ events in time order
 //! └ one copy ─────────┘  └ drops are counted  └ waits for slower processors
 //! ```
 //!
@@ -14,19 +14,19 @@
 //! events. Only `session` calls Windows: the rest takes events from a test as well.
 #![forbid(unsafe_code)]
 
-mod arrivals;
 mod capture;
 mod error;
-mod handed;
+mod event_record;
+mod live_merger;
 mod queue;
 mod ring;
 mod session;
 mod settings;
 
-pub use arrivals::{Arrivals, Step};
 pub use capture::Capture;
 pub use error::Error;
-pub use handed::{Handed, HandedItem, LOST_EVENTS};
+pub use event_record::{EventRecord, ExtendedDataItem, LOST_EVENTS};
+pub use live_merger::{LiveMerger, Step};
 pub use queue::{Dropped, Incoming, Queue, channel};
 pub use ring::{Overflow, Received, Receiver, RingCounts, Sender, ring};
 pub use session::{

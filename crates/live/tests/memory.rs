@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_live::{Arrivals, Handed, Overflow, Queue, Step, channel};
+use stackhound_live::{EventRecord, LiveMerger, Overflow, Queue, Step, channel};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 const PROCESSORS: u16 = 64;
@@ -54,7 +54,7 @@ fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
     let before = committed();
     let (mut capture, incoming) = channel(header, queue);
     let reader = thread::spawn(move || {
-        let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+        let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
         loop {
             if let Step::End = arrivals.next() {
                 let stats = arrivals.stats();
@@ -73,7 +73,7 @@ fn run(seconds: u64, at_pace: bool) -> (u64, u64) {
             let time = start + flush * FLUSH + number;
             event[0x10..0x18].copy_from_slice(&time.to_le_bytes());
             let processor = (number % i64::from(PROCESSORS)) as u16;
-            let _ = capture.event(&Handed { header: &event, processor, items: &[], payload: &payload });
+            let _ = capture.event(&EventRecord { header: &event, processor, items: &[], payload: &payload });
             if number >= (EVENTS - 1) * i64::from(PROCESSORS) {
                 let _ = capture.buffer_done();
             }

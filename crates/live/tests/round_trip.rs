@@ -7,7 +7,7 @@ use std::io::Cursor;
 use stackhound_etl::record::Record;
 use stackhound_etl::{Block, BlockBuilder, Recording};
 use stackhound_etw_double::deliver::{Delivered, deliver, flags};
-use stackhound_live::{Handed, HandedItem};
+use stackhound_live::{EventRecord, ExtendedDataItem};
 use stackhound_scenario::{Mix, Scenario};
 
 /// Why a record does not come back as it was.
@@ -38,8 +38,9 @@ fn reason(record: &Record<'_>) -> Option<Reason> {
 
 /// The record as the way back writes it.
 fn back(block: &Block, event: &Delivered<'_>) -> Vec<u8> {
-    let items: Vec<HandedItem<'_>> = event.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
-    let handed = Handed { header: &event.header, processor: 0, items: &items, payload: event.payload };
+    let items: Vec<ExtendedDataItem<'_>> =
+        event.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
+    let handed = EventRecord { header: &event.header, processor: 0, items: &items, payload: event.payload };
     let mut builder = BlockBuilder::new(block.session().clone(), 0, Some(0), 1 << 10);
     handed.write(&mut builder).expect("no larger than it was");
     let (block, error) = builder.take().expect("an event was written");

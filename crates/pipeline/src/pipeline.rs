@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use stackhound_etl::{Clock, Described, Selection};
 use stackhound_frames::{CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules};
-use stackhound_live::{Arrivals, Step};
+use stackhound_live::{LiveMerger, Step};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::{Correlator, Kept, StackStats, StackSurvey, Window};
 use stackhound_symbols::SymbolStats;
@@ -15,9 +15,9 @@ use stackhound_trace::{Flow, LossMap, OpenTrace, Ordered, Stats, TimeBase, Trace
 use stackhound_types::TICKS_PER_SECOND;
 
 use crate::enrichment::{Enricher, Enrichment};
-use crate::knowledge::Knowledge;
+use crate::event_view::EventView;
 use crate::naming::Naming;
-use crate::seen::Seen;
+use crate::trace_state::TraceState;
 
 /// How often a trace is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,14 +51,14 @@ const REMEMBERED: i64 = 10 * TICKS_PER_SECOND;
 enum Input<'t> {
     Recorded(&'t OpenTrace),
     /// Taken when it is read, which is possible once.
-    Live(Option<Box<Arrivals>>),
+    Live(Option<Box<LiveMerger>>),
 }
 
 /// Events in time order, of either kind.
 #[derive(Debug)]
 enum Events {
     Recorded(Box<Ordered>),
-    Live(Box<Arrivals>),
+    Live(Box<LiveMerger>),
     Nothing,
 }
 
@@ -95,7 +95,7 @@ pub struct Pipeline<'t> {
     clock: Clock,
     bases: Vec<TimeBase>,
     window: Window,
-    known: Knowledge,
+    known: TraceState,
     losses: LossMap,
     surveyed: Option<StackSurvey>,
     enricher: Enricher,
@@ -124,7 +124,7 @@ pub struct Counted<'r> {
     events: &'r Events,
     correlator: &'r Correlator,
     creates: &'r CreateJoin,
-    known: &'r Knowledge,
+    known: &'r TraceState,
 }
 
 impl Counted<'_> {
@@ -154,9 +154,9 @@ impl<'t> Pipeline<'t> {
 
     /// Of recordings, with descriptions of events beside those that they carry.
     pub fn with_schemas(trace: &'t OpenTrace, passes: Passes, schemas: SchemaStore) -> Pipeline<'t> {
-        let mut known = Knowledge::of(trace, passes, schemas);
+        let mut known = TraceState::of(trace, passes, schemas);
         let surveyed = (passes == Passes::Two).then(|| {
-            let wanted = Knowledge::selection()
+            let wanted = TraceState::selection()
                 .hooks(StackSurvey::HOOKS)
                 .classic()
                 .described(Described::Id(MANIFEST_EVENT));
@@ -172,11 +172,11 @@ impl<'t> Pipeline<'t> {
 
     /// Of live sessions, with descriptions of events beside those that they carry. What happens is known as far as it
     /// has happened, as with one pass.
-    pub fn live(arrivals: Arrivals, schemas: SchemaStore) -> Pipeline<'static> {
+    pub fn live(arrivals: LiveMerger, schemas: SchemaStore) -> Pipeline<'static> {
         let (clock, bases) = (arrivals.clock(), arrivals.time_bases());
         #[cfg(all(windows, feature = "windows"))]
         let schemas = crate::system_schemas::asking_windows(schemas);
-        let known = Knowledge::live(&arrivals, schemas);
+        let known = TraceState::live(&arrivals, schemas);
         Pipeline::of(Input::Live(Some(Box::new(arrivals))), clock, bases, known, None)
     }
 
@@ -184,7 +184,7 @@ impl<'t> Pipeline<'t> {
         input: Input<'i>,
         clock: Clock,
         bases: Vec<TimeBase>,
-        known: Knowledge,
+        known: TraceState,
         surveyed: Option<StackSurvey>,
     ) -> Pipeline<'i> {
         let (window, enricher) = (Window::of(&clock), Enricher::new(Enrichment::default()));
@@ -211,7 +211,7 @@ impl<'t> Pipeline<'t> {
     }
 
     /// What is known: all of the trace after two passes, what was read so far with one.
-    pub fn knowledge(&self) -> &Knowledge {
+    pub fn trace_state(&self) -> &TraceState {
         &self.known
     }
 
@@ -227,7 +227,7 @@ impl<'t> Pipeline<'t> {
     }
 
     /// What is known, what resolves frames, and the names of frames if a symbolizer was given: for naming frames after a run.
-    pub fn parts(&mut self) -> (&Knowledge, &mut FrameResolver, Option<&mut Naming>) {
+    pub fn parts(&mut self) -> (&TraceState, &mut FrameResolver, Option<&mut Naming>) {
         let Enricher { frames, naming, .. } = &mut self.enricher;
         (&self.known, frames.get_mut(), naming.as_mut().map(RefCell::get_mut))
     }
@@ -241,7 +241,7 @@ impl<'t> Pipeline<'t> {
     ///
     /// Asking for the names of a frame waits for them. Who asks for many events' names uses
     /// [`run_chosen`](Pipeline::run_chosen), or keeps the frames' numbers and asks at the end.
-    pub fn run(&mut self, handle: impl FnMut(&Seen<'_>) -> Flow) -> Outcome {
+    pub fn run(&mut self, handle: impl FnMut(&EventView<'_>) -> Flow) -> Outcome {
         self.feed(0, |_| ControlFlow::Continue(true), handle, |_| ControlFlow::Continue(()))
     }
 
@@ -249,8 +249,8 @@ impl<'t> Pipeline<'t> {
     /// the frames of chosen events before it is their turn.
     pub fn run_chosen(
         &mut self,
-        choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
-        handle: impl FnMut(&Seen<'_>) -> Flow,
+        choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+        handle: impl FnMut(&EventView<'_>) -> Flow,
     ) -> Outcome {
         self.run_watched(choose, handle, |_| ControlFlow::Continue(()))
     }
@@ -259,8 +259,8 @@ impl<'t> Pipeline<'t> {
     /// sessions also whenever nothing happens; it can end the run too.
     pub fn run_watched(
         &mut self,
-        choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
-        handle: impl FnMut(&Seen<'_>) -> Flow,
+        choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+        handle: impl FnMut(&EventView<'_>) -> Flow,
         watch: impl FnMut(&Counted<'_>) -> Flow,
     ) -> Outcome {
         let ahead = if self.enricher.naming.is_some() { AHEAD } else { 0 };
@@ -270,8 +270,8 @@ impl<'t> Pipeline<'t> {
     fn feed(
         &mut self,
         ahead: usize,
-        mut choose: impl FnMut(&Seen<'_>) -> ControlFlow<(), bool>,
-        mut handle: impl FnMut(&Seen<'_>) -> Flow,
+        mut choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
+        mut handle: impl FnMut(&EventView<'_>) -> Flow,
         mut watch: impl FnMut(&Counted<'_>) -> Flow,
     ) -> Outcome {
         let (window, bases) = (self.window, self.bases.clone());
@@ -307,7 +307,7 @@ impl<'t> Pipeline<'t> {
                     creates.push(&event);
                     correlator.push(&event);
                 }
-                Step::Quiet(until) => {
+                Step::Idle(until) => {
                     correlator.advance(until);
                     quiet = true;
                 }
@@ -337,7 +337,7 @@ impl<'t> Pipeline<'t> {
             while let Some(delivered) = correlator.pop() {
                 passed += 1;
                 let create = creates.outcome(&delivered.event);
-                let seen = Seen::new(delivered, &self.known, &self.enricher, create);
+                let seen = EventView::new(delivered, &self.known, &self.enricher, create);
                 match choose(&seen) {
                     ControlFlow::Break(()) => {
                         ended = true;
@@ -364,7 +364,7 @@ impl<'t> Pipeline<'t> {
                 && (ended || quiet || chosen.len() > ahead || passed - first.number > FAR)
             {
                 let event = first.event.delivered(correlator.table());
-                if handle(&Seen::new(event, &self.known, &self.enricher, first.create)).is_break() {
+                if handle(&EventView::new(event, &self.known, &self.enricher, first.create)).is_break() {
                     break 'all;
                 }
                 chosen.pop_front();
@@ -374,7 +374,7 @@ impl<'t> Pipeline<'t> {
     }
 }
 
-fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &Knowledge) -> Outcome {
+fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &TraceState) -> Outcome {
     Outcome {
         trace,
         stacks: correlator.stats().clone(),
@@ -386,7 +386,7 @@ fn outcome(trace: Stats, correlator: &Correlator, creates: &CreateJoin, known: &
 }
 
 /// The first pass: looks only at records that something is learned from.
-fn survey(trace: &OpenTrace, wanted: Selection, known: &mut Knowledge) -> (StackSurvey, LossMap) {
+fn survey(trace: &OpenTrace, wanted: Selection, known: &mut TraceState) -> (StackSurvey, LossMap) {
     let mut stacks = StackSurvey::default();
     let mut events = trace.selected(wanted);
     while let Some(event) = events.next() {

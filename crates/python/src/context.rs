@@ -33,7 +33,7 @@ impl Context {
         Self { owner: owner.clone(), id: context.id(), cpu: context.cpu() }
     }
 
-    /// Seen from the processor of the transition behind it.
+    /// EventView from the processor of the transition behind it.
     pub(crate) fn numbered(owner: &Owner, id: model::ContextId) -> Result<Self, Failure> {
         Ok(Self::of(owner, &owner.context(id)?))
     }

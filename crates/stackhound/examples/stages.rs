@@ -3,8 +3,8 @@
 //! `stages walk|decompress|merge|full|frames|names|hunt FILE [THREADS]` prints one JSON object: events, bytes, seconds, seconds of
 //! processor time (0 where the system does not tell), and the largest anonymous memory that was seen. Files are mapped, so their pages do not count as anonymous. `frames` looks at
 //! each frame of each stack, `names` has it named too, with the symbol store `symbols` beside the file; both also print
-//! how many frames, modules and loads of symbol tables there were. `hunt` has each event judged that can be, without files, and
-//! prints how many of them had stacks and how many judgements were remembered.
+//! how many frames, modules and loads of symbol tables there were. `hunt` has each event evaluated that can be, without files, and
+//! prints how many of them had stacks and how many evaluations were remembered.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use stackhound::detect::Binaries;
 use stackhound::etl::record::Records;
 use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
@@ -151,21 +151,21 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
     Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }
 }
 
-/// As `full`, and each event judged.
+/// As `full`, and each event evaluated.
 fn hunt(trace: &OpenTrace) -> Worked {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
-    let (mut judged, mut findings) = (0u64, 0u64);
+    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let (mut evaluated, mut findings) = (0u64, 0u64);
     let outcome = pipeline.run(|seen| {
-        if Hunter::can_judge(seen) {
-            judged += 1;
-            findings += hunter.judge(seen).findings().count() as u64;
+        if HuntSession::can_evaluate(seen) {
+            evaluated += 1;
+            findings += hunter.evaluate(seen).findings().count() as u64;
         }
         ControlFlow::Continue(())
     });
     let stats = hunter.stats();
     let details = format!(
-        ", \"judged\": {judged}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
+        ", \"evaluated\": {evaluated}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
         stats.with_stack, stats.remembered
     );
     Worked { events: outcome.trace.events, bytes: outcome.trace.bytes, details }

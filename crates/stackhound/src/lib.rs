@@ -8,9 +8,9 @@
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
 //! let trace = Recordings::file("trace.etl").open()?;
 //! let mut pipeline = Pipeline::new(&trace, Passes::Two);
-//! pipeline.run(|seen| {
-//!     println!("{} {:?} {}", seen.name(), seen.process_name(), seen.state().name());
-//!     for frame in seen.frames() {
+//! pipeline.run(|event| {
+//!     println!("{} {:?} {}", event.name(), event.process_name(), event.state().name());
+//!     for frame in event.frames() {
 //!         println!("    {frame}");
 //!     }
 //!     ControlFlow::Continue(())
@@ -59,8 +59,8 @@ pub use stackhound_frames as frames;
 pub use stackhound_hunt as hunt;
 pub use stackhound_live as live;
 pub use stackhound_pipeline::{
-    Counted, Depth, Enrichment, FrameView, Knowledge, Label, NameOrigin, Naming, Outcome, Passes, Pipeline,
-    Predicate, SchemaRef, Seen, ShownName, pred,
+    Counted, Depth, Enrichment, EventView, FrameView, Label, NameOrigin, Naming, Outcome, Passes, Pipeline,
+    Predicate, SchemaRef, ShownName, TraceState, pred,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

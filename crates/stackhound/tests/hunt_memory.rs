@@ -1,4 +1,4 @@
-//! Judging with the memory of processes: on a generated recording, and a machine that is made up.
+//! Evaluating with the memory of processes: on a generated recording, and a machine that is made up.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use std::path::Path;
 use stackhound::detect::report::{FrameReport, Place};
 use stackhound::detect::{Binaries, DetectionId, Memory, MemoryKind, Reason, SiteBytes, Verdict};
 use stackhound::frames::RegionKind;
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{Answer, LiveMemory, MemoryStats, Reach};
 use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
@@ -35,20 +35,20 @@ struct Hunted {
 fn hunt(recording: &Path, memory: Option<LiveMemory>) -> Hunted {
     let trace = Recordings::file(recording).open().expect("a recording");
     let mut pipeline = Pipeline::new(&trace, Passes::One);
-    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
+    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
     if let Some(memory) = memory {
         hunter = hunter.with_memory(memory);
     }
     let regions = DetectionId::new(9).expect("a detection");
     let (mut answers, mut stacks) = (BTreeMap::new(), Vec::new());
     pipeline.run(|seen| {
-        if Hunter::can_judge(seen) {
-            let outcome = *hunter.judge(seen).outcome(regions);
+        if HuntSession::can_evaluate(seen) {
+            let outcome = *hunter.evaluate(seen).outcome(regions);
             let key = (outcome.verdict.name(), outcome.reasons.has(Reason::WritableCode));
             *answers.entry(key).or_default() += 1;
             if outcome.verdict == Verdict::Yes {
                 let index = usize::from(outcome.frame.expect("a frame"));
-                stacks.push((hunter.sighting(seen, Place::default()).stack, index));
+                stacks.push((hunter.event_context(seen, Place::default()).stack, index));
             }
         }
         ControlFlow::Continue(())

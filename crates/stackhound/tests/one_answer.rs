@@ -9,11 +9,11 @@ use std::path::Path;
 use stackhound::detect::Binaries;
 use stackhound::detect::report::{FrameReport, Place};
 use stackhound::frames::{Backing, Frame, Summary};
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::threads::{Evidence, KernelStackSource, Selection, SwitchStacks};
 use stackhound::trace::{OpenTrace, Recordings};
-use stackhound::{Depth, FileTime, Passes, Pipeline, Predicate, Seen, Tid};
+use stackhound::{Depth, EventView, FileTime, Passes, Pipeline, Predicate, Tid};
 use stackhound_scenario::{Mix, Scenario};
 
 /// A frame as each of them states it.
@@ -29,7 +29,7 @@ fn of_finding(frame: &FrameReport) -> Stated {
 
 /// What filters say of an event: selected by each of its own answers, and by none of the others.
 fn check_filters(
-    seen: &Seen<'_>,
+    seen: &EventView<'_>,
     texts: (&Summary, Option<&str>),
     predicates: &mut HashMap<String, Predicate>,
 ) {
@@ -54,7 +54,7 @@ fn check_filters(
 /// Compares all answers about all events of a trace with stacks; how many there were.
 fn compare(trace: &OpenTrace) -> u64 {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
+    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
     let (mut summary, mut predicates) = (Summary::default(), HashMap::new());
     let mut switches: HashMap<(FileTime, Tid), Vec<Stated>> = HashMap::new();
     let mut compared = 0;
@@ -74,13 +74,19 @@ fn compare(trace: &OpenTrace) -> u64 {
         if compared % 16 == 0 {
             check_filters(seen, (&summary, module.as_deref()), &mut predicates);
         }
-        let sighting = hunter.sighting(seen, Place::default());
-        assert_eq!(sighting.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
-        assert_eq!(sighting.states, seen.stack_states().iter().map(StackState::name).collect::<Vec<_>>());
-        assert_eq!((&*sighting.summary, &*sighting.kernel_summary), (summary.user(), summary.kernel()));
-        assert_eq!(sighting.contains_unbacked, summary.contains_unbacked());
-        assert_eq!(sighting.final_user_module, module);
-        for (stated, frame) in sighting.stack.iter().zip(&*resolved) {
+        let event_context = hunter.event_context(seen, Place::default());
+        assert_eq!(event_context.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
+        assert_eq!(
+            event_context.states,
+            seen.stack_states().iter().map(StackState::name).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            (&*event_context.summary, &*event_context.kernel_summary),
+            (summary.user(), summary.kernel())
+        );
+        assert_eq!(event_context.contains_unbacked, summary.contains_unbacked());
+        assert_eq!(event_context.final_user_module, module);
+        for (stated, frame) in event_context.stack.iter().zip(&*resolved) {
             assert_eq!((stated.region, stated.is_wow64), (frame.region, frame.is_wow64));
         }
         if seen.event().hook() == Some(0x0524) && seen.state() == StackState::Complete {

@@ -18,13 +18,13 @@ use stackhound_schema::provider_guid;
 use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
+use crate::block_pool::{BlockPool, BlockRef};
 use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions, Map};
 use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
 use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
 use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
 use crate::roots::{ThreadRoots, has_callers};
-use crate::shelf::{Shelf, Slot};
 use crate::state::{StackState, StackStates, StackStats};
 use crate::survey::StackSurvey;
 use crate::table::{StackId, StackTable};
@@ -56,7 +56,7 @@ impl Window {
 struct Held {
     time: TraceTime,
     entry: Entry,
-    slot: Slot,
+    slot: BlockRef,
     index: u32,
     /// Index into `partials`, or `NOTHING`.
     partial: u32,
@@ -64,8 +64,8 @@ struct Held {
 
 impl Held {
     #[inline]
-    fn event<'s>(&self, shelf: &'s Shelf) -> Event<'s> {
-        Event::again(shelf.block(self.slot), self.entry, self.index, self.time)
+    fn event<'s>(&self, block_pool: &'s BlockPool) -> Event<'s> {
+        Event::again(block_pool.block(self.slot), self.entry, self.index, self.time)
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Correlator {
     queue: VecDeque<Held>,
     /// The number of the queue's first event; numbers go up by one an event.
     first: u64,
-    shelf: Shelf,
+    block_pool: BlockPool,
     partials: Vec<Partial>,
     free: Vec<u32>,
     waiting_for_user: Map<(u32, Tid), Waiting>,
@@ -123,7 +123,7 @@ pub struct Correlator {
     orphan_groups: HashSet<(u32, RawTime, u32), RandomState>,
     /// How many parts without an event wait for the definition of a key.
     orphans_awaiting: HashMap<Key, u64, RandomState>,
-    handed_out: Option<Slot>,
+    handed_out: Option<BlockRef>,
     ended: bool,
     /// Of live sessions: frames of one generation of stacks.
     frames_max: Option<usize>,
@@ -217,7 +217,7 @@ impl Correlator {
             joined: Joined::default(),
             queue: VecDeque::new(),
             first: 0,
-            shelf: Shelf::new(),
+            block_pool: BlockPool::new(),
             partials: Vec::new(),
             free: Vec::new(),
             waiting_for_user: Map::default(),
@@ -283,7 +283,7 @@ impl Correlator {
             }
             partial = self.take_extended(event);
         }
-        let slot = self.shelf.take(event.block());
+        let slot = self.block_pool.take(event.block());
         self.queue.push_back(Held { time, entry: event.entry(), slot, index: event.index(), partial });
     }
 
@@ -311,7 +311,7 @@ impl Correlator {
     #[inline]
     pub fn pop(&mut self) -> Option<Delivered<'_>> {
         if let Some(slot) = self.handed_out.take() {
-            self.shelf.give_back(slot);
+            self.block_pool.give_back(slot);
         }
         let held = *self.queue.front()?;
         let held_long = self.newest.0.saturating_sub(held.time.0) > self.window.max_hold;
@@ -327,7 +327,7 @@ impl Correlator {
             self.settle(&held)
         };
         self.stats.by_state[states.first() as usize] += 1;
-        let event = held.event(&self.shelf);
+        let event = held.event(&self.block_pool);
         Some(Delivered { event, stack, states, stated, table: &self.table })
     }
 
@@ -341,7 +341,7 @@ impl Correlator {
     /// Whether all parts of an event's stack could have been in lost buffers.
     #[cold]
     fn can_have_lost_all(&self, held: &Held) -> bool {
-        let event = held.event(&self.shelf);
+        let event = held.event(&self.block_pool);
         // Stacks in extended data are not lost without their event.
         if event.kind().has_descriptor() || !can_own(&event) {
             return false;
@@ -365,7 +365,7 @@ impl Correlator {
     #[cold]
     fn settle(&mut self, held: &Held) -> (Option<StackId>, StackStates, Option<StatedIds>) {
         let mut partial = std::mem::take(&mut self.partials[held.partial as usize]);
-        let event = held.event(&self.shelf);
+        let event = held.event(&self.block_pool);
         let unresolved = partial.unresolved();
         let keys_awaited: Vec<Key> = partial.awaited_keys().collect();
         self.stats.unresolved_keys += keys_awaited.len() as u64;
@@ -687,7 +687,7 @@ impl Correlator {
             if held.time != time {
                 continue;
             }
-            let event = held.event(&self.shelf);
+            let event = held.event(&self.block_pool);
             if event.session_number() != session || event.raw_time() != owner.time || !can_own(&event) {
                 continue;
             }
@@ -719,7 +719,7 @@ impl Correlator {
             self.queue[position].partial = self.new_partial();
         }
         let held = self.queue[position];
-        let event = held.event(&self.shelf);
+        let event = held.event(&self.block_pool);
         let mut kind = OwnerKind::of(&event);
         let by_owner = &mut self.stats.by_owner;
         if self.frames_max.is_some() && by_owner.len() >= OWNER_KINDS_MAX && !by_owner.contains_key(&kind) {

@@ -33,6 +33,7 @@
 //! Knows records and time; does not know names.
 #![forbid(unsafe_code)]
 
+mod block_pool;
 mod correlator;
 mod delivered;
 mod gaps;
@@ -41,7 +42,6 @@ mod owner;
 mod part;
 mod partial;
 mod roots;
-mod shelf;
 mod state;
 mod survey;
 mod table;

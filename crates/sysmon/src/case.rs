@@ -4,7 +4,7 @@
 //! stack inside the system call, so the innermost user frame is where that returns to, and its module is asked of the process's
 //! list of loaded modules at that time: code in none is unbacked.
 
-use stackhound_detect::{Case, Entry, Event, Gap, Judge, Part, Process, Services, Stack, Start, Target};
+use stackhound_detect::{Case, Detector, Entry, Event, Gap, Part, Process, Services, Stack, Start, Target};
 use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Operation, Role};
 use stackhound_symbols::folder::below_windows;
 use stackhound_types::{Address, Mode};
@@ -30,7 +30,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// For judges who believe in these lists.
+    /// For evaluates who believe in these lists.
     pub fn new(lists: &Lists) -> Cases {
         Cases {
             opens: lists.causes(Operation::ProcessOpen).into(),
@@ -43,10 +43,10 @@ impl Cases {
     /// The case of a row: of an access or of the start of a thread, `None` for others. With the first piece of the stack that
     /// cannot be read, if there is one: its frame is of unknown code then, and the stack has losses.
     ///
-    /// All calls must come with the same judge, who numbers the modules.
+    /// All calls must come with the same engine, who numbers the modules.
     pub fn case<'c>(
         &'c mut self,
-        judge: &mut Judge,
+        detector: &mut Detector,
         row: &Row<'c>,
     ) -> Option<(Case<'c>, Option<FrameError>)> {
         let image = row.actor.image;
@@ -56,7 +56,7 @@ impl Cases {
         };
         match &row.action {
             Action::ProcessAccess { target: aim, access, call_trace } => {
-                let (stack, traits, damage) = self.stack(judge, row.host, call_trace);
+                let (stack, traits, damage) = self.stack(detector, row.host, call_trace);
                 let event = Event {
                     entry: Entry::SystemCall,
                     operation: Operation::ProcessOpen,
@@ -75,7 +75,7 @@ impl Cases {
                 Some((Case { event, process, stack }, damage))
             }
             Action::RemoteThread { target: aim, address, module, function, .. } => {
-                let (code, map_is_complete) = self.start(judge, row.host, *address, module);
+                let (code, map_is_complete) = self.start(detector, row.host, *address, module);
                 let target = target(aim, None);
                 let start = Start {
                     address: address.value(),
@@ -100,10 +100,10 @@ impl Cases {
     }
 
     /// What is at an address where a thread starts, and whether all modules are known.
-    fn start(&mut self, judge: &mut Judge, host: &str, address: Hex, module: &str) -> (Code, bool) {
+    fn start(&mut self, detector: &mut Detector, host: &str, address: Hex, module: &str) -> (Code, bool) {
         if !module.is_empty() {
             let host = self.modules.host(host);
-            let module = self.modules.find(judge, host, module);
+            let module = self.modules.find(detector, host, module);
             return module
                 .map_or((Code::Unknown, false), |module| (Code::Image(module, OFFSET_UNKNOWN), true));
         }
@@ -114,7 +114,7 @@ impl Cases {
     /// Takes in the frames of a text.
     fn stack(
         &mut self,
-        judge: &mut Judge,
+        detector: &mut Detector,
         host: &str,
         text: &str,
     ) -> (Stack<'static>, Traits, Option<FrameError>) {
@@ -142,9 +142,9 @@ impl Cases {
             };
             let is_wow64 = frame.is_wow64;
             frames.push(match frame.place {
-                Place::Module { path, offset } => match modules.find(judge, host, path) {
+                Place::Module { path, offset } => match modules.find(detector, host, path) {
                     Some(module) => {
-                        traits.add_module(judge, module, is_wow64);
+                        traits.add_module(detector, module, is_wow64);
                         Frame { is_wow64, ..Frame::user(Code::Image(module, offset.value())) }
                     }
                     None => {
@@ -213,8 +213,8 @@ struct Traits {
 }
 
 impl Traits {
-    fn add_module(&mut self, judge: &Judge, module: ModuleIndex, is_wow64: bool) {
-        let module = judge.modules.get(module);
+    fn add_module(&mut self, detector: &Detector, module: ModuleIndex, is_wow64: bool) {
+        let module = detector.modules.get(module);
         let roles = module.roles;
         let is_base = roles.has(Role::NativeLayer) && !roles.has_any(Role::SystemCall | Role::Wow64);
         self.has_layer |= roles.has(Role::Wow64);

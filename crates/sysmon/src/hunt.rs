@@ -5,15 +5,15 @@ use std::io::{self, BufRead, Read, Seek};
 use std::ops::ControlFlow;
 
 use evtx::{EvtxParser, ParserSettings};
-use stackhound_detect::report::{Place, Sighting};
-use stackhound_detect::{Case, Judge, Judgement};
+use stackhound_detect::report::{EventContext, Place};
+use stackhound_detect::{Case, Detector, Evaluation};
 use stackhound_frames::Lists;
 
 use crate::case::Cases;
+use crate::event_context::event_context;
 use crate::json::Fields;
 use crate::known::{KnownProcesses, Started};
 use crate::row::{Action, Row};
-use crate::sighting::sighting;
 
 /// The longest line that is read.
 const LINE_MAX: u64 = 4 << 20;
@@ -67,39 +67,39 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// A judged row.
+/// An evaluated row.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged<'a> {
+pub struct Evaluated<'a> {
     /// It.
     pub row: &'a Row<'a>,
-    /// What was judged.
+    /// What was evaluated.
     pub case: &'a Case<'a>,
     /// The answers.
-    pub judgement: &'a Judgement,
+    pub evaluation: &'a Evaluation,
     file: &'a str,
     record: u64,
-    judge: &'a Judge,
+    detector: &'a Detector,
     processes: &'a KnownProcesses,
 }
 
-impl Judged<'_> {
+impl Evaluated<'_> {
     /// Where it stands: the number of its line or record, from 1.
     pub fn record(&self) -> u64 {
         self.record
     }
 
     /// What outputs show of it. Allocates, so it is made for those rows that are shown.
-    pub fn sighting(&self) -> Sighting {
+    pub fn event_context(&self) -> EventContext {
         let place = Place { file: self.file.to_owned(), record: self.record };
-        sighting(place, self.row, self.case, &self.judge.modules, self.processes)
+        event_context(place, self.row, self.case, &self.detector.modules, self.processes)
     }
 }
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
-    /// A row that was judged.
-    Judged(Judged<'a>),
+    /// A row that was evaluated.
+    Evaluated(Evaluated<'a>),
     /// Something that could not be read.
     Unreadable(&'a Unreadable),
 }
@@ -109,13 +109,13 @@ pub enum Found<'a> {
 pub struct Totals {
     /// Lines or records.
     pub records: u64,
-    /// Rows that were judged.
-    pub judged: u64,
+    /// Rows that were evaluated.
+    pub evaluated: u64,
     /// Events in these rows.
     pub events: u64,
-    /// Judged accesses without a stack; starts of threads never have one.
+    /// Evaluated accesses without a stack; starts of threads never have one.
     pub without_stack: u64,
-    /// Judged stacks of which a part could not be read.
+    /// Evaluated stacks of which a part could not be read.
     pub damaged_stacks: u64,
     /// Events that told of processes and images.
     pub context: u64,
@@ -142,13 +142,13 @@ struct Known {
 }
 
 impl Sysmon {
-    /// With judges who believe in these lists. All files must be judged by the same one.
+    /// With evaluates who believe in these lists. All files must be evaluated by the same one.
     pub fn new(lists: &Lists) -> Sysmon {
         let known = Known { cases: Cases::new(lists), processes: KnownProcesses::default() };
         Sysmon { fields: Fields::default(), known }
     }
 
-    /// Judges all rows of a file, whose form is told by its content. `name` is what findings call it. What is found is told in
+    /// Evaluates all rows of a file, whose form is told by its content. `name` is what findings call it. What is found is told in
     /// the order of the file, until `on` breaks.
     ///
     /// # Errors
@@ -158,12 +158,12 @@ impl Sysmon {
         &mut self,
         mut input: impl BufRead + Seek,
         name: &str,
-        judge: &mut Judge,
+        detector: &mut Detector,
         on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
         match detects(input.fill_buf()?) {
-            Some(Format::Evtx) => self.hunt_evtx(input, name, judge, on),
-            Some(Format::Json) => self.hunt_json(input, name, judge, on),
+            Some(Format::Evtx) => self.hunt_evtx(input, name, detector, on),
+            Some(Format::Json) => self.hunt_json(input, name, detector, on),
             None => Err(Error::UnknownFormat),
         }
     }
@@ -176,7 +176,7 @@ impl Sysmon {
         &mut self,
         mut input: impl BufRead,
         name: &str,
-        judge: &mut Judge,
+        detector: &mut Detector,
         mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
         let mut totals = Totals::default();
@@ -198,7 +198,7 @@ impl Sysmon {
             }
             let text =
                 if is_whole { Ok(text) } else { Err(format!("the line is longer than {LINE_MAX} bytes")) };
-            if self.record(text, (name, number), judge, &mut totals, &mut on).is_break() {
+            if self.record(text, (name, number), detector, &mut totals, &mut on).is_break() {
                 return Ok(totals);
             }
         }
@@ -208,7 +208,7 @@ impl Sysmon {
         &mut self,
         mut input: impl Read + Seek,
         name: &str,
-        judge: &mut Judge,
+        detector: &mut Detector,
         mut on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
         let damage = crate::chunks::damage(&mut input)?;
@@ -220,7 +220,7 @@ impl Sysmon {
                 Ok(record) => Ok(&record.data[..]),
                 Err(error) => Err(one_line(error)),
             };
-            if self.record(record, (name, number), judge, &mut totals, &mut on).is_break() {
+            if self.record(record, (name, number), detector, &mut totals, &mut on).is_break() {
                 return Ok(totals);
             }
         }
@@ -239,7 +239,7 @@ impl Sysmon {
         &mut self,
         json: Result<&[u8], String>,
         (file, record): (&str, u64),
-        judge: &mut Judge,
+        detector: &mut Detector,
         totals: &mut Totals,
         on: &mut impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
@@ -263,7 +263,7 @@ impl Sysmon {
         let Known { cases, processes } = &mut self.known;
         match row.action {
             Action::ImageLoad { path, sha256, signer } => {
-                cases.modules.learn(judge, row.host, path, sha256, signer);
+                cases.modules.learn(detector, row.host, path, sha256, signer);
             }
             Action::ProcessCreate { command_line, parent_pid } => {
                 let started = Started { command_line: command_line.into(), parent_pid, time: row.time };
@@ -271,11 +271,11 @@ impl Sysmon {
             }
             Action::ProcessAccess { .. } | Action::RemoteThread { .. } => {}
         }
-        let Some((case, damage)) = cases.case(judge, &row) else {
+        let Some((case, damage)) = cases.case(detector, &row) else {
             totals.context += 1;
             return ControlFlow::Continue(());
         };
-        totals.judged += 1;
+        totals.evaluated += 1;
         totals.events = totals.events.saturating_add(row.count);
         if let Action::ProcessAccess { call_trace, .. } = row.action {
             totals.without_stack += u64::from(call_trace.is_empty());
@@ -284,9 +284,10 @@ impl Sysmon {
             totals.damaged_stacks += 1;
             on(Found::Unreadable(&unreadable(damage.to_string())))?;
         }
-        let judgement = judge.judge(&case);
-        let judged = Judged { row: &row, case: &case, judgement: &judgement, file, record, judge, processes };
-        on(Found::Judged(judged))
+        let evaluation = detector.evaluate(&case);
+        let evaluated =
+            Evaluated { row: &row, case: &case, evaluation: &evaluation, file, record, detector, processes };
+        on(Found::Evaluated(evaluated))
     }
 }
 

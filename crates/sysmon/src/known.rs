@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::{Equivalent, HashMap};
-use stackhound_detect::Judge;
+use stackhound_detect::Detector;
 use stackhound_frames::{ModuleFacts, ModuleIndex};
 use stackhound_types::ModuleIdentity;
 
@@ -58,7 +58,7 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// The judge's numbers of modules.
+/// The detector's numbers of modules.
 #[derive(Debug, Default)]
 pub(crate) struct KnownModules {
     numbers: HashMap<Key, ModuleIndex, RandomState>,
@@ -72,7 +72,7 @@ impl KnownModules {
     }
 
     /// The module of this path on a machine. `None` if there are too many.
-    pub(crate) fn find(&mut self, judge: &mut Judge, host: Host, path: &str) -> Option<ModuleIndex> {
+    pub(crate) fn find(&mut self, detector: &mut Detector, host: Host, path: &str) -> Option<ModuleIndex> {
         if host != Host::default()
             && let Some(&index) = self.numbers.get(&KeyRef { host, path })
         {
@@ -82,13 +82,13 @@ impl KnownModules {
         if let Some(&index) = self.numbers.get(&key) {
             return Some(index);
         }
-        self.insert(key, |_| judge.module(&facts(path, None, ""), None))
+        self.insert(key, |_| detector.module(&facts(path, None, ""), None))
     }
 
     /// Takes in what a machine tells of a module's file.
     pub(crate) fn learn(
         &mut self,
-        judge: &mut Judge,
+        detector: &mut Detector,
         host: &str,
         path: &str,
         sha256: Option<[u8; 32]>,
@@ -107,13 +107,13 @@ impl KnownModules {
         };
         let key = KeyRef { host, path };
         if let Some(number) = self.numbers.get_mut(&key) {
-            let known = judge.modules.get(*number);
+            let known = detector.modules.get(*number);
             if known.sha256 != sha256 || known.signer.as_deref().unwrap_or_default() != signer {
-                *number = judge.module(&facts(path, sha256, signer), None);
+                *number = detector.module(&facts(path, sha256, signer), None);
             }
             return;
         }
-        self.insert(key, |_| judge.module(&facts(path, sha256, signer), None));
+        self.insert(key, |_| detector.module(&facts(path, sha256, signer), None));
     }
 
     fn insert(&mut self, key: KeyRef<'_>, number: impl FnOnce(&Key) -> ModuleIndex) -> Option<ModuleIndex> {
@@ -190,23 +190,23 @@ mod tests {
 
     #[test]
     fn files_are_those_of_their_machine() {
-        let judge = &mut Judge::new(Lists::default(), Binaries::none());
+        let detector = &mut Detector::new(Lists::default(), Binaries::none());
         let modules = &mut KnownModules::default();
-        let plain = modules.find(judge, Host::default(), r"C:\a.dll").unwrap();
-        modules.learn(judge, "one", r"c:\A.dll", Some([1; 32]), "S");
-        modules.learn(judge, "two", r"c:\a.dll", None, "");
+        let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
+        modules.learn(detector, "one", r"c:\A.dll", Some([1; 32]), "S");
+        modules.learn(detector, "two", r"c:\a.dll", None, "");
         let (one, two) = (modules.host("one"), modules.host("two"));
         assert_eq!(two, Host::default());
-        let known = modules.find(judge, one, r"C:\A.DLL").unwrap();
+        let known = modules.find(detector, one, r"C:\A.DLL").unwrap();
         assert_ne!(known, plain);
-        assert_eq!(judge.modules.get(known).sha256, Some([1; 32]));
-        assert_eq!(judge.modules.get(known).signer.as_deref(), Some("S"));
-        assert_eq!(modules.find(judge, two, r"c:\a.dll"), Some(plain));
+        assert_eq!(detector.modules.get(known).sha256, Some([1; 32]));
+        assert_eq!(detector.modules.get(known).signer.as_deref(), Some("S"));
+        assert_eq!(modules.find(detector, two, r"c:\a.dll"), Some(plain));
         // A file that was replaced is another module from then on.
-        modules.learn(judge, "one", r"c:\a.dll", Some([2; 32]), "S");
-        let replaced = modules.find(judge, one, r"c:\a.dll").unwrap();
-        assert_eq!(judge.modules.get(replaced).sha256, Some([2; 32]));
-        assert_eq!(judge.modules.len(), 3);
+        modules.learn(detector, "one", r"c:\a.dll", Some([2; 32]), "S");
+        let replaced = modules.find(detector, one, r"c:\a.dll").unwrap();
+        assert_eq!(detector.modules.get(replaced).sha256, Some([2; 32]));
+        assert_eq!(detector.modules.len(), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Sysmon's data, which people already have, as cases for the judge of [`stackhound_detect`], and back to text.
+//! Sysmon's data, which people already have, as cases for the engine of [`stackhound_detect`], and back to text.
 //!
-//! [`Sysmon::hunt`] reads a file, `.evtx` or JSON with one event a line, told apart by its content, and judges what events 10
+//! [`Sysmon::hunt`] reads a file, `.evtx` or JSON with one event a line, told apart by its content, and evaluates what events 10
 //! (`ProcessAccess`) and 8 (`CreateRemoteThread`) tell. Events 7 (`ImageLoad`) and 1 (`ProcessCreate`) before them tell what
 //! files modules are and how processes were started; all others are counted.
 //!
@@ -16,18 +16,18 @@
 //! process's list of loaded modules had there when Sysmon asked. So a frame in no module is *unbacked*, not unknown. Addresses
 //! are told of these frames alone.
 //!
-//! Knows text and the judge. Must not know ETW, or how findings are shown.
+//! Knows text and the engine. Must not know ETW, or how findings are shown.
 #![forbid(unsafe_code)]
 
 pub mod call_trace;
 pub mod case;
 mod chunks;
+mod event_context;
 pub mod hunt;
 pub mod json;
 mod known;
 pub mod row;
-mod sighting;
 mod time;
 
-pub use hunt::{Error, Format, Found, Judged, Sysmon, Totals, Unreadable, detects};
+pub use hunt::{Error, Evaluated, Format, Found, Sysmon, Totals, Unreadable, detects};
 pub use row::Row;

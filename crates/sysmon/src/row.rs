@@ -1,4 +1,4 @@
-//! One event of Sysmon, as far as judging stacks needs it.
+//! One event of Sysmon, as far as evaluating stacks needs it.
 
 use crate::call_trace::Hex;
 use crate::json::{Field, Fields};

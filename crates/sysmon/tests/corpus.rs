@@ -5,8 +5,8 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
-use stackhound_detect::report::Sighting;
-use stackhound_detect::{Binaries, DetectionId, Judge, Judgement, Outcome, Severity, Verdict};
+use stackhound_detect::report::EventContext;
+use stackhound_detect::{Binaries, DetectionId, Detector, Evaluation, Outcome, Severity, Verdict};
 use stackhound_frames::Lists;
 use stackhound_sysmon::call_trace::{self, Place};
 use stackhound_sysmon::{Found, Sysmon};
@@ -36,8 +36,8 @@ struct Truth {
 
 struct Row {
     label: Label,
-    judgement: Judgement,
-    sighting: Sighting,
+    evaluation: Evaluation,
+    event_context: EventContext,
 }
 
 impl Row {
@@ -46,7 +46,7 @@ impl Row {
     }
 
     fn outcome(&self, name: &str) -> &Outcome {
-        self.judgement.outcome(DetectionId::parse(name).expect("a detection"))
+        self.evaluation.outcome(DetectionId::parse(name).expect("a detection"))
     }
 
     fn is(&self, name: &str) -> bool {
@@ -55,17 +55,17 @@ impl Row {
 
     /// How severe its findings are at most.
     fn severity(&self) -> Option<Severity> {
-        self.judgement.findings().map(|(_, outcome)| outcome.severity).max()
+        self.evaluation.findings().map(|(_, outcome)| outcome.severity).max()
     }
 
     /// What was found and in which stack.
     fn text(&self) -> String {
         let findings: Vec<String> = self
-            .judgement
+            .evaluation
             .findings()
             .map(|(id, outcome)| format!("{} {}", id.name(), outcome.severity.name()))
             .collect();
-        let Sighting { place, summary, process, .. } = &self.sighting;
+        let EventContext { place, summary, process, .. } = &self.event_context;
         format!(
             "{}:{} {} {} [{}] {summary}",
             place.file,
@@ -82,24 +82,28 @@ fn labels(name: &str) -> Option<Vec<Label>> {
     Some(text.lines().map(|line| serde_json::from_str(line).expect("a row")).collect())
 }
 
-/// Judged rows with their labels.
-fn judged(names: &[&str], lists: Lists) -> Option<Vec<Row>> {
-    let mut judge = Judge::new(lists, Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
+/// Evaluated rows with their labels.
+fn evaluated(names: &[&str], lists: Lists) -> Option<Vec<Row>> {
+    let mut detector = Detector::new(lists, Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
     let mut rows = Vec::new();
     for name in names {
         let mut labels = labels(name)?.into_iter();
         let text = stackhound_corpus::text(&format!("calltrace/{name}"))?;
-        let totals = sysmon.hunt(Cursor::new(&text), name, &mut judge, |found| {
-            let Found::Judged(judged) = found else { panic!("{found:?}") };
+        let totals = sysmon.hunt(Cursor::new(&text), name, &mut detector, |found| {
+            let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
             let label = labels.next().expect("a label for each row");
-            assert_eq!(label.count, judged.row.count);
-            assert_eq!(label.source_image, judged.row.actor.image);
-            rows.push(Row { label, judgement: *judged.judgement, sighting: judged.sighting() });
+            assert_eq!(label.count, evaluated.row.count);
+            assert_eq!(label.source_image, evaluated.row.actor.image);
+            rows.push(Row {
+                label,
+                evaluation: *evaluated.evaluation,
+                event_context: evaluated.event_context(),
+            });
             ControlFlow::Continue(())
         });
         let totals = totals.expect("a file");
-        assert!(labels.next().is_none(), "each row is judged");
+        assert!(labels.next().is_none(), "each row is evaluated");
         assert_eq!((totals.unreadable, totals.damaged_stacks, totals.other), (0, 0, 0));
     }
     Some(rows)
@@ -150,7 +154,7 @@ fn every_call_trace_is_written_back_and_classed() {
 
 #[test]
 fn direct_calls_are_found_and_nothing_else() {
-    let Some(rows) = judged(&ACCESSES, Lists::default()) else { return };
+    let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let is_direct = |row: &&Row| row.is("CS01") || row.is("CS02");
     let labelled = |row: &&Row| row.class().starts_with("direct_syscall");
     let (found, expected) = (rows.iter().filter(is_direct), rows.iter().filter(labelled));
@@ -167,7 +171,7 @@ fn direct_calls_are_found_and_nothing_else() {
 
 #[test]
 fn native_callers_are_found_where_they_can_be_told() {
-    let Some(rows) = judged(&ACCESSES, Lists::default()) else { return };
+    let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let mut undetermined = 0;
     for row in &rows {
         let is_outside =
@@ -208,7 +212,7 @@ fn native_callers_are_found_where_they_can_be_told() {
         "winsrvext.dll",
         "winsta.dll",
     ];
-    let rows = judged(&ACCESSES, Lists::default().with_known_images(&known.join("\n"))).expect("the same");
+    let rows = evaluated(&ACCESSES, Lists::default().with_known_images(&known.join("\n"))).expect("the same");
     for row in &rows {
         assert_eq!(row.is("CS06"), row.class() == "native_api_image", "{}", row.text());
     }
@@ -217,7 +221,7 @@ fn native_callers_are_found_where_they_can_be_told() {
 
 #[test]
 fn remote_threads_are_found_by_where_they_start() {
-    let Some(rows) = judged(&THREADS, Lists::default()) else { return };
+    let Some(rows) = evaluated(&THREADS, Lists::default()) else { return };
     let mut found: BTreeMap<(&str, bool), u64> = BTreeMap::new();
     for row in &rows {
         *found.entry((row.class(), row.severity().is_some())).or_default() += row.label.count;
@@ -235,7 +239,7 @@ fn remote_threads_are_found_by_where_they_start() {
 
 #[test]
 fn unbacked_code_is_told_from_compiled_code() {
-    let Some(rows) = judged(&ACCESSES, Lists::default()) else { return };
+    let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let is_severe = |row: &&Row| row.severity() >= Some(Severity::Medium);
     let unbacked: Vec<&Row> = rows.iter().filter(|row| row.class() == "unbacked_native").collect();
     let all = events(unbacked.iter().copied());
@@ -266,7 +270,7 @@ fn unbacked_code_is_told_from_compiled_code() {
 
 #[test]
 fn cut_stacks_are_few_and_each_is_listed() {
-    let Some(rows) = judged(&ACCESSES, Lists::default()) else { return };
+    let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let may_be_cut = |row: &Row| {
         let length = row.label.calltrace.split('|').count();
         row.label.calltrace.contains("UNKNOWN") || length == 24 || length == 16
@@ -283,10 +287,10 @@ fn cut_stacks_are_few_and_each_is_listed() {
 
 #[test]
 fn findings_by_class() {
-    let Some(rows) = judged(&ACCESSES, Lists::default()) else { return };
+    let Some(rows) = evaluated(&ACCESSES, Lists::default()) else { return };
     let mut table: BTreeMap<(&str, &str, &str), (u64, u64)> = BTreeMap::new();
     for row in &rows {
-        for (id, outcome) in row.judgement.findings() {
+        for (id, outcome) in row.evaluation.findings() {
             let key = (id.name(), outcome.severity.name(), row.class());
             let (rows, events) = table.entry(key).or_default();
             *rows += 1;

@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use stackhound_detect::report::Sighting;
-use stackhound_detect::{Binaries, Judge};
+use stackhound_detect::report::EventContext;
+use stackhound_detect::{Binaries, Detector};
 use stackhound_frames::Lists;
 use stackhound_sysmon::{Found, Sysmon, Totals};
 
@@ -16,18 +16,18 @@ mod support;
 const SYSMON: &str = "Microsoft-Windows-Sysmon";
 
 /// What a file holds, as it is shown.
-fn hunt(file: &[u8]) -> (Totals, Vec<Sighting>, Vec<String>) {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
-    let (mut sightings, mut unreadable) = (Vec::new(), Vec::new());
-    let totals = sysmon.hunt(Cursor::new(file), "log.evtx", &mut judge, |found| {
+fn hunt(file: &[u8]) -> (Totals, Vec<EventContext>, Vec<String>) {
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
+    let (mut event_contexts, mut unreadable) = (Vec::new(), Vec::new());
+    let totals = sysmon.hunt(Cursor::new(file), "log.evtx", &mut detector, |found| {
         match found {
-            Found::Judged(judged) => sightings.push(judged.sighting()),
+            Found::Evaluated(evaluated) => event_contexts.push(evaluated.event_context()),
             Found::Unreadable(line) => unreadable.push(line.to_string()),
         }
         ControlFlow::Continue(())
     });
-    (totals.expect("a log"), sightings, unreadable)
+    (totals.expect("a log"), event_contexts, unreadable)
 }
 
 fn access(trace: &str) -> Event<'_> {
@@ -77,13 +77,15 @@ fn events() -> Vec<Event<'static>> {
 #[test]
 fn logs_tell_what_json_tells() {
     for per_chunk in [1, 2, 100] {
-        let (totals, sightings, unreadable) = hunt(&log(&events(), per_chunk));
+        let (totals, event_contexts, unreadable) = hunt(&log(&events(), per_chunk));
         assert_eq!(unreadable, [""; 0]);
-        let expected = Totals { records: 5, judged: 3, events: 3, context: 1, other: 1, ..Totals::default() };
+        let expected =
+            Totals { records: 5, evaluated: 3, events: 3, context: 1, other: 1, ..Totals::default() };
         assert_eq!(totals, expected);
-        let records: Vec<u64> = sightings.iter().map(|sighting| sighting.place.record).collect();
+        let records: Vec<u64> =
+            event_contexts.iter().map(|event_context| event_context.place.record).collect();
         assert_eq!(records, [3, 4, 5]);
-        let first = &sightings[0];
+        let first = &event_contexts[0];
         assert_eq!((first.host.as_str(), first.time, first.count), ("PC", Some(132_476_682_564_730_000), 1));
         let process = &first.process;
         assert_eq!((process.pid, process.tid, process.parent_pid), (Some(6896), Some(1084), Some(4)));
@@ -93,7 +95,7 @@ fn logs_tell_what_json_tells() {
         let labels: Vec<String> = first.stack.iter().map(|frame| frame.label()).collect();
         assert_eq!(labels, ["ntdll.dll+0x9d934", "unbacked 0x24f64b7b7a1", "[1]a&b.exe+0x18be"]);
         assert_eq!(first.summary, "ntdll.dll|unbacked|[1]a&b.exe");
-        let thread = &sightings[2].event;
+        let thread = &event_contexts[2].event;
         assert_eq!(
             (thread.start_name.as_str(), thread.start_address),
             ("KERNEL32.DLL!LoadLibraryA", Some(0x7fff_9f40_eb60))
@@ -107,14 +109,14 @@ fn what_is_damaged_is_told_and_the_rest_read() {
     // The third record's binary XML.
     let at = 4096 + 2 * (1 << 16) + 512 + 24;
     file[at..at + 40].fill(0xff);
-    let (totals, sightings, unreadable) = hunt(&file);
-    assert_eq!((totals.unreadable, totals.judged, totals.damaged_parts), (1, 2, 1), "{unreadable:?}");
+    let (totals, event_contexts, unreadable) = hunt(&file);
+    assert_eq!((totals.unreadable, totals.evaluated, totals.damaged_parts), (1, 2, 1), "{unreadable:?}");
     assert!(unreadable[0].starts_with("log.evtx:3: "), "{unreadable:?}");
     assert!(
         unreadable[1].ends_with("the checksums of 1 chunks of the event log do not match"),
         "{unreadable:?}"
     );
-    assert_eq!(sightings.len(), 2);
+    assert_eq!(event_contexts.len(), 2);
 }
 
 /// Every bit of the header and of the records of a log without reserved chunks has a checksum.
@@ -123,9 +125,9 @@ fn flipped_bits_and_missing_ends_are_reported() {
     let whole = log(&events(), 2);
     assert!((whole.len() - 4096).is_multiple_of(1 << 16));
     let is_reported = |file: &[u8]| {
-        let mut judge = Judge::new(Lists::default(), Binaries::none());
-        let mut sysmon = Sysmon::new(judge.lists());
-        let read = sysmon.hunt(Cursor::new(file), "x", &mut judge, |_| ControlFlow::Continue(()));
+        let mut detector = Detector::new(Lists::default(), Binaries::none());
+        let mut sysmon = Sysmon::new(detector.lists());
+        let read = sysmon.hunt(Cursor::new(file), "x", &mut detector, |_| ControlFlow::Continue(()));
         read.is_err() || read.is_ok_and(|totals| totals.damaged_parts > 0)
     };
     assert!(!is_reported(&whole));
@@ -160,20 +162,20 @@ proptest! {
             file[place] = byte;
         }
         file.truncate(cut.unwrap_or(file.len()));
-        let mut judge = Judge::new(Lists::default(), Binaries::none());
-        let mut sysmon = Sysmon::new(judge.lists());
+        let mut detector = Detector::new(Lists::default(), Binaries::none());
+        let mut sysmon = Sysmon::new(detector.lists());
         let mut told = 0;
-        let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |found| {
-            if let Found::Judged(judged) = found {
-                drop(judged.sighting());
+        let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |found| {
+            if let Found::Evaluated(evaluated) = found {
+                drop(evaluated.event_context());
             }
             told += 1;
             ControlFlow::Continue(())
         });
         if let Ok(totals) = totals {
-            let all = totals.judged + totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
+            let all = totals.evaluated + totals.unreadable + totals.damaged_stacks + totals.damaged_parts;
             prop_assert_eq!(told, all);
-            prop_assert_eq!(totals.records, totals.judged + totals.unreadable + totals.context + totals.other);
+            prop_assert_eq!(totals.records, totals.evaluated + totals.unreadable + totals.context + totals.other);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use stackhound_detect::{Binaries, DetectionId, Judge, Severity, Verdict};
+use stackhound_detect::{Binaries, DetectionId, Detector, Severity, Verdict};
 use stackhound_frames::Lists;
 use stackhound_sysmon::row::Action;
 use stackhound_sysmon::{Found, Sysmon};
@@ -52,19 +52,19 @@ struct Counted {
 
 fn count(folder: &Path) -> Counted {
     let lists = Lists::default();
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
     let mut sysmon = Sysmon::new(&lists);
     let mut counted = Counted::default();
     for file in FILES {
         let input = BufReader::new(File::open(folder.join(file)).expect("a file of the corpus"));
-        let totals = sysmon.hunt(input, file, &mut judge, |found| {
-            let Found::Judged(judged) = found else { return ControlFlow::Continue(()) };
-            let Action::ProcessAccess { target, access, call_trace } = judged.row.action else {
+        let totals = sysmon.hunt(input, file, &mut detector, |found| {
+            let Found::Evaluated(evaluated) = found else { return ControlFlow::Continue(()) };
+            let Action::ProcessAccess { target, access, call_trace } = evaluated.row.action else {
                 return ControlFlow::Continue(());
             };
             let rights = access.map_or_else(String::new, |access| format!("{access:#x}"));
             let access = Access {
-                source: judged.row.actor.image,
+                source: evaluated.row.actor.image,
                 target: target.image,
                 access: &rights,
                 trace: call_trace,
@@ -73,11 +73,11 @@ fn count(folder: &Path) -> Counted {
             let is_alarming = |severity, verdict| verdict == Verdict::Yes && severity >= Severity::Medium;
             let add = |figures: &mut Figures| {
                 figures.rows += 1;
-                figures.events += judged.row.count;
-                let mut outcomes = judged.judgement.iter();
+                figures.events += evaluated.row.count;
+                let mut outcomes = evaluated.evaluation.iter();
                 figures.alarming +=
                     u64::from(outcomes.any(|(_, outcome)| is_alarming(outcome.severity, outcome.verdict)));
-                for (id, outcome) in judged.judgement.iter() {
+                for (id, outcome) in evaluated.evaluation.iter() {
                     let answers = &mut figures.answers[id.index()];
                     match outcome.verdict {
                         Verdict::Yes => answers.yes += 1,
@@ -95,16 +95,16 @@ fn count(folder: &Path) -> Counted {
             }
             if !is_ruled {
                 let mut any = false;
-                for (id, outcome) in judged.judgement.iter() {
+                for (id, outcome) in evaluated.evaluation.iter() {
                     if is_alarming(outcome.severity, outcome.verdict) {
                         let (rows, events) = &mut counted.alone[id.index()];
                         *rows += 1;
-                        *events += judged.row.count;
+                        *events += evaluated.row.count;
                         any = true;
                     }
                 }
                 counted.unruled.0 += u64::from(any);
-                counted.unruled.1 += if any { judged.row.count } else { 0 };
+                counted.unruled.1 += if any { evaluated.row.count } else { 0 };
             }
             ControlFlow::Continue(())
         });

@@ -37,6 +37,7 @@
 //! Knows time, addresses and names of things; does not know symbols or verdicts.
 #![forbid(unsafe_code)]
 
+mod address_spaces;
 mod caller;
 mod completeness;
 mod file;
@@ -51,13 +52,12 @@ mod process;
 mod ranges;
 mod region;
 mod registry;
-mod slots;
-mod spaces;
+mod slab;
 mod span;
-mod steady;
 mod system;
 mod text;
 mod thread;
+mod validity;
 mod view;
 mod volume;
 
@@ -68,12 +68,12 @@ pub use forget::{ForgottenEarly, Limits};
 pub use method::{MethodFacts, MethodId, MethodRef, Runtime};
 pub use module::{ModuleFacts, ModuleId, ModuleRef};
 pub use process::{ProcessEntity, ProcessFacts, ProcessId, ProcessRef};
-pub use ranges::Stretch;
+pub use ranges::ValidityId;
 pub use region::{Allocation, AllocationFacts, Region};
 pub use registry::{KeyControlBlock, KeyNameEvent, RegistryPath};
 pub use span::{Evidence, Phase, Span};
-pub use steady::Steady;
 pub use system::{AllocationEvent, System, SystemStats};
 pub use thread::{StackExtent, ThreadFacts, ThreadId, ThreadRef};
+pub use validity::ValidityRange;
 pub use view::{Protection, View, ViewFacts};
 pub use volume::Volumes;

@@ -3,11 +3,11 @@
 use hashbrown::HashMap;
 use stackhound_trace::TraceTime;
 
-use crate::slots::{Id, Slots};
+use crate::slab::{Id, Slab};
 use crate::span::{Evidence, Phase, Span};
-use crate::steady::Steady;
+use crate::validity::ValidityRange;
 
-/// How a sighting relates to the one that holds the number at its time.
+/// How an observation relates to the one that holds the number at its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Identity {
     Same,
@@ -16,7 +16,7 @@ pub(crate) enum Identity {
     Unsure,
 }
 
-/// A sighting that comes behind more holders of its number than this counts as of the newest one's start.
+/// An observation that comes behind more holders of its number than this counts as of the newest one's start.
 ///
 /// Bounds what one late event can cost; only a recording whose times are damaged comes near it.
 const LATE_MAX: usize = 1 << 10;
@@ -30,13 +30,13 @@ struct Holder {
     span: Span,
 }
 
-/// Every holder of every number. Holders are numbered in the order of their first sighting; spans of one number's
+/// Every holder of every number. Holders are numbered in the order of their first observation; spans of one number's
 /// holders do not overlap. About 60 bytes a holder.
 #[derive(Debug, Default)]
 pub(crate) struct Lifetimes {
     /// In the order of their starts.
     holders: HashMap<u32, Vec<u32>, foldhash::fast::RandomState>,
-    all: Slots<Holder>,
+    all: Slab<Holder>,
     /// When the last of a number's forgotten holders ended.
     ends: HashMap<u32, TraceTime, foldhash::fast::RandomState>,
 }
@@ -119,11 +119,11 @@ impl Lifetimes {
     }
 
     /// The times around a time at which [`newest_until`](Lifetimes::newest_until) gives the same.
-    pub fn steady(&self, number: u32, time: TraceTime) -> Steady {
-        let Some(holders) = self.holders.get(&number) else { return Steady::ALWAYS };
+    pub fn steady(&self, number: u32, time: TraceTime) -> ValidityRange {
+        let Some(holders) = self.holders.get(&number) else { return ValidityRange::ALWAYS };
         let next = holders.partition_point(|&holder| self.span(holder).from <= time);
         let from = |place: usize| holders.get(place).map(|&holder| self.span(holder).from);
-        Steady::between(next.checked_sub(1).and_then(from), from(next))
+        ValidityRange::between(next.checked_sub(1).and_then(from), from(next))
     }
 
     /// Takes in what an event says of the holder of a number. The second value tells whether the holder is new.

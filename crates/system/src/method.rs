@@ -5,15 +5,15 @@ use std::fmt;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
+use crate::address_spaces::AddressSpaces;
 use crate::process::{ProcessId, ProcessRef};
 use crate::ranges::AddressRange;
-use crate::slots::{Id, Slots};
-use crate::spaces::Spaces;
+use crate::slab::{Id, Slab};
 use crate::span::{Evidence, Phase, Span};
 use crate::system::System;
 use crate::text::{Text, Texts};
 
-/// The code of one method in a [`System`]. Indexes start at 0, in the order of first sighting. That of a method that
+/// The code of one method in a [`System`]. Indexes start at 0, in the order of first observation. That of a method that
 /// was [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct MethodId(pub(crate) Id);
@@ -82,8 +82,8 @@ struct Record {
 /// Methods of all processes. About 60 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
-    records: Slots<Record>,
-    pub spaces: Spaces,
+    records: Slab<Record>,
+    pub spaces: AddressSpaces,
 }
 
 impl Methods {

@@ -5,15 +5,15 @@ use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Guid, PdbIdentity, Pid};
 
 use crate::process::{ProcessId, ProcessRef};
-use crate::ranges::{AddressRange, RangeHistory, Stretch};
-use crate::slots::{Id, Slots};
+use crate::ranges::{AddressRange, RangeHistory, ValidityId};
+use crate::slab::{Id, Slab};
 use crate::span::{Evidence, Phase, Span};
-use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
+use crate::validity::ValidityRange;
 
 /// One module of a [`System`]: an image at a place in one address space, from its load to its unload. Indexes start
-/// at 0, in the order of first sighting. That of a module that was [forgotten](System::forget_before) is given to
+/// at 0, in the order of first observation. That of a module that was [forgotten](System::forget_before) is given to
 /// another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleId(pub(crate) Id);
@@ -72,11 +72,11 @@ pub(crate) struct ModuleSpace {
 /// All modules. About 130 bytes each, beside what [`RangeHistory`] takes, and their distinct texts.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    records: Slots<Record>,
+    records: Slab<Record>,
     kernel: ModuleSpace,
     /// By process.
     spaces: Vec<ModuleSpace>,
-    pdbs: Slots<Pdb>,
+    pdbs: Slab<Pdb>,
     pdb_numbers: HashMap<Pdb, u32, foldhash::fast::RandomState>,
     /// PDBs of modules that were not heard of by then.
     awaiting: HashMap<(Owner, u64, TraceTime), u32, foldhash::fast::RandomState>,
@@ -167,12 +167,12 @@ impl Modules {
         Some((ModuleId(self.records.id(number)), address.0 - self.records.get(number).range.first))
     }
 
-    pub fn stretch(&self, owner: Owner, time: TraceTime) -> Stretch {
-        self.space(owner).map_or_else(Stretch::default, |space| space.ranges.stretch(time))
+    pub fn stretch(&self, owner: Owner, time: TraceTime) -> ValidityId {
+        self.space(owner).map_or_else(ValidityId::default, |space| space.ranges.stretch(time))
     }
 
-    pub fn steady(&self, owner: Owner, time: TraceTime) -> Steady {
-        self.space(owner).map_or(Steady::ALWAYS, |space| space.ranges.steady(time))
+    pub fn steady(&self, owner: Owner, time: TraceTime) -> ValidityRange {
+        self.space(owner).map_or(ValidityRange::ALWAYS, |space| space.ranges.steady(time))
     }
 
     /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.

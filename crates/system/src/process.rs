@@ -5,13 +5,13 @@ use stackhound_types::{Address, Pid};
 
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
-use crate::slots::Id;
+use crate::slab::Id;
 use crate::span::{Phase, Span};
-use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
+use crate::validity::ValidityRange;
 
-/// One process of a [`System`]. Indexes start at 0, in the order of first sighting. That of a process that was
+/// One process of a [`System`]. Indexes start at 0, in the order of first observation. That of a process that was
 /// [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessId(pub(crate) Id);
@@ -164,7 +164,7 @@ impl Processes {
     }
 
     /// The times around a time at which the same one is the newest with this id.
-    pub fn steady(&self, pid: Pid, time: TraceTime) -> Steady {
+    pub fn steady(&self, pid: Pid, time: TraceTime) -> ValidityRange {
         self.lifetimes.steady(pid.0, time)
     }
 

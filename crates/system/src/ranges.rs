@@ -10,7 +10,7 @@ use stackhound_trace::TraceTime;
 
 use crate::multiversion::{Change, RangeTree};
 use crate::span::Span;
-use crate::steady::Steady;
+use crate::validity::ValidityRange;
 
 /// Newest changes that are kept apart, in the order of their times: a late one finds its place among them.
 const RECENT_MAX: usize = 32;
@@ -100,18 +100,18 @@ pub(crate) struct RangeHistory {
 /// A stretch of trace time in which nothing changes, as far as is known by now: what is looked up in it is the same at
 /// each of its times, until something more is taken in about them. Two times are in one stretch if these are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Stretch {
+pub struct ValidityId {
     /// Changes up to the time, doubled; one more at the very time of a change.
     changes: u64,
     revision: u64,
 }
 
-impl Stretch {
+impl ValidityId {
     /// The stretch in which nothing changes here and there.
-    pub(crate) fn and(self, other: Stretch) -> Stretch {
+    pub(crate) fn and(self, other: ValidityId) -> ValidityId {
         // All are counters that only go up with time, and with what is taken in.
         let both_at_change = self.changes & other.changes & 1;
-        Stretch {
+        ValidityId {
             changes: self.changes + other.changes - both_at_change,
             revision: self.revision + other.revision,
         }
@@ -200,7 +200,7 @@ impl RangeHistory {
 
     /// The stretch of time around a time.
     #[inline]
-    pub fn stretch(&self, time: TraceTime) -> Stretch {
+    pub fn stretch(&self, time: TraceTime) -> ValidityId {
         // Mostly asked about the newest time.
         let passed = match self.changed.last() {
             Some(&last) if last > time => self.changed.partition_point(|&changed| changed <= time),
@@ -208,17 +208,17 @@ impl RangeHistory {
         };
         let at_change = passed > 0 && self.changed[passed - 1] == time;
         let all_passed = self.forgotten + passed as u64;
-        Stretch { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
+        ValidityId { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
     }
 
     /// The times around a time that are in one [stretch](RangeHistory::stretch) with it.
-    pub fn steady(&self, time: TraceTime) -> Steady {
+    pub fn steady(&self, time: TraceTime) -> ValidityRange {
         let passed = self.changed.partition_point(|&changed| changed <= time);
         match passed.checked_sub(1).map(|last| self.changed[last]) {
-            Some(last) if last == time => Steady::at(time),
+            Some(last) if last == time => ValidityRange::at(time),
             last => {
                 let behind = last.map(|last| TraceTime(last.0.saturating_add(1)));
-                Steady::between(behind, self.changed.get(passed).copied())
+                ValidityRange::between(behind, self.changed.get(passed).copied())
             }
         }
     }

@@ -5,8 +5,8 @@ use stackhound_types::{Address, Pid};
 
 use crate::caller::Caller;
 use crate::process::ProcessId;
-use crate::ranges::{AddressRange, RangeHistory, Stretch};
-use crate::slots::Slots;
+use crate::ranges::{AddressRange, RangeHistory, ValidityId};
+use crate::slab::Slab;
 use crate::span::Span;
 
 /// What an event states about memory of a process.
@@ -60,7 +60,7 @@ struct MemorySpace {
 /// Memory of all processes. About 200 bytes for a call, and as much again if it both reserves and commits.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
-    allocations: Slots<Allocation>,
+    allocations: Slab<Allocation>,
     /// By process.
     spaces: Vec<MemorySpace>,
 }
@@ -126,8 +126,8 @@ impl Regions {
         history.at(address.0, time).map(|number| *self.allocations.get(number))
     }
 
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
-        let Some(space) = self.spaces.get(process.index()) else { return Stretch::default() };
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
+        let Some(space) = self.spaces.get(process.index()) else { return ValidityId::default() };
         space.reserved.stretch(time).and(space.committed.stretch(time))
     }
 

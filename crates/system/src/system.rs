@@ -12,7 +12,7 @@ use crate::forget::{Forgetting, ForgottenEarly};
 use crate::method::{MethodFacts, MethodId, MethodRef, Methods};
 use crate::module::{ModuleFacts, ModuleId, ModuleRef, Modules, Owner};
 use crate::process::{ProcessFacts, ProcessId, ProcessRef, Processes};
-use crate::ranges::Stretch;
+use crate::ranges::ValidityId;
 use crate::region::{Allocation, AllocationFacts, Region, Regions};
 use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
 use crate::span::{Evidence, Phase, Span};
@@ -474,11 +474,11 @@ impl System {
     /// Around a time, in which stretch modules, compiled methods, views and memory of a process stay as they are; those
     /// of the kernel for `None`. For caches of what is looked up.
     #[inline]
-    pub fn stretch(&self, process: Option<ProcessId>, time: TraceTime) -> Stretch {
+    pub fn stretch(&self, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
         let modules = self.modules.stretch(process, time);
         let Some(process) = process else { return modules };
         if self.processes.span(process).is_none() {
-            return Stretch::default();
+            return ValidityId::default();
         }
         let rest = self.methods.spaces.stretch(process, time).and(self.views.spaces.stretch(process, time));
         modules.and(rest).and(self.regions.stretch(process, time))
@@ -486,10 +486,10 @@ impl System {
 
     /// As [`stretch`](System::stretch), of the modules of a process alone.
     #[inline]
-    pub fn module_stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
+    pub fn module_stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
         match self.processes.span(process) {
             Some(_) => self.modules.stretch(Some(process), time),
-            None => Stretch::default(),
+            None => ValidityId::default(),
         }
     }
 

@@ -8,13 +8,13 @@ use stackhound_types::{Address, Pid, Tid};
 use crate::caller::Caller;
 use crate::lifetimes::{Identity, Lifetimes};
 use crate::process::{ProcessId, ProcessRef};
-use crate::slots::Id;
+use crate::slab::Id;
 use crate::span::{Phase, Span};
-use crate::steady::Steady;
 use crate::system::System;
 use crate::text::{Text, Texts};
+use crate::validity::ValidityRange;
 
-/// One thread of a [`System`]. Indexes start at 0, in the order of first sighting. That of a thread that was
+/// One thread of a [`System`]. Indexes start at 0, in the order of first observation. That of a thread that was
 /// [forgotten](System::forget_before) is given to another one, whose number is not equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ThreadId(pub(crate) Id);
@@ -180,7 +180,7 @@ impl Threads {
     }
 
     /// The times around a time at which the same one is the newest with this id.
-    pub fn steady(&self, tid: Tid, time: TraceTime) -> Steady {
+    pub fn steady(&self, tid: Tid, time: TraceTime) -> ValidityRange {
         self.lifetimes.steady(tid.0, time)
     }
 

@@ -5,11 +5,11 @@ use std::fmt;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
+use crate::address_spaces::AddressSpaces;
 use crate::file::FileKey;
 use crate::process::ProcessId;
 use crate::ranges::AddressRange;
-use crate::slots::Slots;
-use crate::spaces::Spaces;
+use crate::slab::Slab;
 use crate::span::{Evidence, Phase, Span};
 
 /// What pages allow, as the memory manager numbers it.
@@ -75,8 +75,8 @@ pub struct View {
 /// Views of all processes. About 100 to 250 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    records: Slots<View>,
-    pub spaces: Spaces,
+    records: Slab<View>,
+    pub spaces: AddressSpaces,
 }
 
 impl Views {

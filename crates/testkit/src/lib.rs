@@ -4,7 +4,7 @@
 //! Each is a good stack of a generated system with one thing changed, so that its answer is known from how it was made:
 //! another service than the stub's, a cut end, a frame in no module, a return address behind no call. The same events are
 //! written as recordings (`.etl`) and as rows of Sysmon, as far as Sysmon tells of such events, each with the image files
-//! that are at hand for whoever judges.
+//! that are at hand for whoever evaluates.
 //!
 //! Knows what the detections are called and ask. Does not know who answers.
 #![forbid(unsafe_code)]

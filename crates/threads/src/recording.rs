@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use stackhound_etl::Clock;
 use stackhound_frames::{FrameResolver, StackOwner};
-use stackhound_pipeline::{Counted, Depth, Naming, Outcome, Passes, Pipeline, Seen};
+use stackhound_pipeline::{Counted, Depth, EventView, Naming, Outcome, Passes, Pipeline};
 use stackhound_stacks::StackState;
 use stackhound_system::{System, ThreadRef};
 use stackhound_trace::{Flow, OpenTrace, TraceTime};
@@ -66,7 +66,7 @@ impl<'t> SwitchStacks<'t> {
     pub fn read(&mut self, mut tick: impl FnMut(), watch: impl FnMut(&Counted<'_>) -> Flow) -> &Outcome {
         let (pipeline, switches) = (&mut self.pipeline, &mut self.switches);
         self.outcome.get_or_insert_with(|| {
-            let take = |seen: &Seen<'_>| {
+            let take = |seen: &EventView<'_>| {
                 tick();
                 switches.take(seen)?;
                 ControlFlow::Continue(false)

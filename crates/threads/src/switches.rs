@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::{self, hook_id, view};
 use stackhound_stacks::{Before, Gaps, StackState};
 use stackhound_system::System;
@@ -84,7 +84,7 @@ struct Losses {
 }
 
 impl Losses {
-    fn before(&mut self, seen: &Seen<'_>) -> Before {
+    fn before(&mut self, seen: &EventView<'_>) -> Before {
         let event = seen.event();
         let before = match &mut self.gaps {
             Some(gaps) => gaps.before(event),
@@ -98,7 +98,7 @@ impl Losses {
         before
     }
 
-    fn behind(&mut self, seen: &Seen<'_>) {
+    fn behind(&mut self, seen: &EventView<'_>) {
         let event = seen.event();
         if self.gaps.as_mut().is_some_and(|gaps| gaps.begins_behind(event)) {
             self.open.insert((event.source(), event.processor()));
@@ -167,12 +167,12 @@ impl Switches {
     }
 
     /// Takes in an event. Breaks where no later one tells anything more.
-    pub fn take(&mut self, seen: &Seen<'_>) -> Flow {
+    pub fn take(&mut self, seen: &EventView<'_>) -> Flow {
         let event = seen.event();
         self.end = Some(self.end.map_or(event.time(), |end| end.max(event.time())));
         self.session = self.session.max(event.block().session().pointer_size);
         if self.awaited.is_none() && self.at.is_some_and(|at| event.time() > at) {
-            self.freeze(seen.knowledge().system());
+            self.freeze(seen.trace_state().system());
         }
         if self.losses.before(seen) == Before::Gap
             && let Some((is_lost, _)) = &mut self.lost_at
@@ -273,7 +273,7 @@ impl Switches {
         });
     }
 
-    fn switched_in(&mut self, tid: Tid, seen: &Seen<'_>) {
+    fn switched_in(&mut self, tid: Tid, seen: &EventView<'_>) {
         let (time, session) = (seen.time(), self.session);
         let is_kernel = |address: Address| address.is_kernel(session);
         let has_kernel_part = seen.stack().is_some() && seen.addresses().any(is_kernel);

@@ -4,7 +4,7 @@
 //! `n` is the instant just before it. Stacks are those of each thread in user mode and in the kernel, and two for each
 //! processor: of interrupt service routines and of deferred procedure calls.
 //!
-//! # What is exact
+//! # EventKind is exact
 //!
 //! - Threads go from and to processors with switches, if the recording has them.
 //! - System calls are frames on the thread's kernel stack, from the event of the enter to that of the exit. The events
@@ -13,7 +13,7 @@
 //!   the time of their start. The start is no transition of its own: the routine owns the contexts from the first one
 //!   on at which it had started.
 //!
-//! # What is inferred
+//! # EventKind is inferred
 //!
 //! - Recorded stacks show frames at one context each. Frames that two of them have in common are taken for the same
 //!   ones (a frame goes on if its function is the same and so are all return addresses further out), frames that the
@@ -28,10 +28,10 @@
 //! Where events of a processor are missing, nothing is claimed across the gap: its thread is not known, and the frames
 //! of all threads that may have run there are given up.
 //!
-//! # What cannot be told
+//! # EventKind cannot be told
 //!
 //! - The kernel calls some threads back into user mode, inside of a system call. No event tells of it; it is noticed by
-//!   the kernel's function for it in a recorded stack ([`SeenFrame::calls_back`]), or by a user stack that has grown since
+//!   the kernel's function for it in a recorded stack ([`SampledFrame::calls_back`]), or by a user stack that has grown since
 //!   the entry. A call inside of a callback stands on top of the one that called back. Where neither shows, the user
 //!   part of a stack is taken to be that of the entry.
 //! - A system call that never returns (the end of a callback, the restart of a thread at another place) has no exit. It
@@ -42,15 +42,15 @@
 //!   from the same place, count as one.
 //!
 //! Takes constant time for an event, apart from the depth of its stack and the nesting of interruptions, and memory for
-//! the threads that exist and up to 32,768 events that are held back. [`etw`] has the happenings of ETW traces. Does not know
+//! the threads that exist and up to 32,768 events that are held back. [`etw`] has the stack_events of ETW traces. Does not know
 //! output.
 #![forbid(unsafe_code)]
 
 mod counts;
 pub mod etw;
-mod happening;
-mod hold;
+mod reorder;
 mod side;
+mod stack_event;
 mod step;
 mod thread;
 mod tracker;
@@ -58,55 +58,55 @@ mod tracker;
 use stackhound_calltree::Cpu;
 
 pub use counts::Counts;
-pub use happening::{Happening, Interruption, Part, SeenFrame, Snapshot, What};
+pub use stack_event::{EventKind, Interruption, Part, SampledFrame, Snapshot, StackEvent};
 pub use step::{NOT_KNOWN, Step};
 
-use hold::{Hold, Item, Next};
+use reorder::{Item, Next, ReorderBuffer};
 use tracker::Tracker;
 
 /// How a recording is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Ticks for which events are held back, so that interrupt routines that took no longer get their exact place.
-    pub hold: i64,
+    pub reorder: i64,
     /// Whether recorded stacks are merged. Without them the result is exact.
     pub snapshots: bool,
 }
 
-/// Turns happenings into steps.
+/// Turns stack_events into steps.
 #[derive(Debug)]
 pub struct Timeline {
-    hold: Hold,
+    reorder: ReorderBuffer,
     tracker: Tracker,
 }
 
 impl Timeline {
     /// Before the first event.
     pub fn new(options: Options) -> Timeline {
-        Timeline { hold: Hold::new(options.hold), tracker: Tracker::new(options.snapshots) }
+        Timeline { reorder: ReorderBuffer::new(options.reorder), tracker: Tracker::new(options.snapshots) }
     }
 
     /// Takes the next event.
-    pub fn push(&mut self, happening: Happening) {
-        self.hold.push(happening);
-        self.understand();
+    pub fn push(&mut self, stack_event: StackEvent) {
+        self.reorder.push(stack_event);
+        self.process();
     }
 
     /// From here on, a processor's events are missing.
     pub fn lose(&mut self, cpu: Cpu) {
-        self.hold.mark(Item::Lost(cpu.0));
+        self.reorder.mark(Item::Lost(cpu.0));
     }
 
     /// The processor's events are there again.
     pub fn regain(&mut self, cpu: Cpu) {
-        self.hold.mark(Item::Regained(cpu.0));
+        self.reorder.mark(Item::Regained(cpu.0));
     }
 
     /// The recording is over. Gives the number of transitions.
     pub fn end(&mut self) -> u64 {
-        self.hold.end();
-        self.understand();
-        let transitions = self.hold.count();
+        self.reorder.end();
+        self.process();
+        let transitions = self.reorder.count();
         self.tracker.end(transitions);
         transitions
     }
@@ -116,13 +116,13 @@ impl Timeline {
         self.tracker.steps.drain(..)
     }
 
-    /// What was used up to here, and what was not.
+    /// EventKind was used up to here, and what was not.
     pub fn counts(&self) -> Counts {
-        Counts { clipped_interruptions: self.hold.clipped, ..self.tracker.counts }
+        Counts { clipped_interruptions: self.reorder.clipped, ..self.tracker.counts }
     }
 
-    fn understand(&mut self) {
-        while let Some(next) = self.hold.pop() {
+    fn process(&mut self) {
+        while let Some(next) = self.reorder.pop() {
             match next {
                 Next::Start(start) => self.tracker.start(start),
                 Next::Item(id, item) => self.tracker.item(id, item),

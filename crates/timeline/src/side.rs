@@ -2,7 +2,7 @@
 
 use stackhound_calltree::{Change, ContextId, EndType, Evidence, LocationId, StackId, StartType};
 
-use crate::happening::SeenFrame;
+use crate::stack_event::SampledFrame;
 use crate::step::{NOT_KNOWN, Step};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Interval {
 
 /// A stack with its open frames.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct ThreadStack {
     pub id: StackId,
     /// Outermost first. Those that were seen stand on top of the innermost other one: the anchor.
     frames: Vec<Live>,
@@ -52,9 +52,9 @@ pub(crate) struct Side {
     said: u64,
 }
 
-impl Side {
-    pub fn new(id: StackId, floor: u64) -> Side {
-        Side { id, frames: Vec::new(), certain: None, floor, base_floor: floor, said: 0 }
+impl ThreadStack {
+    pub fn new(id: StackId, floor: u64) -> ThreadStack {
+        ThreadStack { id, frames: Vec::new(), certain: None, floor, base_floor: floor, said: 0 }
     }
 
     /// Makes sure that there is a frame from context `first` on.
@@ -67,7 +67,7 @@ impl Side {
         }
     }
 
-    /// What is seen next was not there before this context.
+    /// EventKind is seen next was not there before this context.
     pub fn floor(&self) -> u64 {
         self.certain.map_or(self.floor, |certain| certain + 1)
     }
@@ -157,7 +157,7 @@ impl Side {
         self.floor = self.base_floor;
     }
 
-    /// What was seen is probably gone.
+    /// EventKind was seen is probably gone.
     pub fn set_aside(&mut self, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
     }
@@ -183,13 +183,13 @@ impl Side {
     }
 
     /// Whether frames were seen, and a recorded stack shows exactly them.
-    pub fn shows(&self, seen: &[SeenFrame]) -> bool {
+    pub fn shows(&self, seen: &[SampledFrame]) -> bool {
         let frames = self.seen();
         frames.len() == seen.len() && extends(frames, seen)
     }
 
     /// Whether a recorded stack shows the frames that were seen, unchanged, and maybe more.
-    pub fn is_extended_by(&self, seen: &[SeenFrame]) -> bool {
+    pub fn is_extended_by(&self, seen: &[SampledFrame]) -> bool {
         extends(self.seen(), seen)
     }
 
@@ -200,7 +200,7 @@ impl Side {
 
     /// Whether a recorded stack ends at another place than the frames that were seen. The outermost function of a thread
     /// makes a single call, so one of the two is not whole.
-    pub fn has_other_root(&self, seen: &[SeenFrame]) -> bool {
+    pub fn has_other_root(&self, seen: &[SampledFrame]) -> bool {
         let outermost = self.seen().first().zip(seen.first());
         outermost.is_some_and(|(live, seen)| live.address != Some(seen.address))
     }
@@ -215,9 +215,9 @@ impl Side {
         &self.frames[self.anchor().map_or(0, |anchor| anchor + 1)..]
     }
 
-    /// What of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
+    /// EventKind of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
     /// does not show the functions of the frames with exact ends.
-    pub fn above_anchor<'s>(&self, seen: &'s [SeenFrame]) -> Option<(Option<u64>, &'s [SeenFrame])> {
+    pub fn above_anchor<'s>(&self, seen: &'s [SampledFrame]) -> Option<(Option<u64>, &'s [SampledFrame])> {
         let mut above = (None, seen);
         let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. }));
         let innermost = exact.clone().count();
@@ -245,7 +245,7 @@ impl Side {
     /// addresses further out. `false` if that contradicts another recorded stack of the same contexts.
     pub fn merge(
         &mut self,
-        (place, seen): (Option<u64>, &[SeenFrame]),
+        (place, seen): (Option<u64>, &[SampledFrame]),
         during: Interval,
         evidence: Evidence,
         steps: &mut Vec<Step>,
@@ -278,7 +278,7 @@ impl Side {
         if differs
             .is_some_and(|(live, seen)| is_same_place && live.function.is_none() != seen.function.is_none())
         {
-            // What is known of the place has changed, so that nothing can be said of what has not.
+            // EventKind is known of the place has changed, so that nothing can be said of what has not.
             self.forget_seen(steps);
             going_on = 0;
         }
@@ -297,7 +297,7 @@ impl Side {
     }
 }
 
-fn extends(frames: &[Live], seen: &[SeenFrame]) -> bool {
+fn extends(frames: &[Live], seen: &[SampledFrame]) -> bool {
     frames.len() <= seen.len()
         && frames
             .iter()

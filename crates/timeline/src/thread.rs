@@ -1,10 +1,10 @@
-//! What is known of a thread.
+//! EventKind is known of a thread.
 
 use stackhound_calltree::{Cpu, StackKind};
 use stackhound_types::Tid;
 
-use crate::happening::{SeenFrame, Snapshot};
-use crate::side::Side;
+use crate::side::ThreadStack;
+use crate::stack_event::{SampledFrame, Snapshot};
 
 /// Which of its stacks a thread uses in user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl Mode {
         self != Mode::Kernel
     }
 
-    /// What the stack is for.
+    /// EventKind the stack is for.
     pub fn stack(self) -> StackKind {
         match self {
             Mode::User(UserMode::Plain) => StackKind::User,
@@ -48,8 +48,8 @@ pub(crate) struct Thread {
     /// Of idle threads, their processor.
     pub idle_on: Option<Cpu>,
     /// By [`UserMode`].
-    pub user: [Option<Side>; 2],
-    pub kernel: Option<Side>,
+    pub user: [Option<ThreadStack>; 2],
+    pub kernel: Option<ThreadStack>,
     /// By the latest evidence.
     pub mode: Option<Mode>,
     /// Where it is in user mode, by the latest evidence.
@@ -96,7 +96,7 @@ impl Thread {
         }
     }
 
-    pub fn side(&mut self, mode: Mode) -> &mut Option<Side> {
+    pub fn side(&mut self, mode: Mode) -> &mut Option<ThreadStack> {
         match mode {
             Mode::User(mode) => &mut self.user[mode as usize],
             Mode::Kernel => &mut self.kernel,
@@ -104,7 +104,7 @@ impl Thread {
     }
 
     /// All its stacks.
-    pub fn sides(&mut self) -> impl Iterator<Item = &mut Side> {
+    pub fn sides(&mut self) -> impl Iterator<Item = &mut ThreadStack> {
         self.user.iter_mut().chain([&mut self.kernel]).flatten()
     }
 
@@ -114,7 +114,10 @@ impl Thread {
     }
 
     /// The user stacks of which frames are known, with what a recorded stack shows of them.
-    pub fn shown<'s>(&self, stack: &'s Snapshot) -> impl Iterator<Item = (UserMode, &Side, &'s [SeenFrame])> {
+    pub fn shown<'s>(
+        &self,
+        stack: &'s Snapshot,
+    ) -> impl Iterator<Item = (UserMode, &ThreadStack, &'s [SampledFrame])> {
         UserMode::ALL.into_iter().filter_map(|mode| {
             let side = self.user[mode as usize].as_ref().filter(|side| side.has_seen())?;
             Some((mode, side, stack.in_user_mode(mode)?))
@@ -122,7 +125,10 @@ impl Thread {
     }
 
     /// As [`shown`](Thread::shown), of those that were seen in the system call that the thread is in.
-    pub fn shown_in_call<'s>(&self, stack: &'s Snapshot) -> impl Iterator<Item = (&Side, &'s [SeenFrame])> {
+    pub fn shown_in_call<'s>(
+        &self,
+        stack: &'s Snapshot,
+    ) -> impl Iterator<Item = (&ThreadStack, &'s [SampledFrame])> {
         let is_seen = self.user_is_seen;
         self.shown(stack)
             .filter(move |(mode, ..)| is_seen[*mode as usize])
@@ -131,6 +137,6 @@ impl Thread {
 
     /// How many system calls are open.
     pub fn calls(&self) -> usize {
-        self.kernel.as_ref().map_or(0, Side::exact)
+        self.kernel.as_ref().map_or(0, ThreadStack::exact)
     }
 }

@@ -1,4 +1,4 @@
-//! Understands happenings in order: which thread runs where, and what is on its stacks.
+//! Understands stack_events in order: which thread runs where, and what is on its stacks.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -8,9 +8,9 @@ use stackhound_calltree::{
 use stackhound_types::Tid;
 
 use crate::counts::Counts;
-use crate::happening::{Happening, Interruption, Part, Snapshot, What};
-use crate::hold::{Item, Start};
-use crate::side::{Interval, Side};
+use crate::reorder::{Item, Start};
+use crate::side::{Interval, ThreadStack};
+use crate::stack_event::{EventKind, Interruption, Part, Snapshot, StackEvent};
 use crate::step::{NOT_KNOWN, Step};
 use crate::thread::{Mode, Thread, UserMode};
 
@@ -19,15 +19,15 @@ use crate::thread::{Mode, Thread, UserMode};
 struct Processor {
     running: Option<usize>,
     idle: Option<usize>,
-    /// What was entered last.
+    /// EventKind was entered last.
     active: Option<StackId>,
-    /// What is entered next was not active before this context.
+    /// EventKind is entered next was not active before this context.
     floor: u64,
     /// The running thread's stack is to be entered from this context on; which one, the next event there tells.
     pending: Option<u64>,
     /// The stacks of interruptions, by their kind.
-    sides: [Option<Side>; 2],
-    /// What interrupts the running thread, innermost last, and the event that ends it.
+    sides: [Option<ThreadStack>; 2],
+    /// EventKind interrupts the running thread, innermost last, and the event that ends it.
     interruptions: Vec<(Interruption, u64)>,
     is_lost: bool,
 }
@@ -68,7 +68,7 @@ impl Tracker {
 
     pub fn item(&mut self, id: u64, item: Item) {
         match item {
-            Item::Event(happening) => self.event(id, &happening),
+            Item::Event(stack_event) => self.event(id, &stack_event),
             Item::Lost(cpu) => self.lose(id, Cpu(cpu)),
             Item::Regained(cpu) => {
                 let cpu = self.processor(Cpu(cpu));
@@ -77,27 +77,29 @@ impl Tracker {
         }
     }
 
-    fn event(&mut self, id: u64, happening: &Happening) {
+    fn event(&mut self, id: u64, stack_event: &StackEvent) {
         self.counts.events += 1;
-        self.counts.snapshots += u64::from(happening.stack.is_some());
-        self.time = happening.time;
-        let cpu = happening.cpu.map(|cpu| self.processor(cpu));
-        match happening.what {
-            What::Switch { old, new, old_waits } => self.switch(id, cpu, (old, old_waits), new, happening),
-            What::SystemCallEnter { routine } => self.system_call(id, cpu, routine, happening),
-            What::SystemCallExit => self.system_call_exit(id, cpu, happening),
-            What::Interrupted { .. } => self.interruption_ends(id, cpu),
-            What::ThreadStart(tid) => {
-                self.other(id, cpu, happening);
+        self.counts.snapshots += u64::from(stack_event.stack.is_some());
+        self.time = stack_event.time;
+        let cpu = stack_event.cpu.map(|cpu| self.processor(cpu));
+        match stack_event.what {
+            EventKind::Switch { old, new, old_waits } => {
+                self.switch(id, cpu, (old, old_waits), new, stack_event)
+            }
+            EventKind::SystemCallEnter { routine } => self.system_call(id, cpu, routine, stack_event),
+            EventKind::SystemCallExit => self.system_call_exit(id, cpu, stack_event),
+            EventKind::Interrupted { .. } => self.interruption_ends(id, cpu),
+            EventKind::ThreadStart(tid) => {
+                self.other(id, cpu, stack_event);
                 self.thread_starts(id, tid);
             }
-            What::ThreadEnd(tid) => {
-                self.other(id, cpu, happening);
+            EventKind::ThreadEnd(tid) => {
+                self.other(id, cpu, stack_event);
                 if let Some(&thread) = self.by_tid.get(&tid) {
                     self.threads[thread].is_ending = true;
                 }
             }
-            What::Other => self.other(id, cpu, happening),
+            EventKind::Other => self.other(id, cpu, stack_event),
         }
     }
 
@@ -107,7 +109,7 @@ impl Tracker {
         cpu: Option<usize>,
         (old, old_waits): (Tid, bool),
         new: Tid,
-        happening: &Happening,
+        stack_event: &StackEvent,
     ) {
         let Some(cpu) = cpu else {
             self.counts.without_processor += 1;
@@ -143,7 +145,7 @@ impl Tracker {
         if self.threads[new].calls() > 0 {
             self.threads[new].mode = Some(Mode::Kernel);
         }
-        let Some(stack) = self.wanted(happening) else { return };
+        let Some(stack) = self.wanted(stack_event) else { return };
         // A thread whose time was up was interrupted in user mode: its way through the kernel is of no interest.
         let was_preempted = self.threads[new].mode.is_some_and(Mode::is_user);
         if self.threads[new].mode.is_none() {
@@ -161,21 +163,21 @@ impl Tracker {
         id: u64,
         cpu: Option<usize>,
         routine: Option<LocationId>,
-        happening: &Happening,
+        stack_event: &StackEvent,
     ) {
         self.has_calls = true;
-        let Some((cpu, thread)) = self.caller(id, cpu, happening) else { return };
+        let Some((cpu, thread)) = self.caller(id, cpu, stack_event) else { return };
         self.counts.calls += 1;
         let during = Interval { first: id, last: id };
-        if let Some(stack) = self.wanted(happening) {
+        if let Some(stack) = self.wanted(stack_event) {
             self.calls_may_be_over(thread, stack, id);
         }
-        let seen = self.wanted(happening).and_then(Snapshot::innermost_user_mode);
+        let seen = self.wanted(stack_event).and_then(Snapshot::innermost_user_mode);
         let user_mode = seen.unwrap_or(self.threads[thread].user_mode);
         self.evidence(cpu, thread, Mode::User(user_mode), id);
         self.threads[thread].entered = None;
         let mut is_seen = [false; 2];
-        if let Some(stack) = self.wanted(happening) {
+        if let Some(stack) = self.wanted(stack_event) {
             let is_merged = self.see_user(thread, stack, during);
             is_seen = UserMode::ALL.map(|mode| is_merged && stack.in_user_mode(mode).is_some());
             self.counts.snapshots_used += u64::from(is_merged);
@@ -192,12 +194,12 @@ impl Tracker {
         }
     }
 
-    fn system_call_exit(&mut self, id: u64, cpu: Option<usize>, happening: &Happening) {
+    fn system_call_exit(&mut self, id: u64, cpu: Option<usize>, stack_event: &StackEvent) {
         self.has_calls = true;
-        let Some((cpu, thread)) = self.caller(id, cpu, happening) else { return };
+        let Some((cpu, thread)) = self.caller(id, cpu, stack_event) else { return };
         self.counts.returns += 1;
         self.settle(cpu, id);
-        if let Some(stack) = self.wanted(happening) {
+        if let Some(stack) = self.wanted(stack_event) {
             let is_seen = self.see_user(thread, stack, Interval { first: id, last: id });
             self.counts.snapshots_used += u64::from(is_seen);
             self.counts.of_the_logging += u64::from(stack.kernel.frames().is_some());
@@ -229,36 +231,36 @@ impl Tracker {
     }
 
     /// The processor and thread of a system call.
-    fn caller(&mut self, id: u64, cpu: Option<usize>, happening: &Happening) -> Option<(usize, usize)> {
+    fn caller(&mut self, id: u64, cpu: Option<usize>, stack_event: &StackEvent) -> Option<(usize, usize)> {
         let Some(cpu) = cpu else {
             self.counts.without_processor += 1;
             return None;
         };
         // Without switches, the thread that was seen last may long have gone.
-        let is_known = self.has_switches || happening.thread.is_some();
-        let thread = self.running(cpu, happening.thread, happening.stack.is_some(), id);
+        let is_known = self.has_switches || stack_event.thread.is_some();
+        let thread = self.running(cpu, stack_event.thread, stack_event.stack.is_some(), id);
         let thread = thread.filter(|_| is_known);
         self.counts.without_thread += u64::from(thread.is_none());
         Some((cpu, thread?))
     }
 
-    fn other(&mut self, id: u64, cpu: Option<usize>, happening: &Happening) {
+    fn other(&mut self, id: u64, cpu: Option<usize>, stack_event: &StackEvent) {
         let Some(cpu) = cpu else {
-            self.counts.without_processor += u64::from(happening.stack.is_some());
+            self.counts.without_processor += u64::from(stack_event.stack.is_some());
             return;
         };
         if let Some(&(by, _)) = self.processors[cpu].interruptions.last() {
-            self.see_interruption(id, cpu, by, happening);
+            self.see_interruption(id, cpu, by, stack_event);
             return;
         }
-        if happening.thread.is_none() && happening.stack.is_none() {
+        if stack_event.thread.is_none() && stack_event.stack.is_none() {
             return;
         }
-        let Some(thread) = self.running(cpu, happening.thread, happening.stack.is_some(), id) else {
-            self.counts.without_thread += u64::from(happening.stack.is_some());
+        let Some(thread) = self.running(cpu, stack_event.thread, stack_event.stack.is_some(), id) else {
+            self.counts.without_thread += u64::from(stack_event.stack.is_some());
             return;
         };
-        let Some(stack) = self.wanted(happening) else { return };
+        let Some(stack) = self.wanted(stack_event) else { return };
         let during = Interval { first: id, last: id };
         self.calls_may_be_over(thread, stack, id);
         if stack.kernel.frames().is_some() {
@@ -371,7 +373,7 @@ impl Tracker {
     fn ensure(&mut self, thread: usize, mode: Mode, first: u64) -> StackId {
         let Thread { tid, idle_on, born, is_started, .. } = self.threads[thread];
         if self.threads[thread].side(mode).is_none() {
-            let side = Side::new(self.stack(mode.stack(), Some(tid), idle_on), born);
+            let side = ThreadStack::new(self.stack(mode.stack(), Some(tid), idle_on), born);
             *self.threads[thread].side(mode) = Some(side);
         }
         let start = if is_started { StartType::Manual } else { StartType::Unknown };
@@ -559,10 +561,10 @@ impl Tracker {
     }
 }
 
-/// What recorded stacks show of a thread's stacks, and for which contexts they hold.
+/// EventKind recorded stacks show of a thread's stacks, and for which contexts they reorder.
 impl Tracker {
-    fn wanted<'h>(&self, happening: &'h Happening) -> Option<&'h Snapshot> {
-        happening.stack.as_deref().filter(|_| self.snapshots_wanted)
+    fn wanted<'h>(&self, stack_event: &'h StackEvent) -> Option<&'h Snapshot> {
+        stack_event.stack.as_deref().filter(|_| self.snapshots_wanted)
     }
 
     /// User stacks that do not go on from what they were at a thread's entry into the kernel show that the system call was
@@ -674,7 +676,7 @@ impl Tracker {
         let known = self.processors[cpu].sides[start.by as usize].as_ref().map(|side| side.id);
         let stack = known.unwrap_or_else(|| {
             let id = self.stack(kind, None, Some(Cpu(start.cpu)));
-            self.processors[cpu].sides[start.by as usize] = Some(Side::new(id, 0));
+            self.processors[cpu].sides[start.by as usize] = Some(ThreadStack::new(id, 0));
             id
         });
         self.enter(cpu, stack, (start.lo, start.hi));
@@ -718,8 +720,8 @@ impl Tracker {
     }
 
     /// A stack that was recorded during an interruption is the interruption's, as far as it lies inside the routine.
-    fn see_interruption(&mut self, id: u64, cpu: usize, by: Interruption, happening: &Happening) {
-        let Some(frames) = self.wanted(happening).and_then(|stack| stack.kernel.frames()) else { return };
+    fn see_interruption(&mut self, id: u64, cpu: usize, by: Interruption, stack_event: &StackEvent) {
+        let Some(frames) = self.wanted(stack_event).and_then(|stack| stack.kernel.frames()) else { return };
         let Some(side) = &mut self.processors[cpu].sides[by as usize] else { return };
         match side.above_anchor(frames) {
             Some(above) => {

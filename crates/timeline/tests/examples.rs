@@ -4,35 +4,35 @@ use std::sync::Arc;
 
 use stackhound_calltree::{ContextId, Cpu, EndType, LocationId};
 use stackhound_timeline::{
-    Happening, Interruption, NOT_KNOWN, Options, Part, SeenFrame, Snapshot, Step, Timeline, What,
+    EventKind, Interruption, NOT_KNOWN, Options, Part, SampledFrame, Snapshot, StackEvent, Step, Timeline,
 };
 use stackhound_types::Tid;
 
 /// Events, one a line: `CPU what`. Stacks are `user / kernel`, outermost first; a frame is a letter for the function and
 /// a digit for the place in it.
-fn parse(line: &str, time: i64) -> Happening {
+fn parse(line: &str, time: i64) -> StackEvent {
     let (event, stack) = line.split_once('[').unwrap_or((line, "]"));
     let words: Vec<&str> = event.split_whitespace().collect();
     let tid = |word: usize| Tid(words[word].parse().unwrap());
     let routine = |word: usize| Some(function(words[word].as_bytes()[0]));
     let what = match words[1] {
-        "switch" => What::Switch { old: tid(2), new: tid(3), old_waits: true },
-        "enter" => What::SystemCallEnter { routine: routine(2) },
-        "exit" => What::SystemCallExit,
-        "interrupt" => What::Interrupted {
+        "switch" => EventKind::Switch { old: tid(2), new: tid(3), old_waits: true },
+        "enter" => EventKind::SystemCallEnter { routine: routine(2) },
+        "exit" => EventKind::SystemCallExit,
+        "interrupt" => EventKind::Interrupted {
             by: Interruption::Service,
             since: words[2].parse().unwrap(),
             routine: routine(3),
         },
-        "start" => What::ThreadStart(tid(2)),
-        _ => What::Other,
+        "start" => EventKind::ThreadStart(tid(2)),
+        _ => EventKind::Other,
     };
     let thread = (words[1] == "sample").then(|| tid(2));
     let stack = stack.strip_suffix(']').filter(|stack| !stack.is_empty()).map(|stack| {
         let (user, kernel) = stack.split_once('/').unwrap_or((stack, ""));
         Arc::new(Snapshot { user: part(user), kernel: part(kernel), wow64: Part::Absent })
     });
-    Happening { time, cpu: Some(Cpu(words[0].parse().unwrap())), thread, what, stack }
+    StackEvent { time, cpu: Some(Cpu(words[0].parse().unwrap())), thread, what, stack }
 }
 
 fn function(letter: u8) -> LocationId {
@@ -44,9 +44,9 @@ fn part(text: &str) -> Part {
         let [letter, place] = frame.as_bytes() else { panic!("{frame}") };
         let function = Some(function(*letter));
         let address = u64::from(*letter) << 8 | u64::from(*place);
-        SeenFrame { address, function, calls_back: false, location: function }
+        SampledFrame { address, function, calls_back: false, location: function }
     };
-    let frames: Box<[SeenFrame]> = text.split_whitespace().map(frame).collect();
+    let frames: Box<[SampledFrame]> = text.split_whitespace().map(frame).collect();
     if frames.is_empty() { Part::Absent } else { Part::Frames(frames) }
 }
 
@@ -58,10 +58,10 @@ fn between(lo: ContextId, hi: ContextId) -> String {
     }
 }
 
-/// What is opened and closed, in the order in which that is found out.
+/// EventKind is opened and closed, in the order in which that is found out.
 #[track_caller]
 fn check(events: &str, expected: &str) {
-    let mut timeline = Timeline::new(Options { hold: 1000, snapshots: true });
+    let mut timeline = Timeline::new(Options { reorder: 1000, snapshots: true });
     for (time, line) in (0..).zip(events.trim().lines()) {
         match line.trim() {
             "lose 0" => timeline.lose(Cpu(0)),

@@ -13,7 +13,7 @@ use stackhound_calltree::{
     Trace,
 };
 use stackhound_timeline::{
-    Happening, Interruption, Options, Part, SeenFrame, Snapshot, Step, Timeline, What,
+    EventKind, Interruption, Options, Part, SampledFrame, Snapshot, StackEvent, Step, Timeline,
 };
 use stackhound_types::Tid;
 
@@ -37,7 +37,7 @@ fn build(steps: impl Iterator<Item = Step>, builder: &mut Builder) {
     }
 }
 
-fn understood(recorded: &[Recorded], hold: i64) -> Trace {
+fn understood(recorded: &[Recorded], reorder: i64) -> Trace {
     let mut builder = Builder::new();
     builder.sampled();
     for function in 0..execution::FUNCTIONS {
@@ -45,10 +45,10 @@ fn understood(recorded: &[Recorded], hold: i64) -> Trace {
         let info = LocationInfo { address: None, module: None, rva: None, symbol, symbol_offset: 0 };
         builder.location(info);
     }
-    let mut timeline = Timeline::new(Options { hold, snapshots: true });
+    let mut timeline = Timeline::new(Options { reorder, snapshots: true });
     for item in recorded {
         match item {
-            Recorded::Event(happening) => timeline.push(happening.clone()),
+            Recorded::Event(stack_event) => timeline.push(stack_event.clone()),
             Recorded::Lost(cpu) => timeline.lose(Cpu(*cpu)),
             Recorded::Regained(cpu) => timeline.regain(Cpu(*cpu)),
         }
@@ -120,8 +120,8 @@ fn check_bound(bound: Bound, truth: u64, what: &str) {
 }
 
 /// Checks all that is claimed. Gives how many frames of recorded stacks there are.
-fn check(execution: &Execution, hold: i64) -> usize {
-    let trace = understood(&execution.recorded, hold);
+fn check(execution: &Execution, reorder: i64) -> usize {
+    let trace = understood(&execution.recorded, reorder);
     assert_eq!(trace.transition_count(), execution.events);
     check_calls(execution, &trace);
     let mut calls: HashSet<(Owner, u64, u64)> = HashSet::new();
@@ -139,7 +139,7 @@ fn check(execution: &Execution, hold: i64) -> usize {
             assert!(!stack.is_empty(), "{what}");
             continue;
         }
-        // What two snapshots share is taken for the same: then the first one's start and the last one's end count.
+        // EventKind two snapshots share is taken for the same: then the first one's start and the last one's end count.
         let [of_first, of_last] = [first, last].map(|at| true_frame(execution, &frame, at));
         let of_first = of_first.unwrap_or_else(|| panic!("{what} was not there at its start"));
         let of_last = of_last.unwrap_or_else(|| panic!("{what} was not there at its end"));
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn exact_recordings_with_a_short_hold(script in script()) {
         let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: false, cut_walks: false });
-        // What is active during them is found only from some context on.
+        // EventKind is active during them is found only from some context on.
         execution.active.clear();
         execution.calls.retain(|call| matches!(call.owner, Owner::Kernel(_)));
         check(&execution, 2);
@@ -244,7 +244,7 @@ fn part() -> impl Strategy<Value = Part> {
     let frame =
         (0u64..6, prop::option::of(0u32..4), any::<bool>()).prop_map(|(address, function, calls_back)| {
             let function = function.map(LocationId);
-            SeenFrame { address, function, calls_back, location: function }
+            SampledFrame { address, function, calls_back, location: function }
         });
     prop_oneof![
         Just(Part::Absent),
@@ -258,13 +258,21 @@ fn anything() -> impl Strategy<Value = Recorded> {
     let routine = || prop::option::of((0u32..4).prop_map(LocationId));
     let by = prop_oneof![Just(Interruption::Service), Just(Interruption::Deferred)];
     let what = prop_oneof![
-        routine().prop_map(|routine| What::SystemCallEnter { routine }),
-        Just(What::SystemCallExit),
-        (tid(), tid(), any::<bool>()).prop_map(|(old, new, old_waits)| What::Switch { old, new, old_waits }),
-        (by, -10i64..60, routine()).prop_map(|(by, since, routine)| What::Interrupted { by, since, routine }),
-        tid().prop_map(What::ThreadStart),
-        tid().prop_map(What::ThreadEnd),
-        Just(What::Other),
+        routine().prop_map(|routine| EventKind::SystemCallEnter { routine }),
+        Just(EventKind::SystemCallExit),
+        (tid(), tid(), any::<bool>()).prop_map(|(old, new, old_waits)| EventKind::Switch {
+            old,
+            new,
+            old_waits
+        }),
+        (by, -10i64..60, routine()).prop_map(|(by, since, routine)| EventKind::Interrupted {
+            by,
+            since,
+            routine
+        }),
+        tid().prop_map(EventKind::ThreadStart),
+        tid().prop_map(EventKind::ThreadEnd),
+        Just(EventKind::Other),
     ];
     let stack =
         (part(), part(), part()).prop_map(|(kernel, user, wow64)| Arc::new(Snapshot { kernel, user, wow64 }));
@@ -272,7 +280,7 @@ fn anything() -> impl Strategy<Value = Recorded> {
     let event = (0i64..50, prop::option::of(cpu()), prop::option::of(tid()), what, prop::option::of(stack));
     prop_oneof![
         12 => event.prop_map(|(time, cpu, thread, what, stack)| {
-            Recorded::Event(Happening { time, cpu: cpu.map(Cpu), thread, what, stack })
+            Recorded::Event(StackEvent { time, cpu: cpu.map(Cpu), thread, what, stack })
         }),
         1 => cpu().prop_map(Recorded::Lost),
         1 => cpu().prop_map(Recorded::Regained),
@@ -286,9 +294,9 @@ proptest! {
     #[test]
     fn contradictions_are_understood_somehow(
         recorded in prop::collection::vec(anything(), 1..80),
-        hold in prop_oneof![Just(0i64), Just(5), Just(1 << 40)],
+        reorder in prop_oneof![Just(0i64), Just(5), Just(1 << 40)],
     ) {
-        understood(&recorded, hold);
+        understood(&recorded, reorder);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What judges believe in, and the files that they look into.
+//! The lists and files of the detector.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
-use stackhound::detect::{Binaries, Judge};
+use stackhound::detect::{Binaries, Detector};
 use stackhound::frames::Lists;
 use stackhound::symbols::file_loader;
 use stackhound::symbols::image::Image;
@@ -19,9 +19,9 @@ use crate::config::Config;
 use crate::options::Common;
 use crate::{inputs, naming};
 
-/// A judge with the lists and files that the arguments name.
-pub fn judge(arguments: &Arguments, common: &Common) -> Result<Judge> {
-    Ok(Judge::new(lists(arguments)?, binaries(arguments, common)?))
+/// A detector with the lists and files that the arguments name.
+pub fn evaluate(arguments: &Arguments, common: &Common) -> Result<Detector> {
+    Ok(Detector::new(lists(arguments)?, binaries(arguments, common)?))
 }
 
 fn lists(arguments: &Arguments) -> Result<Lists> {

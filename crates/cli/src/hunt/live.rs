@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 use stackhound::Pipeline;
-use stackhound::detect::Judge;
+use stackhound::detect::Detector;
 use stackhound::detect::report::Place;
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
 use super::{Arguments, MemoryReach, evidence, is_colored, recorded, report::Report};
@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         filters.provider.clear();
     }
     let filter = EventFilter::parse(&filters)?;
-    let judge = evidence::judge(arguments, common)?;
+    let detector = evidence::evaluate(arguments, common)?;
     let memory = arguments.live_memory.map(live_memory).transpose()?;
     let schemas = arguments.reading.schemas()?;
     let status =
@@ -34,18 +34,18 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let live = Live::open(&arguments.sources, &arguments.filters.provider, true, common, status)?;
     let window = live.window();
     // Should something fail, events must no longer be waited for when the sessions end.
-    let Live { keeper, arrivals, .. } = live;
+    let Live { session_monitor, arrivals, .. } = live;
     let (clock, start) = (arrivals.clock(), arrivals.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let report = RefCell::new(Report::open(arguments, judge.lists(), is_colored(arguments, common))?);
+    let report = RefCell::new(Report::open(arguments, detector.lists(), is_colored(arguments, common))?);
     let pipeline = Pipeline::live(arrivals, schemas);
-    let Judge { modules, binaries } = judge;
+    let Detector { modules, binaries } = detector;
     let mut pipeline = recorded::with_names(pipeline, arguments, &filter, common)?.with_modules(modules);
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }
     let name = session_name(arguments);
-    let mut hunter = Hunter::new(binaries, pipeline.clock());
+    let mut hunter = HuntSession::new(binaries, pipeline.clock());
     if let Some(memory) = memory {
         hunter = hunter.with_memory(memory);
     }
@@ -58,17 +58,17 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
             // Nothing is held back for names, so there is nothing to choose for later.
             let place = || Place { file: name.clone(), record };
-            recorded::judge_one(&mut hunter, seen, &mut report.borrow_mut(), place)?;
+            recorded::evaluate_one(&mut hunter, seen, &mut report.borrow_mut(), place)?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),
         |counted| {
             let trace = counted.trace();
-            keeper.tell(trace.events, trace.events_dropped);
+            session_monitor.tell(trace.events, trace.events_dropped);
             report.borrow_mut().flush()
         },
     );
-    let ended = keeper.finish()?;
+    let ended = session_monitor.finish()?;
     let mut report = report.into_inner();
     report.count(hunter.stats().with_stack, &hunter.totals());
     let told = report.closing();

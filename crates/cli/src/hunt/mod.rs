@@ -1,4 +1,4 @@
-//! `hunt`: judges the call stacks of recordings, of Sysmon's data and of what happens now.
+//! `hunt`: evaluates the call stacks of recordings, of Sysmon's data and of what happens now.
 
 mod evidence;
 mod live;
@@ -140,9 +140,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (inputs, other_files) = inputs_of(&arguments.sources.files, common)?;
     let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
-    let mut judge = evidence::judge(arguments, common)?;
-    let mut events = Sysmon::new(judge.lists());
-    let mut report = Report::open(arguments, judge.lists(), is_colored(arguments, common))?;
+    let mut detector = evidence::evaluate(arguments, common)?;
+    let mut events = Sysmon::new(detector.lists());
+    let mut report = Report::open(arguments, detector.lists(), is_colored(arguments, common))?;
     let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
     let mut progress = Progress::new(common, bytes);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
@@ -170,10 +170,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 recognised = true;
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
-                    report.next_capture(judge.lists());
+                    report.next_capture(detector.lists());
                     let told = (&mut report, &mut progress);
-                    let (same, hunted) = recorded::hunt(&capture.trace, judge, arguments, common, told)?;
-                    judge = same;
+                    let (same, hunted) = recorded::hunt(&capture.trace, detector, arguments, common, told)?;
+                    detector = same;
                     report.count(hunted.with_stack, &hunted.totals);
                     losses.add(&hunted.outcome);
                     undecided += &hunted.undecided;
@@ -182,7 +182,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
             Input::Sysmon(path) => {
                 let told = (&mut report, &mut progress);
-                let read = sysmon::hunt((&mut events, &chosen), path, &mut judge, told, common);
+                let read = sysmon::hunt((&mut events, &chosen), path, &mut detector, told, common);
                 report.failed()?;
                 match read {
                     Ok(totals) => {
@@ -190,7 +190,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                         rows += totals.other;
                         // Where nothing could be read, or nothing came, that is another matter.
                         let is_none = totals.records == totals.unreadable;
-                        recognised |= is_none || totals.judged + totals.context > 0;
+                        recognised |= is_none || totals.evaluated + totals.context > 0;
                         damaged |= totals.damaged_parts > 0;
                     }
                     Err(error) => failed(error)?,

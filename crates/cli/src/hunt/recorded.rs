@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::detect::report::Place;
-use stackhound::detect::{Judge, Totals};
-use stackhound::hunt::Hunter;
+use stackhound::detect::{Detector, Totals};
+use stackhound::hunt::HuntSession;
 use stackhound::trace::OpenTrace;
-use stackhound::{Outcome, Pipeline, Seen};
+use stackhound::{EventView, Outcome, Pipeline};
 
 use super::Arguments;
 use super::report::Report;
@@ -20,25 +20,25 @@ use crate::progress::Progress;
 pub struct Hunted {
     pub outcome: Outcome,
     pub totals: Totals,
-    /// Judged events with a stack, or a part of one.
+    /// Evaluated events with a stack, or a part of one.
     pub with_stack: u64,
     /// What the filter could not decide, for the closing line.
     pub undecided: String,
 }
 
-/// Judges all events of a trace that are wanted; gives the judge back.
+/// Evaluates all events of a trace that are wanted; gives the engine back.
 pub fn hunt(
     trace: &OpenTrace,
-    judge: Judge,
+    detector: Detector,
     arguments: &Arguments,
     common: &Common,
     (report, progress): (&mut Report<'_>, &mut Progress),
-) -> Result<(Judge, Hunted)> {
+) -> Result<(Detector, Hunted)> {
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
-    let Judge { modules, binaries } = judge;
+    let Detector { modules, binaries } = detector;
     let mut pipeline = pipeline.with_modules(modules);
-    let mut hunter = Hunter::new(binaries, pipeline.clock());
+    let mut hunter = HuntSession::new(binaries, pipeline.clock());
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     // Of each source, so that a number means the same event whatever else is read.
     let mut records = vec![0; names.len()];
@@ -50,36 +50,36 @@ pub fn hunt(
             return ControlFlow::Continue(());
         }
         let place = || Place { file: names[source].to_owned(), record: records[source] };
-        judge_one(&mut hunter, seen, report, place)
+        evaluate_one(&mut hunter, seen, report, place)
     });
     let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
     report.failed()?;
     if !common.quiet {
         naming::report_no_match(Some(&filter), &pipeline);
     }
-    let judge = Judge { modules: pipeline.into_modules(), binaries: hunter.into_binaries() };
-    Ok((judge, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
+    let detector = Detector { modules: pipeline.into_modules(), binaries: hunter.into_binaries() };
+    Ok((detector, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
-/// Judges an event, and reports what was found. Breaks if nothing more can be written.
-pub fn judge_one(
-    hunter: &mut Hunter,
-    seen: &Seen<'_>,
+/// Evaluates an event, and reports what was found. Breaks if nothing more can be written.
+pub fn evaluate_one(
+    hunter: &mut HuntSession,
+    seen: &EventView<'_>,
     report: &mut Report<'_>,
     place: impl FnOnce() -> Place,
 ) -> ControlFlow<()> {
-    if !Hunter::can_judge(seen) {
+    if !HuntSession::can_evaluate(seen) {
         return ControlFlow::Continue(());
     }
-    let judgement = hunter.judge(seen);
-    if !report.wants(judgement) {
+    let evaluation = hunter.evaluate(seen);
+    if !report.wants(evaluation) {
         return ControlFlow::Continue(());
     }
-    let judgement = *judgement;
-    report.write(&hunter.sighting(seen, place()), &judgement)
+    let evaluation = *evaluation;
+    report.write(&hunter.event_context(seen, place()), &evaluation)
 }
 
-/// Judging needs no names from other threads; expressions over functions do.
+/// Evaluating needs no names from other threads; expressions over functions do.
 pub fn with_names<'t>(
     pipeline: Pipeline<'t>,
     arguments: &Arguments,

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use anyhow::Result;
 use stackhound::detect::alert::{Alert, Alerts, sort};
-use stackhound::detect::report::{Finding, Sighting};
-use stackhound::detect::{DetectionId, Judgement, Outcome, Severity, Totals, Verdict};
+use stackhound::detect::report::{EventContext, Finding};
+use stackhound::detect::{DetectionId, Evaluation, Outcome, Severity, Totals, Verdict};
 use stackhound::frames::Lists;
 use stackhound_export::findings::{FindingsFormat, Writer};
 
@@ -60,8 +60,8 @@ impl<'a> Report<'a> {
 
     /// Whether anything of it is to be told.
     #[inline]
-    pub fn wants(&self, judgement: &Judgement) -> bool {
-        judgement.iter().any(|(id, outcome)| self.is_told(id, outcome))
+    pub fn wants(&self, evaluation: &Evaluation) -> bool {
+        evaluation.iter().any(|(id, outcome)| self.is_told(id, outcome))
     }
 
     fn is_told(&self, id: DetectionId, outcome: &Outcome) -> bool {
@@ -78,15 +78,15 @@ impl<'a> Report<'a> {
         self.arguments.only.is_empty() || self.arguments.only.contains(&id)
     }
 
-    /// Writes what is to be told of a judged event. Breaks if nothing more can be written.
-    pub fn write(&mut self, sighting: &Sighting, judgement: &Judgement) -> ControlFlow<()> {
-        let told = judgement.iter().filter(|(id, outcome)| self.is_told(*id, outcome));
+    /// Writes what is to be told of an evaluated event. Breaks if nothing more can be written.
+    pub fn write(&mut self, event_context: &EventContext, evaluation: &Evaluation) -> ControlFlow<()> {
+        let told = evaluation.iter().filter(|(id, outcome)| self.is_told(*id, outcome));
         let mut findings: Vec<Finding> =
             told.map(|(id, outcome)| Finding { id, outcome: *outcome, alert: String::new() }).collect();
-        self.alerts.add(sighting, &mut findings);
+        self.alerts.add(event_context, &mut findings);
         self.written +=
             findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).count() as u64;
-        let written = self.writer.write(&mut self.sink, sighting, &findings);
+        let written = self.writer.write(&mut self.sink, event_context, &findings);
         self.note(written)
     }
 
@@ -117,9 +117,9 @@ impl<'a> Report<'a> {
         self.totals.merge(totals);
     }
 
-    /// Takes in a judgement that holds for so many events.
-    pub fn count_one(&mut self, judgement: &Judgement, events: u64, has_stack: bool) {
-        self.totals.add(judgement, events);
+    /// Takes in an evaluation that holds for so many events.
+    pub fn count_one(&mut self, evaluation: &Evaluation, events: u64, has_stack: bool) {
+        self.totals.add(evaluation, events);
         self.with_stack += if has_stack { events } else { 0 };
     }
 
@@ -129,7 +129,7 @@ impl<'a> Report<'a> {
         self.closed.extend(alerts.finish());
     }
 
-    /// What was judged and found, for the closing line.
+    /// What was evaluated and found, for the closing line.
     pub fn closing(&mut self) -> String {
         let asked: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_asked(*id)).collect();
         self.totals.retain(|id| asked.contains(&id));
@@ -149,7 +149,7 @@ impl<'a> Report<'a> {
 
 fn closing(totals: &Totals, with_stack: u64) -> String {
     let mut text =
-        format!(", {} judged, {} of them with stacks", grouped(totals.events), grouped(with_stack));
+        format!(", {} evaluated, {} of them with stacks", grouped(totals.events), grouped(with_stack));
     let by_severity =
         |severity: Severity| -> u64 { totals.iter().map(|(_, tally)| tally.yes[severity as usize]).sum() };
     let mut found: Vec<String> = Vec::new();
@@ -161,7 +161,7 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
     }
     text += &match (found.is_empty(), totals.events) {
         // That nothing was found in nothing is no answer.
-        (true, 0) => "; nothing to judge".to_owned(),
+        (true, 0) => "; nothing to detector".to_owned(),
         (true, _) => "; no findings".to_owned(),
         (false, _) => format!("; findings: {}", found.join(", ")),
     };
@@ -195,9 +195,9 @@ mod tests {
     fn the_closing_line_tells_findings_and_what_was_missing() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
-        assert_eq!(closing(&totals, 0), ", 0 judged, 0 of them with stacks; nothing to judge");
+        assert_eq!(closing(&totals, 0), ", 0 evaluated, 0 of them with stacks; nothing to detector");
         totals.events = 12_345;
-        assert_eq!(closing(&totals, 2_000), ", 12,345 judged, 2,000 of them with stacks; no findings");
+        assert_eq!(closing(&totals, 2_000), ", 12,345 evaluated, 2,000 of them with stacks; no findings");
         let none = Inputs::NONE;
         let yes = |severity| Outcome::yes(severity, None, Reason::TopImage, none);
         totals.add_outcome(id(2), &yes(Severity::High), 3);
@@ -209,7 +209,7 @@ mod tests {
         totals.add_outcome(id(5), &open(&[Input::ImageBytes]), 2);
         totals.add_outcome(id(15), &open(&[Input::ThreadStart]), 1);
         totals.add_outcome(id(18), &open(&[Input::MemoryBytes]), 1);
-        let expected = ", 12,345 judged, 2,000 of them with stacks; findings: 3 high, 1,000 low; 44 answers \
+        let expected = ", 12,345 evaluated, 2,000 of them with stacks; findings: 3 high, 1,000 low; 44 answers \
                         undetermined for want of image_bytes 42, service 40, memory_bytes 1";
         assert_eq!(closing(&totals, 2_000), expected);
     }

@@ -1,14 +1,14 @@
-//! Which of Sysmon's events are judged: the same options as for recordings.
+//! Which of Sysmon's events are evaluated: the same options as for recordings.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use stackhound::FileTime;
-use stackhound::detect::report::Sighting;
+use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
 use stackhound::types::Rfc3339;
-use stackhound_sysmon::Judged;
+use stackhound_sysmon::Evaluated;
 
 use crate::filter::{self, Filters};
 use crate::output::grouped;
@@ -88,8 +88,8 @@ impl RowFilter {
     }
 
     /// Whether an event is wanted.
-    pub fn wants(&self, judged: &Judged<'_>) -> bool {
-        let time = judged.row.time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
+    pub fn wants(&self, evaluated: &Evaluated<'_>) -> bool {
+        let time = evaluated.row.time.and_then(|time| i64::try_from(time).ok()).map(FileTime);
         let is_between = match time {
             Some(time) => {
                 self.from.is_none_or(|from| time.0 >= from.0) && self.to.is_none_or(|to| time.0 < to.0)
@@ -99,10 +99,10 @@ impl RowFilter {
         if !is_between {
             return false;
         }
-        let sighting = OnceCell::new();
+        let event_context = OnceCell::new();
         let mut is_open = false;
         for matcher in &self.matchers {
-            match matcher.decide(|field, visit| look_up(judged, *field, &sighting, visit)) {
+            match matcher.decide(|field, visit| look_up(evaluated, *field, &event_context, visit)) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(_) => is_open = true,
@@ -131,13 +131,13 @@ fn absolute(point: Point) -> Result<FileTime> {
 }
 
 fn look_up(
-    judged: &Judged<'_>,
+    evaluated: &Evaluated<'_>,
     field: Field,
-    sighting: &OnceCell<Sighting>,
+    event_context: &OnceCell<EventContext>,
     visit: &mut Visitor<'_>,
 ) -> ControlFlow<()> {
     use stackhound_sysmon::row::Action;
-    let (row, missing) = (judged.row, ControlFlow::Continue(()));
+    let (row, missing) = (evaluated.row, ControlFlow::Continue(()));
     let mut text = |text: &str| if text.is_empty() { missing } else { visit(Value::Text(text)) };
     let target = match row.action {
         Action::ProcessAccess { target, .. } | Action::RemoteThread { target, .. } => Some(target),
@@ -176,14 +176,16 @@ fn look_up(
             _ => return missing,
         },
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => {
-            let sighting = sighting.get_or_init(|| judged.sighting());
-            if sighting.stack.is_empty() {
+            let event_context = event_context.get_or_init(|| evaluated.event_context());
+            if event_context.stack.is_empty() {
                 return missing;
             }
             return match field {
-                Field::StackSummary => text(&sighting.summary),
-                Field::FinalUserModule => text(sighting.final_user_module.as_deref().unwrap_or_default()),
-                _ => sighting.stack.iter().try_for_each(|frame| {
+                Field::StackSummary => text(&event_context.summary),
+                Field::FinalUserModule => {
+                    text(event_context.final_user_module.as_deref().unwrap_or_default())
+                }
+                _ => event_context.stack.iter().try_for_each(|frame| {
                     text(frame.module_name())?;
                     text(&frame.module)
                 }),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use stackhound::detect::Judge;
+use stackhound::detect::Detector;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_recording_name};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
@@ -80,25 +80,29 @@ impl Found {
     }
 }
 
-/// Judges all rows of a file or pipe.
+/// Evaluates all rows of a file or pipe.
 pub fn hunt(
     (sysmon, chosen): (&mut Sysmon, &RowFilter),
     path: &Path,
-    judge: &mut Judge,
+    detector: &mut Detector,
     (report, progress): (&mut Report<'_>, &mut Progress),
     common: &Common,
 ) -> Result<Totals> {
     let name = path.display().to_string();
     let mut told = 0;
     let on = |found: Row<'_>| match found {
-        Row::Judged(judged) => {
+        Row::Evaluated(evaluated) => {
             progress.tick();
-            if !chosen.wants(&judged) {
+            if !chosen.wants(&evaluated) {
                 return ControlFlow::Continue(());
             }
-            report.count_one(judged.judgement, judged.row.count, !judged.case.stack.frames.is_empty());
-            match report.wants(judged.judgement) {
-                true => report.write(&judged.sighting(), judged.judgement),
+            report.count_one(
+                evaluated.evaluation,
+                evaluated.row.count,
+                !evaluated.case.stack.frames.is_empty(),
+            );
+            match report.wants(evaluated.evaluation) {
+                true => report.write(&evaluated.event_context(), evaluated.evaluation),
                 false => ControlFlow::Continue(()),
             }
         }
@@ -111,16 +115,18 @@ pub fn hunt(
         }
     };
     let totals = if is_pipe(path) {
-        sysmon.hunt_json(pipe(path)?, &name, judge, on)
+        sysmon.hunt_json(pipe(path)?, &name, detector, on)
     } else {
         let (mut content, is_packed) = recognition::open(path).with_context(|| name.clone())?;
         match detects(content.fill_buf().with_context(|| name.clone())?) {
-            Some(Format::Json) => sysmon.hunt_json(content, &name, judge, on),
+            Some(Format::Json) => sysmon.hunt_json(content, &name, detector, on),
             // Event logs are read from more than one place.
-            _ if is_packed => sysmon.hunt(unpacked(content).with_context(|| name.clone())?, &name, judge, on),
+            _ if is_packed => {
+                sysmon.hunt(unpacked(content).with_context(|| name.clone())?, &name, detector, on)
+            }
             _ => {
                 let file = File::open(path).with_context(|| name.clone())?;
-                sysmon.hunt(BufReader::with_capacity(BUFFER_SIZE, file), &name, judge, on)
+                sysmon.hunt(BufReader::with_capacity(BUFFER_SIZE, file), &name, detector, on)
             }
         }
     };

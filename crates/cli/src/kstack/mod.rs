@@ -166,16 +166,16 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let grouping = Grouping { merge: false, separate: false };
     let sources =
         Sources { files: Vec::new(), grouping, live: true, attach: arguments.attach.clone(), settings };
-    let Live { keeper, arrivals, .. } = Live::open(&sources, &[], true, common, false)?;
+    let Live { session_monitor, arrivals, .. } = Live::open(&sources, &[], true, common, false)?;
     let pipeline = Pipeline::live(arrivals, schemas).with(enrichment);
     let mut source = SwitchStacks::live(pipeline).depth(arguments.depth());
     let watch = |counted: &stackhound::Counted<'_>| {
         let trace = counted.trace();
-        keeper.tell(trace.events, trace.events_dropped);
+        session_monitor.tell(trace.events, trace.events_dropped);
         ControlFlow::Continue(())
     };
     let outcome = source.read(|| (), watch).clone();
-    let ended = keeper.finish()?;
+    let ended = session_monitor.finish()?;
     let stacks = source.stacks(&arguments.selection())?;
     write(arguments, source.time(), &stacks)?;
     if !common.quiet {

@@ -3,24 +3,24 @@
 //! Where their events go is the business of verbs. On systems without sessions, everything here is checked as far as it
 //! can be, and refused with what works there.
 
-mod keeper;
 pub mod record;
+mod session_monitor;
 mod settings;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use stackhound::live::{Arrivals, Incoming, LiveSession, Overflow, Queue};
+use stackhound::live::{Incoming, LiveMerger, LiveSession, Overflow, Queue};
 use stackhound::stacks::Window;
 use stackhound::types::Pid;
-use stackhound::{Outcome, Seen};
+use stackhound::{EventView, Outcome};
 
 use crate::inputs::Grouping;
 use crate::options::Common;
 use crate::output::{grouped, message};
-use keeper::Shown;
-pub use keeper::{Ended, Keeper, Losses};
+use session_monitor::Shown;
+pub use session_monitor::{Ended, Losses, SessionMonitor};
 use settings::Planned;
 pub use settings::{BufferPreset, LiveSettings, Preset, ProviderSpec};
 
@@ -59,8 +59,8 @@ const SHORT: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// Sessions whose events are to be shown.
 pub struct Live {
-    pub arrivals: Arrivals,
-    pub keeper: Keeper,
+    pub arrivals: LiveMerger,
+    pub session_monitor: SessionMonitor,
     short: bool,
 }
 
@@ -94,10 +94,10 @@ impl Live {
                 start(&settings::plan(settings, &providers, with_stacks)?, queue)?
             }
         };
-        let arrivals = Arrivals::new(incoming)?;
+        let arrivals = LiveMerger::new(incoming)?;
         let shown = if status { Shown::Events } else { Shown::Nothing };
-        let keeper = Keeper::start(sessions, settings.duration, common, shown)?;
-        Ok(Live { arrivals, keeper, short })
+        let session_monitor = SessionMonitor::start(sessions, settings.duration, common, shown)?;
+        Ok(Live { arrivals, session_monitor, short })
     }
 
     /// How long events wait for their stacks; `None` is as long as those of recordings.
@@ -149,7 +149,7 @@ fn exact_hint() -> &'static str {
 }
 
 /// Whether this program caused an event. Such events are not shown: to write down what it did makes further ones.
-pub fn is_own(seen: &Seen<'_>) -> bool {
+pub fn is_own(seen: &EventView<'_>) -> bool {
     seen.pid() == Some(Pid(std::process::id()))
 }
 

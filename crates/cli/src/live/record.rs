@@ -10,7 +10,7 @@ use clap::Args;
 use stackhound::live::LiveSession;
 use stackhound_export::escape::line;
 
-use super::keeper::{Keeper, Losses, Shown, written};
+use super::session_monitor::{Losses, SessionMonitor, Shown, written};
 use super::settings::{LiveSettings, Planned, ProviderSpec, plan};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -90,9 +90,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let shown = if terminal { Shown::Bytes } else { Shown::Nothing };
-    let keeper = Keeper::start(sessions, arguments.settings.duration, common, shown)?;
-    keeper.wait();
-    let ended = keeper.finish()?;
+    let session_monitor = SessionMonitor::start(sessions, arguments.settings.duration, common, shown)?;
+    session_monitor.wait();
+    let ended = session_monitor.finish()?;
     if !common.quiet {
         let seconds = ended.time.as_secs_f64();
         let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();

@@ -64,7 +64,7 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
                     let outcome =
                         pipeline.run_chosen(|_| ControlFlow::Continue(false), |_| ControlFlow::Continue(()));
                     damaged |= !outcome.trace.damage.is_empty();
-                    described.extend(pipeline.knowledge().described_providers());
+                    described.extend(pipeline.trace_state().described_providers());
                 }
                 described
             }

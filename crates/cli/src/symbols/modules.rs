@@ -50,7 +50,7 @@ pub fn read(inputs: &Inputs, common: &Common) -> Result<(Vec<(ModuleIdentity, u6
         // The first pass finds all modules, before the first event is seen.
         let outcome = pipeline.run(|_| ControlFlow::Break(()));
         damaged |= !outcome.trace.damage.is_empty();
-        for module in pipeline.knowledge().system().modules() {
+        for module in pipeline.trace_state().system().modules() {
             let identity = stackhound::frames::identity(module);
             // The same file can be written in several ways.
             let same = ModuleIdentity { name: identity.name.to_lowercase(), ..identity.clone() };

@@ -12,16 +12,16 @@ fn finding(id: &str, verdict: Verdict, severity: Severity) -> Finding {
     }
 }
 
-fn sighting(pid: u32, seconds: u64) -> Sighting {
+fn event_context(pid: u32, seconds: u64) -> EventContext {
     let process = ProcessReport { pid: Some(pid), path: r"C:\a.exe".into(), ..ProcessReport::default() };
-    Sighting { count: 1, time: Some(seconds * SECOND), process, ..Sighting::default() }
+    EventContext { count: 1, time: Some(seconds * SECOND), process, ..EventContext::default() }
 }
 
 /// The alerts of findings, each `(process, second, detection, severity)`.
 fn alerts(findings: &[(u32, u64, &str, Severity)]) -> Vec<Alert> {
     let mut alerts = Alerts::new(60 * SECOND);
     for &(pid, seconds, id, severity) in findings {
-        alerts.add(&sighting(pid, seconds), &mut [finding(id, Verdict::Yes, severity)]);
+        alerts.add(&event_context(pid, seconds), &mut [finding(id, Verdict::Yes, severity)]);
     }
     alerts.finish()
 }
@@ -62,7 +62,7 @@ fn different_findings_outweigh_equal_ones() {
 fn what_is_not_found_opens_no_alert() {
     let mut alerts = Alerts::new(SECOND);
     let mut undetermined = [finding("CS01", Verdict::Undetermined, Severity::High)];
-    alerts.add(&sighting(1, 0), &mut undetermined);
+    alerts.add(&event_context(1, 0), &mut undetermined);
     assert!(undetermined[0].alert.is_empty());
     assert!(alerts.finish().is_empty());
 }
@@ -74,9 +74,9 @@ fn keys_name_the_alert_in_each_finding() {
         finding("CS07", Verdict::Yes, Severity::High),
         finding("CS18", Verdict::Undetermined, Severity::High),
     ];
-    alerts.add(&sighting(1, 0), &mut findings);
+    alerts.add(&event_context(1, 0), &mut findings);
     let mut later = [finding("CS07", Verdict::Yes, Severity::High)];
-    alerts.add(&sighting(1, 10), &mut later);
+    alerts.add(&event_context(1, 10), &mut later);
     assert_eq!(findings[0].alert, findings[1].alert);
     assert_ne!(findings[0].alert, later[0].alert);
     let keys: Vec<String> = alerts.finish().into_iter().map(|alert| alert.key).collect();

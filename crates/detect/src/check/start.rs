@@ -15,10 +15,10 @@ pub(crate) fn address(evidence: &mut Evidence<'_, '_>) -> Outcome {
         return Outcome::no(Reason::NoThreadStart, USED);
     };
     let who = if start.is_remote { Reason::RemoteStart } else { Reason::LocalStart };
-    judge(evidence, &start).because(who)
+    evaluate(evidence, &start).because(who)
 }
 
-fn judge(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
+fn evaluate(evidence: &mut Evidence<'_, '_>, start: &Start<'_>) -> Outcome {
     let severity = if start.is_remote { Severity::High } else { Severity::Medium };
     let unsure = |reason, input| Outcome::undetermined(severity, reason, USED, Inputs::of(&[input]));
     let found = |reason, used| Outcome::yes(severity, None, reason, used);

@@ -158,7 +158,7 @@ fn reported_at_most(view: &View<'_>) -> usize {
     user().skip(layer).take_while(|&index| is_run(index)).last().map_or(0, |index| index + 1)
 }
 
-/// Whether CS01 judges the innermost user frame.
+/// Whether CS01 evaluates the innermost user frame.
 fn is_entry(view: &View<'_>) -> bool {
     view.case.event.entry == Entry::SystemCall
 }

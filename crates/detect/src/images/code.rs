@@ -1,4 +1,4 @@
-//! Single instructions, as far as judging needs to tell them apart.
+//! Single instructions, as far as evaluating needs to tell them apart.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 

@@ -22,8 +22,8 @@ fn the_instruction_before_is_looked_up_in_the_file() {
         ("wow64+1234 app32+1006~", 1, Verdict::Yes, false),
     ] {
         let frames = world.frames(stack);
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-        let outcome = judgement.outcome(id);
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+        let outcome = evaluation.outcome(id);
         assert_eq!((outcome.verdict, outcome.frame), (verdict, Some(frame)), "{stack}: {outcome:?}");
         let inputs = (outcome.used.has(Input::ImageBytes), outcome.missing.has(Input::ImageBytes));
         assert_eq!(inputs, (is_told, !is_told), "{stack}: {outcome:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use serde_json::Value;
-use stackhound_detect::{DetectionId, Entry, Judgement, Services, Verdict};
+use stackhound_detect::{DetectionId, Entry, Evaluation, Services, Verdict};
 use stackhound_frames::{Code, Frame};
 use stackhound_symbols::image::{Image, Machine};
 use stackhound_symbols::stubs;
@@ -28,9 +28,9 @@ const IMAGES: [&str; 11] = [
     "symbols/pe/goblin/debug_directories-clang_lld.exe.bin",
 ];
 
-fn is_yes(judgement: &Judgement, id: &str) -> bool {
+fn is_yes(evaluation: &Evaluation, id: &str) -> bool {
     let id = DetectionId::parse(id).expect("a detection");
-    judgement.outcome(id).verdict == Verdict::Yes
+    evaluation.outcome(id).verdict == Verdict::Yes
 }
 
 /// All files of the tests, but another one for a module.
@@ -97,25 +97,25 @@ fn what_real_images_call_is_right_and_little_else() {
         let mut world = world_with("other", bytes.clone());
         let mut frames = world.frames("ntdll+1014 base+100a other+0 root");
         let module = frames[2].code.module().expect("a module");
-        let mut judge = |rva: u32| {
+        let mut evaluate = |rva: u32| {
             frames[2] = Frame::user(Code::Image(module, rva.into()));
-            world.judge(&frames, Entry::SystemCall, Services::Unknown)
+            world.evaluate(&frames, Entry::SystemCall, Services::Unknown)
         };
         let wrong: Vec<u32> = calls
             .iter()
             .map(|call| call.after)
             .filter(|rva| {
-                let judgement = judge(*rva);
-                ["CS11", "CS12", "CS13"].iter().any(|id| is_yes(&judgement, id))
+                let evaluation = evaluate(*rva);
+                ["CS11", "CS12", "CS13"].iter().any(|id| is_yes(&evaluation, id))
             })
             .collect();
         // One in so many, that each image is looked at for a moment only.
         let others: Vec<u32> = others.iter().copied().step_by(1 + others.len() / 5000).collect();
         let (mut no_call, mut gadgets) = (0, 0);
         for rva in &others {
-            let judgement = judge(*rva);
-            no_call += usize::from(is_yes(&judgement, "CS11"));
-            gadgets += usize::from(is_yes(&judgement, "CS12"));
+            let evaluation = evaluate(*rva);
+            no_call += usize::from(is_yes(&evaluation, "CS11"));
+            gadgets += usize::from(is_yes(&evaluation, "CS12"));
         }
         println!(
             "{name:40} {:>8} {:>6} | {:>8} {no_call:>8} {gadgets:>8}",
@@ -147,9 +147,9 @@ fn real_calls_lead_where_they_lead() {
         let mut is_broken = |above: u32, call: u32| {
             frames[1] = Frame::user(Code::Image(module, above.into()));
             frames[2] = Frame::user(Code::Image(module, call.into()));
-            let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+            let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
             let id = DetectionId::parse("CS16").expect("a detection");
-            let outcome = judgement.outcome(id);
+            let outcome = evaluation.outcome(id);
             outcome.verdict == Verdict::Yes && outcome.frame == Some(2)
         };
         let (mut links, mut wrong, mut forged, mut broken) = (0, Vec::new(), 0, 0);
@@ -192,16 +192,16 @@ fn hold(ntdll: Vec<u8>, stubs: &[(String, Rva)]) {
     let module = frames[0].code.module().expect("a module");
     for (index, (name, rva)) in stubs.iter().enumerate() {
         frames[0] = Frame::user(Code::Image(module, rva.0.into()));
-        let own = world.judge(&frames, Entry::SystemCall, Services::Entered(name));
+        let own = world.evaluate(&frames, Entry::SystemCall, Services::Entered(name));
         for id in ["CS03", "CS04"] {
             let outcome = own.outcome(DetectionId::parse(id).expect("a detection"));
             assert_eq!(outcome.verdict, Verdict::No, "{id} {name} at {rva}: {outcome:?}");
         }
         let (next, _) = &stubs[(index + 1) % stubs.len()];
-        let other = world.judge(&frames, Entry::SystemCall, Services::Entered(next));
+        let other = world.evaluate(&frames, Entry::SystemCall, Services::Entered(next));
         assert!(is_yes(&other, "CS03"), "{name} at {rva} for {next}");
         frames[0] = Frame::user(Code::Image(module, u64::from(rva.0) + 1));
-        let beside = world.judge(&frames, Entry::SystemCall, Services::Entered(name));
+        let beside = world.evaluate(&frames, Entry::SystemCall, Services::Entered(name));
         assert!(is_yes(&beside, "CS04"), "{name} behind {rva}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stackhound_detect::{Binaries, Entry, Judge, Judgement, Lookup, Services};
+use stackhound_detect::{Binaries, Detector, Entry, Evaluation, Lookup, Services};
 use stackhound_frames::{Code, Frame, Module};
 use stackhound_symbols::Loaded;
 use stackhound_types::AddressKind;
@@ -13,15 +13,15 @@ use crate::world::{World, binaries, files, path};
 const NAMES: [&str; 9] = ["ntdll", "base", "app", "other", "gone", "bad", "runtime", "app32", "tableless"];
 
 /// Answers to stacks of these places.
-fn answers(mut world: World, stacks: &[Vec<(usize, u32)>]) -> Vec<Judgement> {
+fn answers(mut world: World, stacks: &[Vec<(usize, u32)>]) -> Vec<Evaluation> {
     let modules = NAMES.map(|name| world.module(name));
-    let judge = |stack: &Vec<(usize, u32)>| {
+    let detector = |stack: &Vec<(usize, u32)>| {
         let frame =
             |(module, rva): &(usize, u32)| Frame::user(Code::Image(modules[*module], u64::from(*rva)));
         let frames: Vec<Frame> = stack.iter().map(frame).collect();
-        world.judge(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"))
+        world.evaluate(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"))
     };
-    stacks.iter().map(judge).collect()
+    stacks.iter().map(detector).collect()
 }
 
 fn stacks() -> impl Strategy<Value = Vec<Vec<(usize, u32)>>> {
@@ -83,7 +83,7 @@ fn hostile_tables_end() {
     all.insert(path("app"), program.file());
     let mut world = World::of(binaries(all));
     let frames = world.frames("ntdll+1014 app+1005 app+1005 root");
-    world.judge(&frames, Entry::SystemCall, Services::Unknown);
+    world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
     let binaries: Binaries = binaries(files()).with_memory_max(4 * size);
     let mut world = World::of(binaries);
     let modules = names.map(|name| world.module(name));
-    let Judge { binaries, modules: known } = &mut world.judge;
+    let Detector { binaries, modules: known } = &mut world.detector;
     assert_eq!(binaries.memory(), 0);
     for _ in 0..3 {
         for module in modules {
@@ -113,7 +113,7 @@ fn files_are_loaded_when_asked_for_and_given_up_when_they_are_too_many() {
 fn bytes_around_an_address_are_lent_for_outputs() {
     let mut world = World::without(&[]);
     let [app, gone, bad] = ["app", "gone", "bad"].map(|name| world.module(name));
-    let Judge { binaries, modules } = &mut world.judge;
+    let Detector { binaries, modules } = &mut world.detector;
     let Lookup::Found(around) = binaries.bytes_around(modules, (app, 0x1006)) else { panic!("bytes") };
     assert_eq!(around.before[..4], [0x48, 0x83, 0xec, 0x28]);
     assert_eq!(around.before.len(), 6);

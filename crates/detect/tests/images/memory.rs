@@ -62,8 +62,8 @@ fn changed_code_is_told() {
         let mut world = World::without(&[]);
         let frames = world.frames(stack);
         world.live = vec![LiveFrame { memory: Memory { is_original, ..Memory::UNKNOWN }, bytes }];
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-        let outcome = judgement.outcome(DetectionId::parse("CS18").unwrap());
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+        let outcome = evaluation.outcome(DetectionId::parse("CS18").unwrap());
         assert_eq!(line(outcome), expected, "{stack} {is_original:?} {bytes:?}");
     }
 }
@@ -84,8 +84,8 @@ fn hooks_and_writable_code_are_taken_into_account() {
         let page = |is_original| Memory { is_original: Some(is_original), ..Memory::UNKNOWN };
         world.live =
             vec![LiveFrame { memory: page(true), bytes: None }, LiveFrame { memory: page(false), bytes }];
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-        assert_eq!(line(judgement.outcome(id)), expected, "{place}");
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+        assert_eq!(line(evaluation.outcome(id)), expected, "{place}");
     }
 
     let mut all = files();
@@ -94,8 +94,8 @@ fn hooks_and_writable_code_are_taken_into_account() {
     let mut world = World::of(crate::world::binaries(all));
     let frames = world.frames("app+104a");
     world.live = vec![read(changed(of_file("app", 0x104a), 4))];
-    let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-    assert_eq!(line(judgement.outcome(id)), "undetermined no-bytes-in-file -regions");
+    let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+    assert_eq!(line(evaluation.outcome(id)), "undetermined no-bytes-in-file -regions");
 }
 
 /// The severest is told, and of equal ones the innermost.
@@ -112,8 +112,8 @@ fn of_several_changes_the_severest_is_told() {
         let frames = world.frames(stack);
         let memory = Memory { is_original: Some(false), ..Memory::UNKNOWN };
         world.live = vec![LiveFrame { memory, bytes: None }; frames.len()];
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-        assert_eq!(line(judgement.outcome(id)), expected, "{stack}");
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+        assert_eq!(line(evaluation.outcome(id)), expected, "{stack}");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_changed_number_of_a_stub_is_told() {
         let mut world = World::without(&[]);
         let frames = world.frames("ntdll+1014 app+104a root");
         world.live = vec![read(changed(of_file("ntdll", 0x1014), at))];
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"));
-        assert_eq!(line(judgement.outcome(id)), expected, "{at}");
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Entered("NtOpenProcess"));
+        assert_eq!(line(evaluation.outcome(id)), expected, "{at}");
     }
 }

@@ -9,8 +9,8 @@ fn check(world: &mut World, id: &str, rows: &[(&str, &str)]) {
     let id = DetectionId::parse(id).expect("a detection");
     for (stack, expected) in rows {
         let frames = world.frames(stack);
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
-        assert_eq!(line(judgement.outcome(id)), *expected, "{} {stack}", id.name());
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
+        assert_eq!(line(evaluation.outcome(id)), *expected, "{} {stack}", id.name());
     }
 }
 
@@ -86,9 +86,9 @@ fn memory_tells_of_calls_too() {
         let bytes = |text: &str| -> [u8; 16] { hex(text).try_into().expect("16 bytes") };
         let read = SiteBytes { before: bytes(before), after: bytes(after) };
         world.live = vec![LiveFrame::default(), LiveFrame { bytes: Some(read), ..LiveFrame::default() }];
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Unknown);
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
         for (id, expected) in [("CS11", calls), ("CS12", gadgets)] {
-            let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
+            let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
             assert_eq!(line(outcome), expected, "{id} {stack} {before} {after}");
         }
     }

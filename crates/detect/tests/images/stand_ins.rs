@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stackhound_detect::{Binaries, DetectionId, Entry, Judgement, LiveFrame, Services, SiteBytes, Verdict};
+use stackhound_detect::{Binaries, DetectionId, Entry, Evaluation, LiveFrame, Services, SiteBytes, Verdict};
 use stackhound_frames::{Code, Frame, Module, ModuleFacts};
 use stackhound_symbols::Loaded;
 use stackhound_symbols::image::Image;
@@ -33,7 +33,7 @@ fn frame(world: &mut World, text: &str) -> (Frame, LiveFrame) {
             let name = path.rsplit('\\').next().unwrap_or_default().to_owned();
             let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
             let facts = ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() };
-            Code::Image(world.judge.module(&facts, None), offset)
+            Code::Image(world.detector.module(&facts, None), offset)
         }
     };
     let bytes: [u8; 32] = bytes.try_into().expect("32 bytes");
@@ -42,8 +42,8 @@ fn frame(world: &mut World, text: &str) -> (Frame, LiveFrame) {
     (Frame::user(code), LiveFrame { bytes: Some(bytes), ..LiveFrame::default() })
 }
 
-fn found(judgement: &Judgement) -> Vec<&'static str> {
-    judgement.findings().map(|(id, _)| id.name()).collect()
+fn found(evaluation: &Evaluation) -> Vec<&'static str> {
+    evaluation.findings().map(|(id, _)| id.name()).collect()
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn stand_ins_of_direct_and_indirect_calls_are_told() {
         let mut world = World::of(Binaries::new(Box::new(move |module: &Module| load(&files, module))));
         let (frames, live): (Vec<Frame>, _) = stack.lines().map(|text| frame(&mut world, text)).unzip();
         world.live = live;
-        let judgement = world.judge(&frames, Entry::SystemCall, Services::Entered(service));
-        let answer = |id: &str| line(judgement.outcome(DetectionId::parse(id).expect("a detection")));
-        println!("{way}: {}", found(&judgement).join(" "));
+        let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Entered(service));
+        let answer = |id: &str| line(evaluation.outcome(DetectionId::parse(id).expect("a detection")));
+        println!("{way}: {}", found(&evaluation).join(" "));
         for id in ["CS01", "CS02", "CS03", "CS04", "CS05", "CS11", "CS12", "CS13", "CS16", "CS18"] {
             println!("    {id} {}", answer(id));
         }
         // What is no call's fault is found in none of them.
         for id in ["CS02", "CS04", "CS11", "CS12", "CS13", "CS16", "CS18"] {
-            let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
+            let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
             assert_ne!(outcome.verdict, Verdict::Yes, "{way} {id}");
         }
         let expected = match way {

@@ -14,8 +14,8 @@ fn check(world: &mut World, id: &str, rows: &[(&str, Entry, &str, &str)]) {
             [name] => Services::Entered(name),
             names => Services::OneOf(names),
         };
-        let judgement = world.judge(&frames, *entry, services);
-        assert_eq!(line(judgement.outcome(id)), *expected, "{} {stack} {entry:?} {service}", id.name());
+        let evaluation = world.evaluate(&frames, *entry, services);
+        assert_eq!(line(evaluation.outcome(id)), *expected, "{} {stack} {entry:?} {service}", id.name());
     }
 }
 

@@ -1,9 +1,9 @@
-//! The modules of the tests, and a judge who knows their files.
+//! The modules of the tests, and a engine who knows their files.
 
 use std::collections::BTreeMap;
 
 use stackhound_detect::{
-    Binaries, Case, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Services, Stack,
+    Binaries, Case, Detector, Entry, Evaluation, Event, LiveFrame, Outcome, Part, Process, Services, Stack,
     Verdict,
 };
 use stackhound_frames::{Code, Frame, Lists, Module, ModuleFacts, ModuleIndex};
@@ -179,7 +179,7 @@ pub fn path(name: &str) -> &'static str {
     PATHS.iter().find(|known| known.0 == name).unwrap_or_else(|| panic!("{name}")).1
 }
 
-/// Files by path as a judge's.
+/// Files by path as the engine's.
 pub fn binaries(files: BTreeMap<&'static str, Vec<u8>>) -> Binaries {
     Binaries::new(Box::new(move |module: &Module| {
         let Some(bytes) = files.get(&*module.path) else { return Loaded::default() };
@@ -192,7 +192,7 @@ pub fn binaries(files: BTreeMap<&'static str, Vec<u8>>) -> Binaries {
 }
 
 pub struct World {
-    pub judge: Judge,
+    pub detector: Detector,
     /// What was read from memory at each frame.
     pub live: Vec<LiveFrame>,
 }
@@ -206,7 +206,7 @@ impl World {
     }
 
     pub fn of(binaries: Binaries) -> World {
-        World { judge: Judge::new(Lists::default(), binaries), live: Vec::new() }
+        World { detector: Detector::new(Lists::default(), binaries), live: Vec::new() }
     }
 
     pub fn module(&mut self, name: &str) -> ModuleIndex {
@@ -214,7 +214,7 @@ impl World {
         let file = path.rsplit('\\').next().unwrap_or_default().to_owned();
         let identity = ModuleIdentity { name: file, ..ModuleIdentity::default() };
         let facts = ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() };
-        self.judge.module(&facts, None)
+        self.detector.module(&facts, None)
     }
 
     pub fn frame(&mut self, text: &str) -> Frame {
@@ -239,7 +239,7 @@ impl World {
         text.split_whitespace().map(|frame| self.frame(frame)).collect()
     }
 
-    pub fn judge(&mut self, frames: &[Frame], entry: Entry, services: Services<'_>) -> Judgement {
+    pub fn evaluate(&mut self, frames: &[Frame], entry: Entry, services: Services<'_>) -> Evaluation {
         let stack = Stack {
             frames,
             live: &self.live,
@@ -252,7 +252,7 @@ impl World {
             is_truncated: false,
         };
         let event = Event { entry, services, ..Event::OTHER };
-        self.judge.judge(&Case { event, process: Process::UNKNOWN, stack })
+        self.detector.evaluate(&Case { event, process: Process::UNKNOWN, stack })
     }
 }
 

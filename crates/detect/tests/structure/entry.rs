@@ -1,13 +1,13 @@
 //! Direct system calls (CS01, CS02), direct use of the native API (CS06), 64-bit calls of 32-bit processes (CS20).
 
 use stackhound_detect::{
-    DetectionId, Entry, Event, Input, Judge, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
+    DetectionId, Detector, Entry, Event, Input, LiveFrame, Process, Reason, Severity, SiteBytes, Verdict,
 };
 use stackhound_frames::{Code, Lists, ModuleFacts};
 use stackhound_types::{ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged, judged_frames, judged_live, opening};
+use crate::notation::{Given, check, detector, evaluated, evaluated_frames, evaluated_live, frames, opening};
 
 fn entered(entry: Entry) -> Given<'static> {
     Given { event: Event { entry, ..Event::OTHER }, ..Given::default() }
@@ -136,9 +136,9 @@ fn the_native_api_is_called_by_windows() {
 
 #[test]
 fn known_images_of_windows_decide() {
-    let mut judge = judge(Lists::default().with_known_images("explorer.exe\n"));
+    let mut detector = detector(Lists::default().with_known_images("explorer.exe\n"));
     let id = DetectionId::parse("CS06").unwrap();
-    let mut verdict = |stack| judged(&mut judge, Given::default(), stack).outcome(id).verdict;
+    let mut verdict = |stack| evaluated(&mut detector, Given::default(), stack).outcome(id).verdict;
     assert_eq!(verdict("ntdll explorer kernel32 ntdll"), Verdict::No);
     assert_eq!(verdict("ntdll planted kernel32 ntdll"), Verdict::Yes);
     assert_eq!(verdict("ntdll app kernel32 ntdll"), Verdict::Yes);
@@ -146,18 +146,18 @@ fn known_images_of_windows_decide() {
 
 #[test]
 fn the_instruction_before_confirms_or_refutes() {
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     for (ending, expected) in
         [([0x0f, 0x05], Verdict::Yes), ([0xcd, 0x2e], Verdict::Yes), ([0xff, 0xd0], Verdict::No)]
     {
         let mut before = [0x90; 16];
         before[14..].copy_from_slice(&ending);
         for (id, stack) in [("CS01", "! kernel32 ntdll"), ("CS02", "app kernel32 ntdll")] {
-            let frames = frames(&mut judge, stack);
+            let frames = frames(&mut detector, stack);
             let bytes = Some(SiteBytes { before, after: [0; 16] });
             let live = [LiveFrame { bytes, ..LiveFrame::default() }];
-            let judgement = judged_live(&mut judge, Given::default(), &frames, &live);
-            let outcome = judgement.outcome(DetectionId::parse(id).unwrap());
+            let evaluation = evaluated_live(&mut detector, Given::default(), &frames, &live);
+            let outcome = evaluation.outcome(DetectionId::parse(id).unwrap());
             assert_eq!(outcome.verdict, expected, "{id} {ending:x?}");
             assert!(outcome.used.has(Input::MemoryBytes));
             assert!(!outcome.missing.has(Input::MemoryBytes) && !outcome.missing.has(Input::ImageBytes));
@@ -167,40 +167,40 @@ fn the_instruction_before_confirms_or_refutes() {
 
 #[test]
 fn a_known_signer_lowers_more_than_a_name() {
-    let mut judge = judge(Lists::default());
-    let severities = |judge: &mut Judge, signer: Option<&str>| {
+    let mut detector = detector(Lists::default());
+    let severities = |detector: &mut Detector, signer: Option<&str>| {
         let facts = ModuleFacts {
             path: r"C:\Program Files (x86)\Steam\steamservice.exe".into(),
             signer: signer.map(Into::into),
             ..ModuleFacts::default()
         };
-        let module = judge.module(&facts, None);
-        let severity = |judge: &mut Judge, id, given, stack, frame: usize| {
-            let mut frames = frames(judge, stack);
+        let module = detector.module(&facts, None);
+        let severity = |detector: &mut Detector, id, given, stack, frame: usize| {
+            let mut frames = frames(detector, stack);
             frames[frame].code = Code::Image(module, 0x1000);
-            judged_frames(judge, given, &frames).outcome(DetectionId::parse(id).unwrap()).severity
+            evaluated_frames(detector, given, &frames).outcome(DetectionId::parse(id).unwrap()).severity
         };
         let lsass = opening("lsass.exe", Some(0x1010));
         [
-            severity(judge, "CS02", Given::default(), "app kernel32 ntdll", 0),
-            severity(judge, "CS06", Given::default(), "ntdll app kernel32 ntdll", 1),
-            severity(judge, "CS06", lsass, "ntdll app kernel32 ntdll", 1),
+            severity(detector, "CS02", Given::default(), "app kernel32 ntdll", 0),
+            severity(detector, "CS06", Given::default(), "ntdll app kernel32 ntdll", 1),
+            severity(detector, "CS06", lsass, "ntdll app kernel32 ntdll", 1),
         ]
     };
     let (info, low, medium, high) = (Severity::Info, Severity::Low, Severity::Medium, Severity::High);
-    assert_eq!(severities(&mut judge, Some("Valve Corp.")), [low, info, info]);
-    assert_eq!(severities(&mut judge, None), [medium, low, medium]);
-    assert_eq!(severities(&mut judge, Some("Somebody Else")), [high, low, medium]);
+    assert_eq!(severities(&mut detector, Some("Valve Corp.")), [low, info, info]);
+    assert_eq!(severities(&mut detector, None), [medium, low, medium]);
+    assert_eq!(severities(&mut detector, Some("Somebody Else")), [high, low, medium]);
 }
 
 /// A damaged stack has offsets far outside of the module.
 #[test]
 fn offsets_behind_an_image_lie_in_none() {
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     let image = Some(ImageIdentity { time_date_stamp: 1, size: 0x3000 });
     let identity = ModuleIdentity { name: "app.exe".to_owned(), image, ..ModuleIdentity::default() };
     let facts = ModuleFacts { path: r"C:\Users\a\app.exe".into(), identity, ..ModuleFacts::default() };
-    let module = judge.module(&facts, None);
+    let module = detector.module(&facts, None);
     let id = DetectionId::parse("CS02").unwrap();
     for (offset, verdict, reason) in [
         (0, Verdict::Yes, Reason::TopImage),
@@ -208,10 +208,10 @@ fn offsets_behind_an_image_lie_in_none() {
         (0x3000, Verdict::Undetermined, Reason::TopOutsideModule),
         (u64::MAX, Verdict::Undetermined, Reason::TopOutsideModule),
     ] {
-        let mut frames = frames(&mut judge, "app kernel32 ntdll");
+        let mut frames = frames(&mut detector, "app kernel32 ntdll");
         frames[0].code = Code::Image(module, offset);
-        let judgement = judged_frames(&mut judge, Given::default(), &frames);
-        let outcome = judgement.outcome(id);
+        let evaluation = evaluated_frames(&mut detector, Given::default(), &frames);
+        let outcome = evaluation.outcome(id);
         assert_eq!(outcome.verdict, verdict, "{offset:x}");
         assert!(outcome.reasons.has(reason), "{offset:x}: {outcome:?}");
     }

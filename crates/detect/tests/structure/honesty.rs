@@ -7,7 +7,7 @@ use stackhound_detect::{
 use stackhound_frames::{Code, Frame, Lists, Operation};
 use stackhound_types::{Address, AddressKind};
 
-use crate::notation::{Given, frames, judge, judged, judged_frames, module, opening};
+use crate::notation::{Given, detector, evaluated, evaluated_frames, frames, module, opening};
 
 fn words() -> impl Strategy<Value = String> {
     const WORDS: [&str; 14] = [
@@ -71,10 +71,10 @@ fn gaps(whole: Given<'static>) -> [Given<'static>; 6] {
 proptest! {
     #[test]
     fn nothing_is_denied_where_evidence_is_missing(given in given(), stack in words()) {
-        let mut judge = judge(Lists::default());
+        let mut detector = detector(Lists::default());
         for given in gaps(given) {
-            let judgement = judged(&mut judge, given, &stack);
-            for (id, outcome) in judgement.iter() {
+            let evaluation = evaluated(&mut detector, given, &stack);
+            for (id, outcome) in evaluation.iter() {
                 prop_assert_ne!(outcome.verdict, Verdict::No, "{} of `{}`", id.name(), stack);
             }
         }
@@ -83,44 +83,44 @@ proptest! {
     /// An event without a stack: what asks for the stack does not say no.
     #[test]
     fn nothing_is_denied_without_a_stack(given in given()) {
-        let mut judge = judge(Lists::default());
+        let mut detector = detector(Lists::default());
         for gap in [Gap::NotRecorded, Gap::Lost, Gap::Unresolved] {
             let part = Part::Missing(gap);
-            let judgement = judged(&mut judge, Given { kernel: part, user: part, ..given }, "");
-            for (id, outcome) in judgement.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
+            let evaluation = evaluated(&mut detector, Given { kernel: part, user: part, ..given }, "");
+            for (id, outcome) in evaluation.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
                 prop_assert_ne!(outcome.verdict, Verdict::No, "{}", id.name());
             }
         }
     }
 
-    /// Stacks that differ only in what is not in the keys of their frames are judged alike.
+    /// Stacks that differ only in what is not in the keys of their frames are evaluated alike.
     #[test]
-    fn frames_are_judged_by_their_cache_keys(
+    fn frames_are_evaluated_by_their_cache_keys(
         given in given(),
         stack in words(),
         places in prop::collection::vec(place(), 8),
     ) {
-        let mut judge = judge(Lists::default());
-        let mut placed = frames(&mut judge, &stack);
+        let mut detector = detector(Lists::default());
+        let mut placed = frames(&mut detector, &stack);
         for (frame, (base, offset, is_instruction)) in placed.iter_mut().zip(places) {
             frame.kind = if is_instruction { AddressKind::Instruction } else { AddressKind::Return };
             if let Code::Image(module, _) = frame.code {
                 (frame.address, frame.code) = (base.map(|base| Address(base + offset)), Code::Image(module, offset));
             }
         }
-        let keys: Vec<Frame> = placed.iter().map(|frame| frame.cache_key(&judge.modules, false)).collect();
-        let judgement = judged_frames(&mut judge, given, &placed);
-        prop_assert_eq!(judged_frames(&mut judge, given, &keys), judgement);
+        let keys: Vec<Frame> = placed.iter().map(|frame| frame.cache_key(&detector.modules, false)).collect();
+        let evaluation = evaluated_frames(&mut detector, given, &placed);
+        prop_assert_eq!(evaluated_frames(&mut detector, given, &keys), evaluation);
     }
 
-    /// Judging is a matter of the case alone.
+    /// Evaluating is a matter of the case alone.
     #[test]
-    fn what_was_judged_before_plays_no_part(given in given(), first in words(), second in words()) {
-        let mut fresh = judge(Lists::default());
-        let alone = judged(&mut fresh, given, &second);
-        let mut used = judge(Lists::default());
-        judged(&mut used, given, &first);
-        prop_assert_eq!(judged(&mut used, given, &second), alone);
+    fn what_was_evaluated_before_plays_no_part(given in given(), first in words(), second in words()) {
+        let mut fresh = detector(Lists::default());
+        let alone = evaluated(&mut fresh, given, &second);
+        let mut used = detector(Lists::default());
+        evaluated(&mut used, given, &first);
+        prop_assert_eq!(evaluated(&mut used, given, &second), alone);
     }
 }
 
@@ -128,7 +128,7 @@ proptest! {
 #[test]
 fn a_no_that_lacks_evidence_says_which() {
     use Input::{Modules, Stack};
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     let whole = Given::default();
     let missing = Part::Missing(Gap::Lost);
     let (map, events) = (Reason::ModulesIncomplete, Reason::EventsLost);
@@ -148,8 +148,8 @@ fn a_no_that_lacks_evidence_says_which() {
             vec![Stack, Modules],
         ),
     ] {
-        let judgement = judged(&mut judge, given, "ntdll kernelbase app kernel32 ntdll");
-        let outcome = judgement.outcome(DetectionId::parse("CS01").unwrap());
+        let evaluation = evaluated(&mut detector, given, "ntdll kernelbase app kernel32 ntdll");
+        let outcome = evaluation.outcome(DetectionId::parse("CS01").unwrap());
         let verdict = if reasons.is_empty() { Verdict::No } else { Verdict::Undetermined };
         assert_eq!(outcome.verdict, verdict, "{given:?}");
         for reason in [map, events, Reason::StackMissing] {
@@ -162,30 +162,30 @@ fn a_no_that_lacks_evidence_says_which() {
 
 /// What asks for no stack needs none to say no.
 #[test]
-fn the_start_of_a_thread_is_judged_without_its_stack() {
-    let mut judge = judge(Lists::default());
-    let code = Code::Image(module(&mut judge, "app"), 0x10);
+fn the_start_of_a_thread_is_evaluated_without_its_stack() {
+    let mut detector = detector(Lists::default());
+    let code = Code::Image(module(&mut detector, "app"), 0x10);
     let start = Start { address: 0x1000, is_kernel: false, code, function: None, is_remote: false };
     let event = Event { operation: Operation::ThreadCreate, start: Some(start), ..Event::OTHER };
     let given = Given { event, user: Part::Missing(Gap::NotRecorded), ..Given::default() };
     let id = DetectionId::parse("CS19").unwrap();
-    assert_eq!(judged(&mut judge, given, "").outcome(id).verdict, Verdict::No);
+    assert_eq!(evaluated(&mut detector, given, "").outcome(id).verdict, Verdict::No);
     for given in [Given { map_is_complete: false, ..given }, Given { has_losses: true, ..given }] {
-        assert_eq!(judged(&mut judge, given, "").outcome(id).verdict, Verdict::Undetermined);
+        assert_eq!(evaluated(&mut detector, given, "").outcome(id).verdict, Verdict::Undetermined);
     }
 }
 
 #[test]
 fn each_undetermined_answer_says_what_is_missing() {
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     for stack in
         ["", "? ?", "ntdll ? kernel32 ntdll", "ntdll kernelbase app kernel32 ntdll", "K? ntdll", "! app"]
     {
         for part in [Part::Whole, Part::Missing(Gap::Lost)] {
             let given = Given { user: part, map_is_complete: false, ..opening("lsass.exe", None) };
-            let judgement = judged(&mut judge, given, stack);
+            let evaluation = evaluated(&mut detector, given, stack);
             for id in DetectionId::all() {
-                let outcome = judgement.outcome(id);
+                let outcome = evaluation.outcome(id);
                 if outcome.verdict == Verdict::Undetermined {
                     assert!(!outcome.missing.is_empty(), "{} of `{stack}`: {outcome:?}", id.name());
                     assert!(outcome.reasons.iter().count() > 0);

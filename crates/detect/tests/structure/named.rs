@@ -4,11 +4,11 @@ use stackhound_detect::{DetectionId, Entry, Event, Input, Reason, Severity, Star
 use stackhound_frames::{Code, Operation};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check_by, judge_with_names, judged, module, opening, start};
+use crate::notation::{Given, check_by, evaluate_with_names, evaluated, module, opening, start};
 
 #[test]
 fn the_function_at_the_end_is_where_threads_begin_or_not() {
-    let mut judge = judge_with_names();
+    let mut detector = evaluate_with_names();
     let given = Given::default();
     let interrupted = Given { event: Event { entry: Entry::Interrupt, ..Event::OTHER }, ..given };
     for (given, stack, expected, reason) in [
@@ -24,13 +24,13 @@ fn the_function_at_the_end_is_where_threads_begin_or_not() {
         (given, "ntdll app app!RtlUserThreadStart", Yes(Severity::Medium, 2), Reason::RootIsNone),
         (given, "ntdll app kernel32", Undetermined, Reason::RootUnnamed),
     ] {
-        check_by(&mut judge, "CS14", given, stack, expected, reason);
+        check_by(&mut detector, "CS14", given, stack, expected, reason);
     }
 }
 
 #[test]
 fn dispatchers_are_found_by_their_names() {
-    let mut judge = judge_with_names();
+    let mut detector = evaluate_with_names();
     let opening = opening("a.exe", None);
     let of = |operation| Given { event: Event { operation, ..opening.event }, ..opening };
     let (loading, waiting) = (of(Operation::ImageLoad), of(Operation::Wait));
@@ -94,13 +94,13 @@ fn dispatchers_are_found_by_their_names() {
         ("CS22", opening, "ntdll app ntdll!Other", Undetermined, Reason::FunctionsUnknown),
         ("CS22", waiting, "ntdll app ntdll!RtlDispatchException app", No, Reason::NotSensitive),
     ] {
-        check_by(&mut judge, id, given, stack, expected, reason);
+        check_by(&mut detector, id, given, stack, expected, reason);
     }
 }
 
 #[test]
 fn names_are_told_to_have_been_looked_at() {
-    let mut judge = judge_with_names();
+    let mut detector = evaluate_with_names();
     let opening = opening("a.exe", None);
     for (id, stack, used, missing) in [
         ("CS14", "ntdll app ntdll!RtlUserThreadStart", true, false),
@@ -110,8 +110,8 @@ fn names_are_told_to_have_been_looked_at() {
         ("CS22", "ntdll!Other app ntdll!RtlDispatchException app", true, false),
         ("CS22", "ntdll app ntdll!Other", false, true),
     ] {
-        let judgement = judged(&mut judge, opening, stack);
-        let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
+        let evaluation = evaluated(&mut detector, opening, stack);
+        let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
         let told = (outcome.used.has(Input::Symbols), outcome.missing.has(Input::Symbols));
         assert_eq!(told, (used, missing), "{id} of `{stack}`: {outcome:?}");
     }
@@ -119,9 +119,9 @@ fn names_are_told_to_have_been_looked_at() {
 
 #[test]
 fn threads_start_at_the_start_of_functions() {
-    let mut judge = judge_with_names();
+    let mut detector = evaluate_with_names();
     let names = ["ntdll", "kernelbase", "kernel32", "app", "copy32"];
-    let [ntdll, kernelbase, kernel32, app, copy32] = names.map(|name| module(&mut judge, name));
+    let [ntdll, kernelbase, kernel32, app, copy32] = names.map(|name| module(&mut detector, name));
     let id = DetectionId::parse("CS19").expect("a detection");
     let (load, control) = (start("LoadLibraryW"), start("CtrlRoutine"));
     for (module, offset, is_remote, verdict, reason) in [
@@ -144,8 +144,8 @@ fn threads_start_at_the_start_of_functions() {
             let code = Code::Image(module, offset);
             let start = Start { address: 0x1000, is_kernel: false, code, function, is_remote };
             let event = Event { operation: Operation::ThreadCreate, start: Some(start), ..Event::OTHER };
-            let judgement = judged(&mut judge, Given { event, ..Given::default() }, "");
-            let outcome = judgement.outcome(id);
+            let evaluation = evaluated(&mut detector, Given { event, ..Given::default() }, "");
+            let outcome = evaluation.outcome(id);
             assert_eq!(outcome.verdict, verdict, "{start:x?}: {outcome:?}");
             assert!(outcome.reasons.has(reason), "{start:x?}: {outcome:?}");
             let who = if is_remote { Reason::RemoteStart } else { Reason::LocalStart };

@@ -1,8 +1,8 @@
 //! Cases as text.
 
 use stackhound_detect::{
-    Binaries, Case, DetectionId, Entry, Event, Judge, Judgement, LiveFrame, Outcome, Part, Process, Reason,
-    Services, Severity, Stack, Target, Verdict,
+    Binaries, Case, DetectionId, Detector, Entry, Evaluation, Event, LiveFrame, Outcome, Part, Process,
+    Reason, Services, Severity, Stack, Target, Verdict,
 };
 use stackhound_frames::{Code, Frame, Lists, Module, ModuleFacts, ModuleIndex, Operation};
 use stackhound_symbols::Loaded;
@@ -36,7 +36,7 @@ const PATHS: &[(&str, &str)] = &[
     ("driver", r"C:\Windows\System32\drivers\a.sys"),
 ];
 
-/// Functions that [`judge_with_names`] knows, in each module.
+/// Functions that [`evaluate_with_names`] knows, in each module.
 const FUNCTIONS: [&str; 9] = [
     "RtlUserThreadStart",
     "BaseThreadInitThunk",
@@ -99,13 +99,13 @@ pub fn opening(image: &str, access: Option<u32>) -> Given<'_> {
     Given { event, ..Given::default() }
 }
 
-/// A judge without files.
-pub fn judge(lists: Lists) -> Judge {
-    Judge::new(lists, Binaries::none())
+/// A detector without files.
+pub fn detector(lists: Lists) -> Detector {
+    Detector::new(lists, Binaries::none())
 }
 
-/// A judge who knows the functions' names and has no images.
-pub fn judge_with_names() -> Judge {
+/// A detector that knows the functions' names and has no images.
+pub fn evaluate_with_names() -> Detector {
     let load = |_: &Module| {
         let mut names = SymbolTableBuilder::new();
         for function in FUNCTIONS {
@@ -115,18 +115,18 @@ pub fn judge_with_names() -> Judge {
         }
         Loaded { symbols: Some(Box::new(names.build())), ..Loaded::default() }
     };
-    Judge::new(Lists::default(), Binaries::new(Box::new(load)))
+    Detector::new(Lists::default(), Binaries::new(Box::new(load)))
 }
 
-pub fn module(judge: &mut Judge, name: &str) -> ModuleIndex {
+pub fn module(detector: &mut Detector, name: &str) -> ModuleIndex {
     let path = PATHS.iter().find(|(short, _)| *short == name).map(|(_, path)| *path);
     let path = path.unwrap_or_else(|| panic!("no module is called {name}"));
     let name = path.rsplit('\\').next().unwrap().to_owned();
     let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
-    judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+    detector.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
 }
 
-pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
+pub fn frames(detector: &mut Detector, text: &str) -> Vec<Frame> {
     let hex = |text: &str| (!text.is_empty()).then(|| u64::from_str_radix(text, 16).expect("hexadecimal"));
     let frame = |(index, word): (usize, &str)| {
         let (word, is_wow64) = word.strip_suffix('~').map_or((word, false), |word| (word, true));
@@ -143,7 +143,7 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
                     Some((name, function)) => (name, start(function) + 0x20),
                     None => (word, 0x1000 + 0x20 * index as u64),
                 };
-                (Code::Image(module(judge, name), offset), None)
+                (Code::Image(module(detector, name), offset), None)
             }
         };
         Frame { address, mode, is_wow64, ..Frame::user(code) }
@@ -152,29 +152,34 @@ pub fn frames(judge: &mut Judge, text: &str) -> Vec<Frame> {
 }
 
 /// All answers about a case.
-pub fn judged(judge: &mut Judge, given: Given<'_>, stack: &str) -> Judgement {
-    let frames = frames(judge, stack);
-    judged_frames(judge, given, &frames)
+pub fn evaluated(detector: &mut Detector, given: Given<'_>, stack: &str) -> Evaluation {
+    let frames = frames(detector, stack);
+    evaluated_frames(detector, given, &frames)
 }
 
 /// The same of frames that say more than the notation can.
-pub fn judged_frames(judge: &mut Judge, given: Given<'_>, frames: &[Frame]) -> Judgement {
-    judged_live(judge, given, frames, &[])
+pub fn evaluated_frames(detector: &mut Detector, given: Given<'_>, frames: &[Frame]) -> Evaluation {
+    evaluated_live(detector, given, frames, &[])
 }
 
 /// The same with what was read from memory at each frame.
-pub fn judged_live(judge: &mut Judge, given: Given<'_>, frames: &[Frame], live: &[LiveFrame]) -> Judgement {
+pub fn evaluated_live(
+    detector: &mut Detector,
+    given: Given<'_>,
+    frames: &[Frame],
+    live: &[LiveFrame],
+) -> Evaluation {
     let Given { event, process, limit, kernel, user, map_is_complete, has_losses, is_certain, is_truncated } =
         given;
     let stack =
         Stack { frames, live, kernel, user, limit, map_is_complete, has_losses, is_certain, is_truncated };
-    judge.judge(&Case { event, process, stack })
+    detector.evaluate(&Case { event, process, stack })
 }
 
 /// The answer to one detection's question.
 pub fn outcome(id: &str, given: Given<'_>, stack: &str) -> Outcome {
-    let judgement = judged(&mut judge(Lists::default()), given, stack);
-    *judgement.outcome(DetectionId::parse(id).expect("a detection"))
+    let evaluation = evaluated(&mut detector(Lists::default()), given, stack);
+    *evaluation.outcome(DetectionId::parse(id).expect("a detection"))
 }
 
 /// What is expected of an answer.
@@ -191,21 +196,21 @@ pub enum Expected {
 /// Compares the answer about a case with what is expected, and looks for a reason among those given.
 #[track_caller]
 pub fn check(id: &str, given: Given<'_>, stack: &str, expected: Expected, reason: Reason) {
-    check_by(&mut judge(Lists::default()), id, given, stack, expected, reason);
+    check_by(&mut detector(Lists::default()), id, given, stack, expected, reason);
 }
 
-/// The same by a judge who knows more.
+/// The same by a engine who knows more.
 #[track_caller]
 pub fn check_by(
-    judge: &mut Judge,
+    detector: &mut Detector,
     id: &str,
     given: Given<'_>,
     stack: &str,
     expected: Expected,
     reason: Reason,
 ) {
-    let judgement = judged(judge, given, stack);
-    let outcome = judgement.outcome(DetectionId::parse(id).expect("a detection"));
+    let evaluation = evaluated(detector, given, stack);
+    let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
     let place = format!("{id} of `{stack}`: {outcome:?}");
     match expected {
         Expected::Yes(severity, frame) => {

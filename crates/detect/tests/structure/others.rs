@@ -9,7 +9,9 @@ use stackhound_system::Runtime;
 use stackhound_types::{Address, ImageIdentity, ModuleIdentity};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged, judged_frames, module, opening, outcome};
+use crate::notation::{
+    Given, check, detector, evaluated, evaluated_frames, frames, module, opening, outcome,
+};
 
 #[test]
 fn there_is_one_ntdll() {
@@ -23,9 +25,9 @@ fn there_is_one_ntdll() {
     ] {
         check("CS10", given, stack, expected, reason);
     }
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     let (ntdll, copy, app) =
-        (module(&mut judge, "ntdll"), module(&mut judge, "copy"), module(&mut judge, "app"));
+        (module(&mut detector, "ntdll"), module(&mut detector, "copy"), module(&mut detector, "app"));
     let id = DetectionId::parse("CS10").unwrap();
     for (module, twin, expected) in [
         (copy, None, Verdict::Yes),
@@ -34,8 +36,9 @@ fn there_is_one_ntdll() {
         (app, Some(app), Verdict::No),
     ] {
         let event = Event { load: Some(Load { module, twin }), ..given.event };
-        let judgement = judged(&mut judge, Given { event, ..given }, "ntdll kernelbase app kernel32 ntdll");
-        assert_eq!(judgement.outcome(id).verdict, expected, "{module:?} {twin:?}");
+        let evaluation =
+            evaluated(&mut detector, Given { event, ..given }, "ntdll kernelbase app kernel32 ntdll");
+        assert_eq!(evaluation.outcome(id).verdict, expected, "{module:?} {twin:?}");
     }
 }
 
@@ -44,10 +47,10 @@ fn there_is_one_ntdll() {
 #[test]
 fn two_mappings_of_ntdll_are_two() {
     let image = |size| Some(ImageIdentity { time_date_stamp: 1, size });
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     let mut ntdll = |path: &str, image| {
         let identity = ModuleIdentity { image, ..ModuleIdentity::default() };
-        judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+        detector.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
     };
     let path = r"C:\Windows\System32\ntdll.dll";
     let plain = ntdll(path, None);
@@ -74,14 +77,14 @@ fn two_mappings_of_ntdll_are_two() {
         ((small, None, false), (plain, None, false), Verdict::No),
         ((plain, None, false), (large, None, false), Verdict::No),
     ] {
-        let mut frames = frames(&mut judge, "ntdll app ntdll");
+        let mut frames = frames(&mut detector, "ntdll app ntdll");
         for (frame, (module, base, is_wow64)) in frames.iter_mut().step_by(2).zip([one, another]) {
             frame.code = Code::Image(module, 0x1000);
             frame.address = base.map(|base| Address(base + 0x1000));
             frame.is_wow64 = is_wow64;
         }
-        let judgement = judged_frames(&mut judge, Given::default(), &frames);
-        let outcome = judgement.outcome(id);
+        let evaluation = evaluated_frames(&mut detector, Given::default(), &frames);
+        let outcome = evaluation.outcome(id);
         assert_eq!(outcome.verdict, expected, "{one:x?} {another:x?}");
         assert_eq!(outcome.frame, (expected == Verdict::Yes).then_some(2), "{one:x?} {another:x?}");
     }
@@ -235,10 +238,10 @@ fn stacks_end_where_threads_begin() {
 
 #[test]
 fn the_outermost_module_is_where_the_thread_started() {
-    let mut judge = judge(Lists::default());
-    let image = |judge: &mut _, name| Code::Image(module(judge, name), 0x10);
+    let mut detector = detector(Lists::default());
+    let image = |detector: &mut _, name| Code::Image(module(detector, name), 0x10);
     let (app, other, rpcrt4) =
-        (image(&mut judge, "app"), image(&mut judge, "other"), image(&mut judge, "rpcrt4"));
+        (image(&mut detector, "app"), image(&mut detector, "other"), image(&mut detector, "rpcrt4"));
     let id = DetectionId::parse("CS15").unwrap();
     for (start, stack, expected) in [
         (Some(app), "ntdll kernelbase app kernel32 ntdll", Verdict::No),
@@ -267,14 +270,15 @@ fn the_outermost_module_is_where_the_thread_started() {
         (Some(app), "ntdll kernelbase ! kernel32", Verdict::Yes),
     ] {
         let process = Process { thread_start: start, ..Process::UNKNOWN };
-        let judgement = judged(&mut judge, Given { process, ..Given::default() }, stack);
-        let outcome = judgement.outcome(id);
+        let evaluation = evaluated(&mut detector, Given { process, ..Given::default() }, stack);
+        let outcome = evaluation.outcome(id);
         assert_eq!(outcome.verdict, expected, "{start:?} {stack}");
         let severity = if expected == Verdict::No { Severity::Info } else { Severity::Medium };
         assert_eq!(outcome.severity, severity, "{start:?} {stack}");
     }
     let process = Process { thread_start: Some(other), ..Process::UNKNOWN };
-    let narrow = judged(&mut judge, Given { process, ..Given::default() }, "ntdll~ app~ kernel32~ ntdll~");
+    let narrow =
+        evaluated(&mut detector, Given { process, ..Given::default() }, "ntdll~ app~ kernel32~ ntdll~");
     assert_eq!((narrow.outcome(id).verdict, narrow.outcome(id).severity), (Verdict::Yes, Severity::Low));
 }
 
@@ -303,9 +307,12 @@ fn calls_that_nobody_asks_for_are_proxied() {
 
 #[test]
 fn threads_start_in_code_of_their_process() {
-    let mut judge = judge(Lists::default());
-    let (kernelbase, kernel32, app) =
-        (module(&mut judge, "kernelbase"), module(&mut judge, "kernel32"), module(&mut judge, "app"));
+    let mut detector = detector(Lists::default());
+    let (kernelbase, kernel32, app) = (
+        module(&mut detector, "kernelbase"),
+        module(&mut detector, "kernel32"),
+        module(&mut detector, "app"),
+    );
     let start =
         |code, function, is_remote| Start { address: 0x1000, is_kernel: false, code, function, is_remote };
     let kernel = Start { is_kernel: true, ..start(Code::Unbacked, None, true) };
@@ -324,8 +331,9 @@ fn threads_start_in_code_of_their_process() {
         (kernel, Verdict::No, Severity::Info),
     ] {
         let event = Event { operation: Operation::ThreadCreate, start: Some(start), ..Event::OTHER };
-        let judgement = judged(&mut judge, Given { event, ..Given::default() }, "ntdll app kernel32 ntdll");
-        let outcome = judgement.outcome(id);
+        let evaluation =
+            evaluated(&mut detector, Given { event, ..Given::default() }, "ntdll app kernel32 ntdll");
+        let outcome = evaluation.outcome(id);
         assert_eq!((outcome.verdict, outcome.severity), (expected, severity), "{start:?}");
     }
     check("CS19", Given::default(), "ntdll app", No, Reason::NoThreadStart);
@@ -339,8 +347,8 @@ fn threads_start_in_code_of_their_process() {
         let start = Some(start(Code::Unbacked, None, is_remote));
         let event = Event { operation: Operation::ThreadCreate, start, ..Event::OTHER };
         let process = Process { has_runtime, ..Process::UNKNOWN };
-        let judgement = judged(&mut judge, Given { event, process, ..Given::default() }, "");
-        let outcome = judgement.outcome(id);
+        let evaluation = evaluated(&mut detector, Given { event, process, ..Given::default() }, "");
+        let outcome = evaluation.outcome(id);
         assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{has_runtime:?}");
         let is_lowered = severity == Severity::Low;
         assert_eq!(outcome.reasons.has(Reason::RuntimeLoaded), is_lowered, "{has_runtime:?}");

@@ -1,13 +1,13 @@
 //! Code in no module: CS07, CS08, CS09.
 
 use stackhound_detect::{
-    DetectionId, Entry, Event, Input, Judge, LiveFrame, Memory, MemoryKind, Outcome, Process, Reason,
+    DetectionId, Detector, Entry, Event, Input, LiveFrame, Memory, MemoryKind, Outcome, Process, Reason,
     Severity, Verdict,
 };
 use stackhound_frames::{Code, Lists};
 
 use crate::notation::Expected::{No, Undetermined, Yes};
-use crate::notation::{Given, check, frames, judge, judged_live, opening, outcome};
+use crate::notation::{Given, check, detector, evaluated_live, frames, opening, outcome};
 
 #[test]
 fn the_caller_of_the_native_layer_counts_more() {
@@ -149,21 +149,21 @@ fn what_runtimes_compiled_is_missing_unless_it_is_told() {
     }
 }
 
-fn in_memory(judge: &mut Judge, memory: Memory, has_runtime: Option<bool>) -> Outcome {
-    let frames = frames(judge, "ntdll kernelbase ! kernel32 ntdll");
+fn in_memory(detector: &mut Detector, memory: Memory, has_runtime: Option<bool>) -> Outcome {
+    let frames = frames(detector, "ntdll kernelbase ! kernel32 ntdll");
     let mut live = vec![LiveFrame::default(); frames.len()];
     live[2].memory = memory;
     assert_eq!(frames[2].code, Code::Unbacked);
     let process = Process { has_runtime, ..Process::UNKNOWN };
-    *judged_live(judge, Given { process, ..Given::default() }, &frames, &live)
+    *evaluated_live(detector, Given { process, ..Given::default() }, &frames, &live)
         .outcome(DetectionId::parse("CS09").unwrap())
 }
 
 #[test]
-fn memory_of_code_in_no_module_is_judged() {
+fn memory_of_code_in_no_module_is_evaluated() {
     const READ_EXECUTE: u32 = 0x20;
     const ALL: u32 = 0x40;
-    let mut judge = judge(Lists::default());
+    let mut detector = detector(Lists::default());
     let memory = |kind, protection| Memory { kind, protection, is_original: None };
     let private = Some(MemoryKind::Private);
     for (memory, has_runtime, severity, reason) in [
@@ -174,24 +174,24 @@ fn memory_of_code_in_no_module_is_judged() {
         (memory(private, None), Some(true), Severity::Medium, Reason::RuntimeLoaded),
         (memory(Some(MemoryKind::Mapped), None), Some(false), Severity::Medium, Reason::MappedCode),
     ] {
-        let outcome = in_memory(&mut judge, memory, has_runtime);
+        let outcome = in_memory(&mut detector, memory, has_runtime);
         assert_eq!((outcome.verdict, outcome.severity), (Verdict::Yes, severity), "{memory:?}");
         assert!(outcome.reasons.has(reason), "{memory:?}");
     }
     // An image that no list of modules names, and nothing that may be written.
-    let image = in_memory(&mut judge, memory(Some(MemoryKind::Image), Some(READ_EXECUTE)), Some(false));
+    let image = in_memory(&mut detector, memory(Some(MemoryKind::Image), Some(READ_EXECUTE)), Some(false));
     assert_eq!(image.verdict, Verdict::No);
     // PAGE_NOACCESS to PAGE_EXECUTE_WRITECOPY, and with PAGE_GUARD.
     for bits in [0, 0x100] {
         for protection in (0..8).map(|bit| 1 << bit) {
-            let outcome = in_memory(&mut judge, memory(None, Some(protection | bits)), Some(false));
+            let outcome = in_memory(&mut detector, memory(None, Some(protection | bits)), Some(false));
             let is_writable = [0x04, 0x08, 0x40, 0x80].contains(&protection);
             assert_eq!(outcome.reasons.has(Reason::WritableCode), is_writable, "{protection:#x}");
             let verdict = if is_writable { Verdict::Yes } else { Verdict::Undetermined };
             assert_eq!(outcome.verdict, verdict, "{protection:#x}");
         }
     }
-    assert_eq!(in_memory(&mut judge, Memory::UNKNOWN, None).verdict, Verdict::Undetermined);
+    assert_eq!(in_memory(&mut detector, Memory::UNKNOWN, None).verdict, Verdict::Undetermined);
     check("CS09", Given::default(), "ntdll kernelbase app kernel32 ntdll", No, Reason::AllBacked);
     check("CS09", Given::default(), "ntdll kernelbase ? kernel32 ntdll", Undetermined, Reason::FrameUnknown);
 }

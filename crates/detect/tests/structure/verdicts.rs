@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stackhound_detect::{Input, Inputs, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::Lists;
 
-use crate::notation::{judge, judged, opening};
+use crate::notation::{detector, evaluated, opening};
 
 #[test]
 fn a_severity_comes_back_by_its_name() {
@@ -21,10 +21,10 @@ fn a_severity_comes_back_by_its_name() {
 
 #[test]
 fn findings_are_what_is_so() {
-    let judgement = judged(&mut judge(Lists::default()), opening("lsass.exe", Some(0x1010)), "! app");
-    let found: Vec<_> = judgement.findings().map(|(id, _)| id.name()).collect();
+    let evaluation = evaluated(&mut detector(Lists::default()), opening("lsass.exe", Some(0x1010)), "! app");
+    let found: Vec<_> = evaluation.findings().map(|(id, _)| id.name()).collect();
     assert_eq!(found, ["CS01", "CS14", "CS24"]);
-    assert_eq!(judgement.iter().count(), 24);
+    assert_eq!(evaluation.iter().count(), 24);
 }
 
 proptest! {

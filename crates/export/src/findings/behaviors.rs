@@ -6,7 +6,7 @@
 
 use stackhound_detect::Reason;
 use stackhound_detect::catalogue::DETECTIONS;
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 
 /// The words of each detection, whatever it was found by.
 #[rustfmt::skip]
@@ -42,13 +42,17 @@ const BY_REASON: &[(Reason, &str)] =
     &[(Reason::WritableCode, "unbacked_rwx"), (Reason::StartUnbacked, "execute_shellcode")];
 
 /// The words for a finding. What is undetermined must not be called by them.
-pub(super) fn of(sighting: &Sighting, finding: &Finding) -> Vec<&'static str> {
+pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'static str> {
     let mut words = WORDS[finding.id.index()].1.to_vec();
     let by_reason = BY_REASON.iter().filter(|(reason, _)| finding.outcome.reasons.has(*reason));
     words.extend(by_reason.map(|(_, word)| *word));
-    let (event, process) = (&sighting.event, &sighting.process);
+    let (event, process) = (&event_context.event, &event_context.process);
     if event.target_pid.is_some() && process.pid.is_some() && event.target_pid != process.pid {
-        words.push(if super::ecs::is_process_start(sighting) { "parent-child" } else { "cross-process" });
+        words.push(if super::ecs::is_process_start(event_context) {
+            "parent-child"
+        } else {
+            "cross-process"
+        });
     }
     words
 }

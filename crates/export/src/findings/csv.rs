@@ -1,10 +1,10 @@
 //! Findings for spreadsheets: one row each, the stack in one cell.
 //!
-//! Texts come from the processes that are judged, and are no formulas.
+//! Texts come from the processes that are evaluated, and are no formulas.
 
 use std::io::{self, Write};
 
-use stackhound_detect::report::{Finding, FrameReport, Sighting};
+use stackhound_detect::report::{EventContext, Finding, FrameReport};
 
 use super::shown;
 use crate::escape::{cell as text, row};
@@ -50,11 +50,11 @@ impl Rows {
     pub(super) fn write(
         &mut self,
         out: &mut impl Write,
-        sighting: &Sighting,
+        event_context: &EventContext,
         finding: &Finding,
     ) -> io::Result<()> {
         self.header(out)?;
-        row(out, cells(sighting, finding))
+        row(out, cells(event_context, finding))
     }
 
     /// A table without rows has its header.
@@ -67,18 +67,18 @@ impl Rows {
     }
 }
 
-fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
-    let Sighting { process, event, .. } = sighting;
+fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len()] {
+    let EventContext { process, event, .. } = event_context;
     let detection = finding.id.detection();
-    let frame = shown::frame(sighting, finding);
-    let labels: Vec<String> = sighting.stack.iter().map(FrameReport::label).collect();
+    let frame = shown::frame(event_context, finding);
+    let labels: Vec<String> = event_context.stack.iter().map(FrameReport::label).collect();
     [
-        sighting.time.and_then(shown::time).unwrap_or_default(),
+        event_context.time.and_then(shown::time).unwrap_or_default(),
         finding.outcome.verdict.name().to_owned(),
         finding.outcome.severity.name().to_owned(),
         detection.name.to_owned(),
         detection.title.to_owned(),
-        text(&shown::explanation(sighting, finding)),
+        text(&shown::explanation(event_context, finding)),
         shown::reasons(finding).join(" "),
         shown::missing(finding).join(" "),
         text(&process.name),
@@ -94,11 +94,11 @@ fn cells(sighting: &Sighting, finding: &Finding) -> [String; HEADER.len()] {
         number(frame.map(|(index, _)| index)),
         frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
         text(&labels.join(" | ")),
-        sighting.final_user_module.as_deref().map(text).unwrap_or_default(),
+        event_context.final_user_module.as_deref().map(text).unwrap_or_default(),
         detection.attack.join(" "),
-        sighting.count.to_string(),
-        text(&sighting.host),
-        text(&format!("{}:{}", sighting.place.file, sighting.place.record)),
+        event_context.count.to_string(),
+        text(&event_context.host),
+        text(&format!("{}:{}", event_context.place.file, event_context.place.record)),
         finding.alert.clone(),
     ]
 }

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use stackhound_detect::Severity;
 use stackhound_detect::Verdict;
-use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
 use stackhound_frames::Answer;
 use stackhound_types::Mode;
 
@@ -19,16 +19,16 @@ use crate::json::value::Hex;
 const ECS: &str = "9.4.0";
 
 /// The document of a finding.
-pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
+pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let detection = finding.id.detection();
     let is_found = finding.outcome.verdict == Verdict::Yes;
-    let explanation = shown::explanation(sighting, finding);
+    let explanation = shown::explanation(event_context, finding);
     let verdict = if is_found { "" } else { " undetermined" };
     let mut document = json!({
-        "@timestamp": sighting.time.and_then(shown::time),
+        "@timestamp": event_context.time.and_then(shown::time),
         "ecs": { "version": ECS },
         "message": format!("{}{verdict}: {}. {explanation}", detection.name, detection.title),
-        "event": event(sighting, is_found.then_some(finding.outcome.severity), &explanation),
+        "event": event(event_context, is_found.then_some(finding.outcome.severity), &explanation),
         "rule": {
             "id": detection.name,
             "name": detection.title,
@@ -37,24 +37,24 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
             "ruleset": "stackhound",
             "version": shown::VERSION,
         },
-        "host": { "name": known(&sighting.host) },
-        "log": { "file": { "path": known(&sighting.place.file) } },
-        "process": process(sighting, finding),
+        "host": { "name": known(&event_context.host) },
+        "log": { "file": { "path": known(&event_context.place.file) } },
+        "process": process(event_context, finding),
         "threat": if is_found { threat(detection.attack) } else { Value::Null },
-        "callstack": answer(sighting, finding, &explanation),
-        "stackhound": own(sighting, finding),
+        "callstack": answer(event_context, finding, &explanation),
+        "stackhound": own(event_context, finding),
     });
-    document["event"]["id"] = shown::finding_uid(sighting, finding).to_string().into();
-    if !is_process_start(sighting) {
-        document["Target"] = target(sighting);
+    document["event"]["id"] = shown::finding_uid(event_context, finding).to_string().into();
+    if !is_process_start(event_context) {
+        document["Target"] = target(event_context);
     }
     pruned(document)
 }
 
 /// `severity` of what was found; nothing of what is undetermined.
-fn event(sighting: &Sighting, severity: Option<Severity>, explanation: &str) -> Value {
-    let category = category(&sighting.event.name);
-    let kind = if is_process_start(sighting) { "start" } else { "info" };
+fn event(event_context: &EventContext, severity: Option<Severity>, explanation: &str) -> Value {
+    let category = category(&event_context.event.name);
+    let kind = if is_process_start(event_context) { "start" } else { "info" };
     json!({
         // `signal` is for alerts that Elastic's own rules raise. What is undetermined is no alert.
         "kind": if severity.is_some() { "alert" } else { "event" },
@@ -65,11 +65,11 @@ fn event(sighting: &Sighting, severity: Option<Severity>, explanation: &str) -> 
         "type": [kind],
         "module": "stackhound",
         "dataset": "stackhound.findings",
-        "action": known(&sighting.event.name),
-        "provider": known(&sighting.event.provider),
+        "action": known(&event_context.event.name),
+        "provider": known(&event_context.event.provider),
         "severity": severity.map(numbered),
         "reason": explanation,
-        "sequence": sighting.place.record,
+        "sequence": event_context.place.record,
     })
 }
 
@@ -93,33 +93,33 @@ fn category(name: &str) -> &'static str {
 }
 
 /// Whether the event is the start of a process: then the stack is that of its parent.
-pub(super) fn is_process_start(sighting: &Sighting) -> bool {
+pub(super) fn is_process_start(event_context: &EventContext) -> bool {
     const NAMES: [&str; 4] = ["Process/Start", "ProcessStart", "ProcessStart/Start", "ProcessCreate"];
-    let event = &sighting.event;
+    let event = &event_context.event;
     let is_told = event.target_pid.is_some() || !event.target.is_empty();
     is_told && NAMES.contains(&event.name.as_str())
 }
 
 /// The process that the document is about, with the stack at the thread that it belongs to.
-fn process(sighting: &Sighting, finding: &Finding) -> Value {
-    let mut actor = actor(&sighting.host, &sighting.process);
-    actor["thread"] = json!({ "id": sighting.process.tid, "Ext": thread(sighting) });
-    let mut process = if is_process_start(sighting) {
-        let mut process = target_process(sighting);
+fn process(event_context: &EventContext, finding: &Finding) -> Value {
+    let mut actor = actor(&event_context.host, &event_context.process);
+    actor["thread"] = json!({ "id": event_context.process.tid, "Ext": thread(event_context) });
+    let mut process = if is_process_start(event_context) {
+        let mut process = target_process(event_context);
         process["parent"] = actor;
         process
     } else {
-        actor["parent"] = json!({ "pid": sighting.process.parent_pid });
+        actor["parent"] = json!({ "pid": event_context.process.parent_pid });
         actor
     };
     let found = finding.outcome.verdict == Verdict::Yes;
-    let start_name = known(&sighting.event.start_name);
+    let start_name = known(&event_context.event.start_name);
     let start_name = start_name.map(shown::elastic_name);
     process["Ext"] = json!({
         "api": {
-            "name": known(&sighting.event.service),
-            "behaviors": found.then(|| super::behaviors::of(sighting, finding)),
-            "parameters": { "desired_access_numeric": sighting.event.access },
+            "name": known(&event_context.event.service),
+            "behaviors": found.then(|| super::behaviors::of(event_context, finding)),
+            "parameters": { "desired_access_numeric": event_context.event.access },
             "metadata": { "target_address_name": start_name },
         },
     });
@@ -138,43 +138,43 @@ fn actor(host: &str, process: &ProcessReport) -> Value {
 }
 
 /// The process that something was done to.
-fn target_process(sighting: &Sighting) -> Value {
-    let target = &sighting.event.target;
+fn target_process(event_context: &EventContext) -> Value {
+    let target = &event_context.event.target;
     let is_path = target.contains(['\\', '/']);
     json!({
-        "pid": sighting.event.target_pid,
+        "pid": event_context.event.target_pid,
         "name": known(shown::file_name(target)),
         "executable": known(target).filter(|_| is_path),
     })
 }
 
-fn target(sighting: &Sighting) -> Value {
-    let mut process = target_process(sighting);
-    process["thread"] = json!({ "Ext": { "start_address": sighting.event.start_address.map(Hex) } });
+fn target(event_context: &EventContext) -> Value {
+    let mut process = target_process(event_context);
+    process["thread"] = json!({ "Ext": { "start_address": event_context.event.start_address.map(Hex) } });
     json!({ "process": process })
 }
 
 /// The stack, with what is derived of it.
-fn thread(sighting: &Sighting) -> Value {
-    let user = || sighting.stack.iter().filter(|frame| frame.mode == Mode::User);
+fn thread(event_context: &EventContext) -> Value {
+    let user = || event_context.stack.iter().filter(|frame| frame.mode == Mode::User);
     let is_named = |frame: &&FrameReport| {
-        let name = sighting.final_user_module.as_deref();
+        let name = event_context.final_user_module.as_deref();
         !frame.module.is_empty() && name.is_some_and(|name| frame.module_name().eq_ignore_ascii_case(name))
     };
     let module = user().find(is_named);
-    let summary: Vec<&str> = sighting.summary.split('|').map(shown::elastic_name).collect();
+    let summary: Vec<&str> = event_context.summary.split('|').map(shown::elastic_name).collect();
     json!({
         "call_stack": user().map(frame).collect::<Vec<_>>(),
         "call_stack_summary": known(&summary.join("|")),
-        "call_stack_contains_unbacked": match sighting.contains_unbacked {
+        "call_stack_contains_unbacked": match event_context.contains_unbacked {
             Answer::Yes => Some(true),
             Answer::No => user().next().map(|_| false),
             Answer::Undetermined => None,
         },
         "call_stack_final_user_module": {
-            "name": match &sighting.final_user_module {
+            "name": match &event_context.final_user_module {
                 Some(name) => shown::elastic_name(name),
-                None if sighting.has_user_part => "Kernel",
+                None if event_context.has_user_part => "Kernel",
                 None => "Undetermined",
             },
             "path": module.map(|frame| &frame.module),
@@ -210,10 +210,10 @@ fn symbol_info(frame: &FrameReport) -> String {
 }
 
 /// The answer and what it rests on.
-fn answer(sighting: &Sighting, finding: &Finding, explanation: &str) -> Value {
+fn answer(event_context: &EventContext, finding: &Finding, explanation: &str) -> Value {
     let kernel: Vec<String> =
-        sighting.stack.iter().filter(|frame| frame.mode == Mode::Kernel).map(symbol_info).collect();
-    let at = shown::frame(sighting, finding)
+        event_context.stack.iter().filter(|frame| frame.mode == Mode::Kernel).map(symbol_info).collect();
+    let at = shown::frame(event_context, finding)
         .map(|(index, at)| json!({ "index": index, "mode": at.mode.name(), "symbol_info": symbol_info(at) }));
     json!({
         "verdict": finding.outcome.verdict.name(),
@@ -228,12 +228,12 @@ fn answer(sighting: &Sighting, finding: &Finding, explanation: &str) -> Value {
 }
 
 /// The event as it was read.
-fn own(sighting: &Sighting, finding: &Finding) -> Value {
-    let event = &sighting.event;
+fn own(event_context: &EventContext, finding: &Finding) -> Value {
+    let event = &event_context.event;
     json!({
         "alert": known(&finding.alert),
-        "input": { "file": known(&sighting.place.file), "record": sighting.place.record },
-        "count": sighting.count,
+        "input": { "file": known(&event_context.place.file), "record": event_context.place.record },
+        "count": event_context.count,
         "event": {
             "name": known(&event.name),
             "provider": known(&event.provider),

@@ -1,12 +1,12 @@
 //! Findings, to be read: a table for people, NDJSON and CSV for scripts, documents for Elastic and OCSF, a layer for the
 //! ATT&CK Navigator.
 //!
-//! A [`Writer`] takes judged events as they come and keeps nothing of them but counts, so memory is bounded whatever is
+//! A [`Writer`] takes evaluated events as they come and keeps nothing of them but counts, so memory is bounded whatever is
 //! found. What is undetermined is shown as such in every format, and nowhere like a finding: it has no severity in
 //! documents of others, no techniques, and no colour in layers. What is unknown is null or left out, never a value that
 //! looks like one. Equal input gives equal bytes.
 //!
-//! Fields are listed in `docs/findings.md`. Knows nothing of files, of the command line, or of how judging is done. Texts
+//! Fields are listed in `docs/findings.md`. Knows nothing of files, of the command line, or of how evaluating is done. Texts
 //! are untrusted: what terminals or spreadsheets would obey is taken out of tables and CSV.
 
 mod attack;
@@ -24,7 +24,7 @@ use serde::Serialize;
 use stackhound_detect::Totals;
 use stackhound_detect::Verdict;
 use stackhound_detect::alert::{self, Alert};
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 
 use crate::{escape, json};
 
@@ -78,7 +78,7 @@ impl FindingsFormat {
     }
 }
 
-/// Writes judged events in one format.
+/// Writes evaluated events in one format.
 ///
 /// Output is written in small pieces, so it should be buffered.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Writer {
     pub fn write(
         &mut self,
         out: &mut impl Write,
-        sighting: &Sighting,
+        event_context: &EventContext,
         findings: &[Finding],
     ) -> io::Result<()> {
         let told = |finding: &&Finding| finding.outcome.verdict != Verdict::No;
@@ -126,21 +126,21 @@ impl Writer {
         }
         let mut each = findings.iter().copied();
         match &mut self.0 {
-            Kind::Table(table) => table.write(out, sighting, &findings),
+            Kind::Table(table) => table.write(out, event_context, &findings),
             Kind::Summary(top) => {
-                top.add(sighting, &findings);
+                top.add(event_context, &findings);
                 Ok(())
             }
             Kind::Ndjson => {
-                each.try_for_each(|finding| line(out, &json::finding::Finding::new(sighting, finding)))
+                each.try_for_each(|finding| line(out, &json::finding::Finding::new(event_context, finding)))
             }
-            Kind::Ecs => each.try_for_each(|finding| line(out, &ecs::document(sighting, finding))),
-            Kind::Ocsf => each.try_for_each(|finding| line(out, &ocsf::document(sighting, finding))),
+            Kind::Ecs => each.try_for_each(|finding| line(out, &ecs::document(event_context, finding))),
+            Kind::Ocsf => each.try_for_each(|finding| line(out, &ocsf::document(event_context, finding))),
             Kind::Navigator(layer) => {
-                layer.add(sighting, &findings);
+                layer.add(event_context, &findings);
                 Ok(())
             }
-            Kind::Csv(rows) => each.try_for_each(|finding| rows.write(out, sighting, finding)),
+            Kind::Csv(rows) => each.try_for_each(|finding| rows.write(out, event_context, finding)),
         }
     }
 

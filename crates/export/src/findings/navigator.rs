@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stackhound_detect::catalogue::DetectionId;
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Severity, Totals, Verdict};
 
 use super::attack;
@@ -40,7 +40,7 @@ fn color(severity: Severity) -> &'static str {
 }
 
 impl Layer {
-    pub(super) fn add(&mut self, sighting: &Sighting, findings: &[&Finding]) {
+    pub(super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         self.seen.clear();
         for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
             for &technique in finding.id.detection().attack {
@@ -51,11 +51,11 @@ impl Layer {
                     detections: BTreeMap::new(),
                 });
                 shown.severity = shown.severity.max(severity);
-                *shown.detections.entry(finding.id).or_default() += sighting.count;
+                *shown.detections.entry(finding.id).or_default() += event_context.count;
                 // An event with two findings of one technique shows it once.
                 if !self.seen.contains(&technique) {
                     self.seen.push(technique);
-                    shown.events += sighting.count;
+                    shown.events += event_context.count;
                 }
             }
         }

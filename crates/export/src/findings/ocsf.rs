@@ -4,7 +4,7 @@
 //! are the `data` of the evidence, and what else has no place is `unmapped`.
 
 use serde_json::{Value, json};
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Severity, Verdict};
 
 use super::attack::{self, Technique};
@@ -17,13 +17,13 @@ use crate::json::value::Hex;
 const OCSF: &str = "1.5.0";
 
 /// The event that tells of a finding.
-pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
+pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let detection = finding.id.detection();
     let is_found = finding.outcome.verdict == Verdict::Yes;
-    let explanation = shown::explanation(sighting, finding);
-    let uid = shown::finding_uid(sighting, finding).to_string();
+    let explanation = shown::explanation(event_context, finding);
+    let uid = shown::finding_uid(event_context, finding).to_string();
     let verdict = if is_found { "" } else { " undetermined" };
-    let time = sighting.time.map(shown::milliseconds);
+    let time = event_context.time.map(shown::milliseconds);
     let (severity_id, severity) = severity(is_found.then_some(finding.outcome.severity));
     let (confidence_id, confidence) = confidence(finding);
     let mut document = pruned(json!({
@@ -37,7 +37,7 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
         "type_name": "Detection Finding: Create",
         // The class cannot do without; `unmapped.time` is missing where the input tells no time.
         "time": time.unwrap_or(0),
-        "count": sighting.count,
+        "count": event_context.count,
         "severity_id": severity_id,
         "severity": severity,
         "status_id": 1,
@@ -50,9 +50,9 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
             "version": OCSF,
             "product": { "name": "Stackhound", "vendor_name": "Stackhound", "version": shown::VERSION },
             "uid": uid,
-            "log_name": known(&sighting.place.file),
-            "log_provider": known(&sighting.event.provider),
-            "event_code": known(&sighting.event.name),
+            "log_name": known(&event_context.place.file),
+            "log_provider": known(&event_context.event.provider),
+            "event_code": known(&event_context.event.name),
         },
         "finding_info": {
             "uid": uid,
@@ -69,12 +69,12 @@ pub(super) fn document(sighting: &Sighting, finding: &Finding) -> Value {
             },
             "attacks": if is_found { attacks(detection.attack) } else { Vec::new() },
         },
-        "evidences": [evidence(sighting, finding)],
-        "resources": resources(sighting),
-        "unmapped": unmapped(sighting, finding),
+        "evidences": [evidence(event_context, finding)],
+        "resources": resources(event_context),
+        "unmapped": unmapped(event_context, finding),
     }));
-    if !sighting.host.is_empty() {
-        document["device"] = json!({ "type_id": 0, "hostname": sighting.host });
+    if !event_context.host.is_empty() {
+        document["device"] = json!({ "type_id": 0, "hostname": event_context.host });
     }
     document
 }
@@ -121,19 +121,19 @@ fn attacks(ids: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-fn evidence(sighting: &Sighting, finding: &Finding) -> Value {
-    let Sighting { process, event, .. } = sighting;
+fn evidence(event_context: &EventContext, finding: &Finding) -> Value {
+    let EventContext { process, event, .. } = event_context;
     let (verdict_id, verdict) = match finding.outcome.verdict {
         Verdict::Yes => (4, "Suspicious"),
         Verdict::Undetermined | Verdict::No => (7, "Insufficient Data"),
     };
     json!({
         "name": known(&event.name),
-        "uid": format!("{}:{}", sighting.place.file, sighting.place.record),
+        "uid": format!("{}:{}", event_context.place.file, event_context.place.record),
         "verdict_id": verdict_id,
         "verdict": verdict,
         "process": {
-            "uid": shown::entity(&sighting.host, process).to_string(),
+            "uid": shown::entity(&event_context.host, process).to_string(),
             "pid": process.pid,
             "tid": process.tid,
             "name": known(&process.name),
@@ -146,17 +146,17 @@ fn evidence(sighting: &Sighting, finding: &Finding) -> Value {
         },
         "api": known(&event.service).map(|service| json!({ "operation": service })),
         "data": {
-            "stack": sighting.stack.iter().map(|frame| json!(Frame::of_finding(frame))).collect::<Vec<_>>(),
-            "frame": shown::frame(sighting, finding).map(|(index, _)| index),
-            "summary": known(&sighting.summary),
-            "final_user_module": sighting.final_user_module,
+            "stack": event_context.stack.iter().map(|frame| json!(Frame::of_finding(frame))).collect::<Vec<_>>(),
+            "frame": shown::frame(event_context, finding).map(|(index, _)| index),
+            "summary": known(&event_context.summary),
+            "final_user_module": event_context.final_user_module,
         },
     })
 }
 
 /// The process that something was done to.
-fn resources(sighting: &Sighting) -> Vec<Value> {
-    let event = &sighting.event;
+fn resources(event_context: &EventContext) -> Vec<Value> {
+    let event = &event_context.event;
     if event.target.is_empty() && event.target_pid.is_none() {
         return Vec::new();
     }
@@ -167,8 +167,8 @@ fn resources(sighting: &Sighting) -> Vec<Value> {
     })]
 }
 
-fn unmapped(sighting: &Sighting, finding: &Finding) -> Value {
-    let event = &sighting.event;
+fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
+    let event = &event_context.event;
     json!({
         "verdict": finding.outcome.verdict.name(),
         "severity": finding.outcome.severity.name(),
@@ -176,8 +176,8 @@ fn unmapped(sighting: &Sighting, finding: &Finding) -> Value {
         "inputs_used": shown::used(finding),
         "inputs_missing": shown::missing(finding),
         "alert": known(&finding.alert),
-        "time": sighting.time.and_then(shown::time),
-        "input": { "file": known(&sighting.place.file), "record": sighting.place.record },
+        "time": event_context.time.and_then(shown::time),
+        "input": { "file": known(&event_context.place.file), "record": event_context.place.record },
         "access": event.access.map(|access| Hex(access.into())),
         "start_address": event.start_address.map(Hex),
         "start_name": known(&event.start_name),

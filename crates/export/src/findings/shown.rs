@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stackhound_detect::DetectionId;
-use stackhound_detect::report::{Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
 use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};
@@ -79,15 +79,18 @@ pub(super) fn elastic_name(name: &str) -> &str {
 }
 
 /// The frame that a finding is about, with its index.
-pub(crate) fn frame<'s>(sighting: &'s Sighting, finding: &Finding) -> Option<(usize, &'s FrameReport)> {
+pub(crate) fn frame<'s>(
+    event_context: &'s EventContext,
+    finding: &Finding,
+) -> Option<(usize, &'s FrameReport)> {
     let index = usize::from(finding.outcome.frame?);
-    sighting.stack.get(index).map(|frame| (index, frame))
+    event_context.stack.get(index).map(|frame| (index, frame))
 }
 
 /// Why, in sentences. Those about the frame come first: they say what was seen, the others how much it matters.
-pub(crate) fn explanation(sighting: &Sighting, finding: &Finding) -> String {
+pub(crate) fn explanation(event_context: &EventContext, finding: &Finding) -> String {
     let is_aside = finding.outcome.reasons.iter().map(|reason| !reason.sentence().contains("{frame}"));
-    let mut sentences: Vec<_> = is_aside.zip(finding.sentences(sighting)).collect();
+    let mut sentences: Vec<_> = is_aside.zip(finding.sentences(event_context)).collect();
     sentences.sort_by_key(|(is_aside, _)| *is_aside);
     sentences.into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join(" ")
 }
@@ -153,12 +156,12 @@ pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
         .with_number(process.started)
 }
 
-/// What tells a finding from all others: process, time, place and detection. Equal whenever the same input is judged,
+/// What tells a finding from all others: process, time, place and detection. Equal whenever the same input is evaluated,
 /// whatever its file is called.
-pub(super) fn finding_uid(sighting: &Sighting, finding: &Finding) -> Digest {
-    entity(&sighting.host, &sighting.process)
-        .with_number(sighting.time)
-        .with_number(Some(sighting.place.record))
+pub(super) fn finding_uid(event_context: &EventContext, finding: &Finding) -> Digest {
+    entity(&event_context.host, &event_context.process)
+        .with_number(event_context.time)
+        .with_number(Some(event_context.place.record))
         .with(finding.id.name())
 }
 

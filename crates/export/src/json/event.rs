@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use stackhound_frames::{CreateEnd, CreateOutcome, Level};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound_types::HexBytes;
 
@@ -64,7 +64,7 @@ struct Create {
 
 impl<'s, 'c> Event<'s, 'c> {
     /// An event, with its stack if it is wanted.
-    pub fn new(seen: &'s Seen<'c>, with_stack: bool) -> Event<'s, 'c> {
+    pub fn new(seen: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
         let has_stack = || seen.level() != Level::None;
         let stack = || Stack::new(seen.stack_states(), EventFrames(seen), StackSummary::of_event(seen));
         Event {

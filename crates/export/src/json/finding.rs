@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::alert::Alert as AlertReport;
-use stackhound_detect::report::{EventReport, Finding as FindingReport, Place, Sighting};
+use stackhound_detect::report::{EventContext, EventReport, Finding as FindingReport, Place};
 
 use super::VERSION;
 use super::process::Process;
@@ -94,9 +94,9 @@ struct Target<'a> {
 
 impl<'a> Finding<'a> {
     /// A detection's answer about an event.
-    pub fn new(sighting: &'a Sighting, finding: &'a FindingReport) -> Finding<'a> {
+    pub fn new(event_context: &'a EventContext, finding: &'a FindingReport) -> Finding<'a> {
         let detection = finding.id.detection();
-        let Place { file, record } = &sighting.place;
+        let Place { file, record } = &event_context.place;
         Finding {
             r#type: "finding",
             schema_version: VERSION,
@@ -105,23 +105,23 @@ impl<'a> Finding<'a> {
             verdict: finding.outcome.verdict.name(),
             severity: finding.outcome.severity.name(),
             reasons: shown::reasons(finding),
-            explanation: shown::explanation(sighting, finding),
+            explanation: shown::explanation(event_context, finding),
             inputs_used: shown::used(finding),
             inputs_missing: shown::missing(finding),
             attack: detection.attack,
             alert: known(&finding.alert),
             input: Input { file, record: *record },
-            count: sighting.count,
-            time: sighting.time.and_then(Time::from_ticks),
-            host: known(&sighting.host),
-            pid: sighting.process.pid,
-            tid: sighting.process.tid,
-            process: Process::of_finding(&sighting.process),
-            provider: known(&sighting.event.provider),
-            event: known(&sighting.event.name),
-            operation: Operation::new(&sighting.event),
-            frame_index: shown::frame(sighting, finding).map(|(index, _)| index),
-            stack: Stack::of_finding(sighting),
+            count: event_context.count,
+            time: event_context.time.and_then(Time::from_ticks),
+            host: known(&event_context.host),
+            pid: event_context.process.pid,
+            tid: event_context.process.tid,
+            process: Process::of_finding(&event_context.process),
+            provider: known(&event_context.event.provider),
+            event: known(&event_context.event.name),
+            operation: Operation::new(&event_context.event),
+            frame_index: shown::frame(event_context, finding).map(|(index, _)| index),
+            stack: Stack::of_finding(event_context),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
-use stackhound_detect::report::Sighting;
+use stackhound_detect::report::EventContext;
 use stackhound_frames::{Modules, Summary};
-use stackhound_pipeline::{Depth, Label, Seen};
+use stackhound_pipeline::{Depth, EventView, Label};
 use stackhound_stacks::{StackState, StackStates};
 use stackhound_types::Mode;
 
@@ -65,7 +65,7 @@ impl StackSummary<'_> {
     }
 
     /// The summary of an event's stack, as far as it is asked for.
-    pub fn of_event(seen: &Seen<'_>) -> Option<StackSummary<'static>> {
+    pub fn of_event(seen: &EventView<'_>) -> Option<StackSummary<'static>> {
         if seen.stack().is_none() || seen.depth(Mode::User) == Depth::Address {
             return None;
         }
@@ -85,18 +85,18 @@ impl<'a, F> Stack<'a, F> {
 
 impl<'a> Stack<'a> {
     /// The stack of an evaluated event.
-    pub fn of_finding(sighting: &'a Sighting) -> Stack<'a> {
-        let mut states = sighting.states.iter().copied();
+    pub fn of_finding(event_context: &'a EventContext) -> Stack<'a> {
+        let mut states = event_context.states.iter().copied();
         Stack {
             state: states.next(),
             also: states.collect(),
-            frames: sighting.stack.iter().map(Frame::of_finding).collect(),
+            frames: event_context.stack.iter().map(Frame::of_finding).collect(),
             summary: Some(StackSummary {
-                summary: Cow::Borrowed(&sighting.summary),
-                kernel_summary: Cow::Borrowed(&sighting.kernel_summary),
-                contains_unbacked: sighting.contains_unbacked.name(),
-                final_user_module: sighting.final_user_module.as_deref().map(Cow::Borrowed),
-                final_kernel_module: sighting.final_kernel_module.as_deref().map(Cow::Borrowed),
+                summary: Cow::Borrowed(&event_context.summary),
+                kernel_summary: Cow::Borrowed(&event_context.kernel_summary),
+                contains_unbacked: event_context.contains_unbacked.name(),
+                final_user_module: event_context.final_user_module.as_deref().map(Cow::Borrowed),
+                final_kernel_module: event_context.final_kernel_module.as_deref().map(Cow::Borrowed),
             }),
         }
     }
@@ -104,7 +104,7 @@ impl<'a> Stack<'a> {
 
 /// The frames of an event, each made as it is written: their names are only lent.
 #[derive(Clone, Copy, Debug)]
-pub struct EventFrames<'s, 'c>(pub &'s Seen<'c>);
+pub struct EventFrames<'s, 'c>(pub &'s EventView<'c>);
 
 impl Serialize for EventFrames<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

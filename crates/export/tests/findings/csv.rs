@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use stackhound_detect::{Totals, Verdict};
 use stackhound_export::findings::FindingsFormat::Csv;
 
-use crate::sightings::{access, events, nothing};
+use crate::event_contexts::{access, events, nothing};
 use crate::written;
 
 type Row = std::collections::BTreeMap<String, String>;

@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Input, Reason, Severity, Verdict};
 use stackhound_export::findings::FindingsFormat;
 use stackhound_frames::Answer;
 
-use crate::sightings::{access, events, finding, nothing, start, undetermined, yes};
+use crate::event_contexts::{access, events, finding, nothing, start, undetermined, yes};
 use crate::{lines, validate};
 
 const ECS: &str = include_str!("ecs.schema.json");
 const OCSF: &str = include_str!("ocsf.schema.json");
 const NAVIGATOR: &str = include_str!("navigator.schema.json");
 
-fn ecs(events: &[(Sighting, Vec<Finding>)]) -> Vec<Value> {
+fn ecs(events: &[(EventContext, Vec<Finding>)]) -> Vec<Value> {
     let documents = lines(FindingsFormat::Ecs, events);
     validate(ECS, &documents);
     documents
 }
 
-fn ocsf(events: &[(Sighting, Vec<Finding>)]) -> Vec<Value> {
+fn ocsf(events: &[(EventContext, Vec<Finding>)]) -> Vec<Value> {
     let documents = lines(FindingsFormat::Ocsf, events);
     validate(OCSF, &documents);
     documents
 }
 
-fn layer(events: &[(Sighting, Vec<Finding>)]) -> Value {
+fn layer(events: &[(EventContext, Vec<Finding>)]) -> Value {
     let layers = lines(FindingsFormat::Navigator, events);
     validate(NAVIGATOR, &layers);
     assert_eq!(layers.len(), 1);
@@ -48,13 +48,13 @@ proptest! {
     #[test]
     fn scores_of_techniques_are_events(events in events()) {
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
-        for (sighting, findings) in &events {
+        for (event_context, findings) in &events {
             let found = findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes);
             let mut ids: Vec<&str> = found.flat_map(|finding| finding.id.detection().attack).copied().collect();
             ids.sort_unstable();
             ids.dedup();
             for id in ids {
-                *expected.entry(id).or_default() += sighting.count;
+                *expected.entry(id).or_default() += event_context.count;
             }
         }
         let layer = layer(&events);
@@ -140,8 +140,8 @@ fn at_the_start_of_a_process_the_stack_is_the_parents() {
 
 #[test]
 fn behaviors_depend_on_reasons_too() {
-    let (sighting, _) = access();
-    let because = |id, reason| (sighting.clone(), vec![finding(id, yes(Severity::High, 2, reason))]);
+    let (event_context, _) = access();
+    let because = |id, reason| (event_context.clone(), vec![finding(id, yes(Severity::High, 2, reason))]);
     let documents = ecs(&[
         because("CS09", Reason::WritableCode),
         because("CS09", Reason::PrivateCode),
@@ -156,26 +156,26 @@ fn behaviors_depend_on_reasons_too() {
 
 #[test]
 fn an_absent_stack_is_not_a_clean_one() {
-    let contains = |sighting: Sighting| {
+    let contains = |event_context: EventContext| {
         let outcome = yes(Severity::High, 0, Reason::TopUnknown);
-        let document = &ecs(&[(sighting, vec![finding("CS02", outcome)])])[0];
+        let document = &ecs(&[(event_context, vec![finding("CS02", outcome)])])[0];
         document["process"]["thread"]["Ext"]["call_stack_contains_unbacked"].clone()
     };
-    let (mut sighting, _) = access();
-    assert_eq!(contains(sighting.clone()), true);
-    sighting.contains_unbacked = Answer::No;
-    assert_eq!(contains(sighting.clone()), false);
-    sighting.contains_unbacked = Answer::Undetermined;
-    assert_eq!(contains(sighting.clone()), Value::Null);
-    (sighting.contains_unbacked, sighting.stack) = (Answer::No, Vec::new());
-    assert_eq!(contains(sighting), Value::Null);
+    let (mut event_context, _) = access();
+    assert_eq!(contains(event_context.clone()), true);
+    event_context.contains_unbacked = Answer::No;
+    assert_eq!(contains(event_context.clone()), false);
+    event_context.contains_unbacked = Answer::Undetermined;
+    assert_eq!(contains(event_context.clone()), Value::Null);
+    (event_context.contains_unbacked, event_context.stack) = (Answer::No, Vec::new());
+    assert_eq!(contains(event_context), Value::Null);
 }
 
 #[test]
 fn what_is_undetermined_is_never_like_a_finding() {
-    let (sighting, _) = access();
+    let (event_context, _) = access();
     let outcome = undetermined(Severity::Critical, Reason::ImageMissing, Input::ImageBytes);
-    let events = [(sighting, vec![finding("CS05", outcome)]), nothing()];
+    let events = [(event_context, vec![finding("CS05", outcome)]), nothing()];
     for document in ecs(&events) {
         assert_eq!(document["event"]["kind"], "event");
         assert_eq!(document["event"]["category"], json!(["process"]));
@@ -198,9 +198,9 @@ fn what_is_undetermined_is_never_like_a_finding() {
 
 #[test]
 fn ocsf_tells_what_how_severe_and_how_sure() {
-    let (sighting, mut findings) = access();
+    let (event_context, mut findings) = access();
     findings[1].outcome.missing = stackhound_detect::Inputs::of(&[Input::ImageIdentity]);
-    let documents = ocsf(&[(sighting, findings)]);
+    let documents = ocsf(&[(event_context, findings)]);
     let first = &documents[0];
     assert_eq!((&first["class_uid"], &first["type_uid"]), (&json!(2004), &json!(200_401)));
     assert_eq!(
@@ -232,9 +232,9 @@ fn ocsf_tells_what_how_severe_and_how_sure() {
 
 #[test]
 fn an_unknown_time_is_left_out() {
-    let (mut sighting, findings) = access();
-    sighting.time = None;
-    let events = [(sighting, findings)];
+    let (mut event_context, findings) = access();
+    event_context.time = None;
+    let events = [(event_context, findings)];
     assert_eq!(ecs(&events)[0]["@timestamp"], Value::Null);
     let document = &ocsf(&events)[0];
     assert_eq!((&document["time"], &document["unmapped"]["time"]), (&json!(0), &Value::Null));

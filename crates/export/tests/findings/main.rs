@@ -2,34 +2,34 @@
 
 mod csv;
 mod documents;
+mod event_contexts;
 mod ndjson;
-mod sightings;
 mod table;
 
 use stackhound_detect::Totals;
 use stackhound_detect::alert::Alert;
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_export::findings::{FindingsFormat, Writer};
 
 /// Everything that a writer writes of these events.
 fn written(
     format: FindingsFormat,
     is_colored: bool,
-    events: &[(Sighting, Vec<Finding>)],
+    events: &[(EventContext, Vec<Finding>)],
     alerts: &[Alert],
     totals: &Totals,
 ) -> String {
     let mut writer = Writer::new(format, is_colored);
     let mut out = Vec::new();
-    for (sighting, findings) in events {
-        writer.write(&mut out, sighting, findings).unwrap();
+    for (event_context, findings) in events {
+        writer.write(&mut out, event_context, findings).unwrap();
     }
     writer.finish(&mut out, alerts, totals).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 /// What a writer writes of events alone.
-fn lines(format: FindingsFormat, events: &[(Sighting, Vec<Finding>)]) -> Vec<serde_json::Value> {
+fn lines(format: FindingsFormat, events: &[(EventContext, Vec<Finding>)]) -> Vec<serde_json::Value> {
     let text = written(format, false, events, &[], &Totals::default());
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
@@ -55,19 +55,19 @@ fn formats_have_names_and_are_found_by_them() {
 
 #[test]
 fn answers_that_are_no_are_in_no_format() {
-    let (sighting, _) = sightings::access();
-    let no = sightings::finding("CS01", sightings::no());
+    let (event_context, _) = event_contexts::access();
+    let no = event_contexts::finding("CS01", event_contexts::no());
     for format in FindingsFormat::ALL {
         let nothing = written(format, false, &[], &[], &Totals::default());
         let with_no =
-            written(format, false, &[(sighting.clone(), vec![no.clone()])], &[], &Totals::default());
+            written(format, false, &[(event_context.clone(), vec![no.clone()])], &[], &Totals::default());
         assert_eq!(with_no, nothing, "{}", format.name());
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn equal_events_give_equal_bytes(events in sightings::events()) {
+    fn equal_events_give_equal_bytes(events in event_contexts::events()) {
         for format in FindingsFormat::ALL {
             let once = written(format, true, &events, &[], &Totals::default());
             assert!(once == written(format, true, &events, &[], &Totals::default()), "{}", format.name());

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackhound_detect::alert::Alerts;
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Totals, Verdict};
 use stackhound_export::findings::FindingsFormat;
 use stackhound_types::Mode;
 
-use crate::sightings::{access, event_with_answers, events, nothing};
+use crate::event_contexts::{access, event_with_answers, events, nothing};
 use crate::{lines, validate, written};
 
 const FINDING: &str = include_str!("../../../../docs/schema/1/finding.json");
@@ -33,7 +33,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 /// Everything that was written is there again.
-fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
+fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     assert_eq!(text(&line["detection"]), finding.id.name());
     assert_eq!(text(&line["verdict"]), finding.outcome.verdict.name());
     assert_eq!(text(&line["severity"]), finding.outcome.severity.name());
@@ -43,17 +43,20 @@ fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
     assert_eq!(line["inputs_used"], json!(used.iter().map(|input| input.name()).collect::<Vec<_>>()));
     assert_eq!(line["inputs_missing"], json!(missing.iter().map(|input| input.name()).collect::<Vec<_>>()));
     assert_eq!(text(&line["alert"]), finding.alert);
-    assert_eq!(line["input"], json!({ "file": sighting.place.file, "record": sighting.place.record }));
-    assert_eq!(line["count"], sighting.count);
-    assert_eq!(text(&line["host"]), sighting.host);
-    let process = &sighting.process;
+    assert_eq!(
+        line["input"],
+        json!({ "file": event_context.place.file, "record": event_context.place.record })
+    );
+    assert_eq!(line["count"], event_context.count);
+    assert_eq!(text(&line["host"]), event_context.host);
+    let process = &event_context.process;
     assert_eq!(number(&line["pid"]), process.pid);
     assert_eq!(number(&line["tid"]), process.tid);
     assert_eq!(number(&line["process"]["parent_pid"]), process.parent_pid);
     assert_eq!(text(&line["process"]["name"]), process.name);
     assert_eq!(text(&line["process"]["path"]), process.path);
     assert_eq!(text(&line["process"]["command_line"]), process.command_line);
-    let event = &sighting.event;
+    let event = &event_context.event;
     assert_eq!(text(&line["event"]), event.name);
     assert_eq!(text(&line["provider"]), event.provider);
     let operation = &line["operation"];
@@ -63,19 +66,20 @@ fn compare(line: &Value, sighting: &Sighting, finding: &Finding) {
     assert_eq!(hex(&operation["access"]), event.access.map(u64::from));
     assert_eq!(hex(&operation["start_address"]), event.start_address);
     assert_eq!(text(&operation["start_name"]), event.start_name);
-    let index = finding.outcome.frame.map(u64::from).filter(|index| (*index as usize) < sighting.stack.len());
+    let index =
+        finding.outcome.frame.map(u64::from).filter(|index| (*index as usize) < event_context.stack.len());
     assert_eq!(line["frame_index"].as_u64(), index);
     let stack = &line["stack"];
     let states = [&stack["state"]].into_iter().chain(stack["also"].as_array().unwrap());
-    assert_eq!(states.filter_map(Value::as_str).collect::<Vec<_>>(), sighting.states);
-    assert_eq!(text(&stack["summary"]), sighting.summary);
-    assert_eq!(text(&stack["kernel_summary"]), sighting.kernel_summary);
-    assert_eq!(text(&stack["contains_unbacked"]), sighting.contains_unbacked.name());
-    assert_eq!(stack["final_user_module"].as_str(), sighting.final_user_module.as_deref());
-    assert_eq!(stack["final_kernel_module"].as_str(), sighting.final_kernel_module.as_deref());
+    assert_eq!(states.filter_map(Value::as_str).collect::<Vec<_>>(), event_context.states);
+    assert_eq!(text(&stack["summary"]), event_context.summary);
+    assert_eq!(text(&stack["kernel_summary"]), event_context.kernel_summary);
+    assert_eq!(text(&stack["contains_unbacked"]), event_context.contains_unbacked.name());
+    assert_eq!(stack["final_user_module"].as_str(), event_context.final_user_module.as_deref());
+    assert_eq!(stack["final_kernel_module"].as_str(), event_context.final_kernel_module.as_deref());
     let frames = stack["frames"].as_array().unwrap();
-    assert_eq!(frames.len(), sighting.stack.len());
-    for (line, frame) in frames.iter().zip(&sighting.stack) {
+    assert_eq!(frames.len(), event_context.stack.len());
+    for (line, frame) in frames.iter().zip(&event_context.stack) {
         assert_eq!((hex(&line["address"]), hex(&line["rva"])), (frame.address, frame.rva));
         assert_eq!(line["module"].as_str(), frame.module_or_runtime());
         assert_eq!(line["path"].as_str(), Some(&*frame.module).filter(|path| path.contains('\\')));
@@ -102,12 +106,12 @@ proptest! {
     fn every_line_follows_the_schema_and_has_everything(event in event_with_answers()) {
         let lines = lines(FindingsFormat::Ndjson, std::slice::from_ref(&event));
         validate(FINDING, &lines);
-        let (sighting, findings) = event;
+        let (event_context, findings) = event;
         let told: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict != Verdict::No).collect();
         assert_eq!(lines.len(), told.len());
         for (line, finding) in lines.iter().zip(told) {
-            compare(line, &sighting, finding);
+            compare(line, &event_context, finding);
         }
     }
 }
@@ -117,8 +121,8 @@ proptest! {
     #[test]
     fn alerts_follow_the_findings(mut events in events()) {
         let mut alerts = Alerts::new(600_000_000);
-        for (sighting, findings) in &mut events {
-            alerts.add(sighting, findings);
+        for (event_context, findings) in &mut events {
+            alerts.add(event_context, findings);
         }
         let mut alerts = alerts.finish();
         let expected: Vec<_> = alerts.iter().map(|alert| (json!(alert.key), json!(alert.score()))).collect();

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 use stackhound_detect::alert::Alert;
-use stackhound_detect::report::{FrameReport, Sighting};
+use stackhound_detect::report::{EventContext, FrameReport};
 use stackhound_detect::{DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
 use stackhound_export::findings::FindingsFormat::Table;
 
-use crate::sightings::{NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes};
+use crate::event_contexts::{
+    NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes,
+};
 use crate::written;
 
 const ACCESS: &str = r"HIGH  CS07  unbacked code calls the native layer
@@ -48,7 +50,7 @@ Undetermined (neither found nor excluded), and for want of what
   CS11         4  return address without a call: image_bytes 4, stack 1
 ";
 
-fn table(events: &[(Sighting, Vec<stackhound_detect::report::Finding>)]) -> String {
+fn table(events: &[(EventContext, Vec<stackhound_detect::report::Finding>)]) -> String {
     let text = written(Table, false, events, &[], &Totals::default());
     let blocks = text.strip_suffix("No findings in 0 events\n").expect("the summary");
     blocks.strip_suffix('\n').unwrap_or(blocks).to_owned()
@@ -56,12 +58,12 @@ fn table(events: &[(Sighting, Vec<stackhound_detect::report::Finding>)]) -> Stri
 
 /// As [`access`], in one alert, with what was counted.
 fn alert_and_totals() -> (Alert, Totals) {
-    let (sighting, findings) = access();
+    let (event_context, findings) = access();
     let id = |name| DetectionId::parse(name).unwrap();
     let alert = Alert {
         key: "00000000deadbeef".to_owned(),
-        host: sighting.host,
-        process: sighting.process,
+        host: event_context.host,
+        process: event_context.process,
         times: Some((NEW_YEAR, NEW_YEAR + 10_000_000)),
         detections: vec![(id("CS07"), Severity::High, 3), (id("CS24"), Severity::Critical, 3)],
         severity: Severity::Critical,
@@ -86,10 +88,10 @@ fn a_block_tells_what_who_where_and_why() {
 
 #[test]
 fn what_a_finding_did_without_is_told() {
-    let (sighting, mut findings) = access();
+    let (event_context, mut findings) = access();
     findings.truncate(1);
     findings[0].outcome.missing = Inputs::of(&[Input::CompiledCode, Input::Regions]);
-    assert!(table(&[(sighting, findings)]).contains("\n  Found without: compiled_code, regions.\n"));
+    assert!(table(&[(event_context, findings)]).contains("\n  Found without: compiled_code, regions.\n"));
 }
 
 #[test]
@@ -114,17 +116,17 @@ fn alerts_stand_by_score_whatever_their_order() {
 #[test]
 fn the_same_again_is_one_line() {
     let again = |record, tick| {
-        let (mut sighting, findings) = access();
-        sighting.place.record = record;
-        sighting.time = Some(NEW_YEAR + tick);
-        (sighting, findings)
+        let (mut event_context, findings) = access();
+        event_context.place.record = record;
+        event_context.time = Some(NEW_YEAR + tick);
+        (event_context, findings)
     };
     let line = "  again CS07, CS24, CS11 undetermined  2023-01-01T00:00:00.0000005Z  record 18  3 events\n";
     assert_eq!(table(&[access(), again(18, 5)]), format!("{ACCESS}{line}"));
     // Another stack is not the same.
-    let (mut sighting, findings) = again(18, 5);
-    sighting.stack[1].rva = Some(1);
-    let other = (sighting, findings);
+    let (mut event_context, findings) = again(18, 5);
+    event_context.stack[1].rva = Some(1);
+    let other = (event_context, findings);
     assert_eq!(table(&[access(), other.clone()]).matches("HIGH  CS07").count(), 2);
     // With another block between, the line says which one it repeats.
     let told = table(&[access(), other, again(20, 5)]);
@@ -134,14 +136,14 @@ fn the_same_again_is_one_line() {
 
 #[test]
 fn long_stacks_are_cut_but_not_around_what_is_found() {
-    let (mut sighting, _) = access();
-    sighting.stack = (0..192).map(|index| backed("a.dll", index, "")).collect();
-    sighting.stack[100] = unbacked(0x1000);
+    let (mut event_context, _) = access();
+    event_context.stack = (0..192).map(|index| backed("a.dll", index, "")).collect();
+    event_context.stack[100] = unbacked(0x1000);
     let findings = vec![
         finding("CS08", yes(Severity::Medium, 100, Reason::FrameUnbacked)),
         finding("CS13", undetermined(Severity::Medium, Reason::ImageMissing, Input::ImageBytes).at(150)),
     ];
-    let text = table(&[(sighting, findings)]);
+    let text = table(&[(event_context, findings)]);
     let stack: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("     0  ")).collect();
     assert_eq!(stack[7], "     7  a.dll+0x7");
     assert_eq!(stack[8], "       ... 90 frames");
@@ -156,11 +158,11 @@ fn long_stacks_are_cut_but_not_around_what_is_found() {
 
 #[test]
 fn one_name_does_not_fill_the_screen() {
-    let (mut sighting, findings) = access();
-    sighting.process.path = "é".repeat(1 << 20);
-    sighting.process.command_line = "x".repeat(1 << 20);
-    sighting.stack[2] = backed("a.dll", 0x10, &format!("{}+0x1", "y".repeat(1 << 20)));
-    assert!(table(&[(sighting, findings)]).len() < 10_000);
+    let (mut event_context, findings) = access();
+    event_context.process.path = "é".repeat(1 << 20);
+    event_context.process.command_line = "x".repeat(1 << 20);
+    event_context.stack[2] = backed("a.dll", 0x10, &format!("{}+0x1", "y".repeat(1 << 20)));
+    assert!(table(&[(event_context, findings)]).len() < 10_000);
 }
 
 /// Text without the colours that the writer puts in.
@@ -188,10 +190,10 @@ proptest! {
     #[test]
     fn the_frame_that_a_finding_is_about_is_always_shown(len in 1..192_usize, at in any::<prop::sample::Index>()) {
         let at = at.index(len);
-        let (mut sighting, _) = access();
-        sighting.stack = vec![FrameReport::default(); len];
+        let (mut event_context, _) = access();
+        event_context.stack = vec![FrameReport::default(); len];
         let outcome = yes(Severity::High, at, Reason::FrameUnbacked);
-        let text = table(&[(sighting, vec![finding("CS08", outcome)])]);
+        let text = table(&[(event_context, vec![finding("CS08", outcome)])]);
         let marked: Vec<&str> = text.lines().filter(|line| line.contains("<== CS08")).collect();
         assert_eq!(marked.len(), 1, "{text}");
         assert!(marked[0].starts_with(&format!("  ► {at:>2}  ")), "{text}");
@@ -200,9 +202,9 @@ proptest! {
     /// By the words alone: what is undetermined has no severity at its head, no arrow and no technique.
     #[test]
     fn what_is_undetermined_is_never_like_a_finding(events in events()) {
-        for (sighting, mut findings) in events {
+        for (event_context, mut findings) in events {
             findings.retain(|finding| finding.outcome.verdict == Verdict::Undetermined);
-            let text = table(&[(sighting, findings.clone())]);
+            let text = table(&[(event_context, findings.clone())]);
             assert_eq!(text.lines().filter(|line| line.starts_with("UNDETERMINED  CS")).count(), findings.len());
             assert!(!text.lines().any(|line| line.starts_with("  ► ") || line.starts_with("  ATT&CK")), "{text}");
             let heads = Severity::ALL.map(|severity| format!("{}  CS", severity.name().to_uppercase()));

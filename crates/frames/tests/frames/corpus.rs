@@ -6,7 +6,7 @@ use stackhound_system::Evidence;
 use stackhound_trace::Recordings;
 use stackhound_types::Mode;
 
-use crate::read::{Seen, read};
+use crate::read::{EventView, read};
 
 /// User frames of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,8 +27,8 @@ fn counts(name: &str) -> Option<Counts> {
     let mut counts = Counts::default();
     let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
     cached.keep_frames(true);
-    let mut count = |seen: Seen<'_, '_>| {
-        let Seen::Popped(delivered, system) = seen else { return };
+    let mut count = |seen: EventView<'_, '_>| {
+        let EventView::Popped(delivered, system) = seen else { return };
         let all = resolver.of(system, delivered).all(delivered);
         // The cache changes nothing.
         assert_eq!(cached.of(system, delivered).all(delivered), all);

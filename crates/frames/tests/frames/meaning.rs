@@ -4,7 +4,7 @@ use stackhound_frames::{FrameResolver, Region, RegionKind, RegionSource};
 use stackhound_system::{Evidence, Protection};
 use stackhound_types::{Address, AddressKind};
 
-use crate::read::{Seen, read};
+use crate::read::{EventView, read};
 use crate::story::{WINDOW, check_stacks, read_story, trace};
 
 const MACHINE: &str = r"
@@ -79,8 +79,8 @@ fn a_process_id_is_that_of_the_time() {
 fn region(story: &str, address: u64) -> Region {
     let trace = trace(&on_machine(&format!("{story}\n@900 event 090e by=7/8")));
     let mut found = None;
-    let mut look = |seen: Seen<'_, '_>| {
-        if let Seen::Popped(delivered, system) = seen
+    let mut look = |seen: EventView<'_, '_>| {
+        if let EventView::Popped(delivered, system) = seen
             && delivered.event.hook() == Some(0x090e)
         {
             let mut resolver = FrameResolver::default();

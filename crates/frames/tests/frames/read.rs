@@ -5,7 +5,7 @@ use stackhound_system::System;
 use stackhound_trace::{Event, LossMap, OpenTrace};
 
 /// What happens while a trace is read.
-pub enum Seen<'a, 'e> {
+pub enum EventView<'a, 'e> {
     /// An event goes into the correlator.
     Pushed(&'a Event<'e>),
     /// No more events come.
@@ -19,7 +19,7 @@ pub fn read(
     trace: &OpenTrace,
     passes: u32,
     window: Window,
-    handle: &mut dyn FnMut(Seen<'_, '_>),
+    handle: &mut dyn FnMut(EventView<'_, '_>),
 ) -> (System, StackStats) {
     let mut system = System::of(trace);
     let mut correlator = if passes == 2 {
@@ -39,18 +39,18 @@ pub fn read(
                 if passes == 1 {
                     system.observe(&event);
                 }
-                handle(Seen::Pushed(&event));
+                handle(EventView::Pushed(&event));
                 correlator.push(&event);
                 true
             }
             None => {
-                handle(Seen::Ended);
+                handle(EventView::Ended);
                 correlator.end();
                 false
             }
         };
         while let Some(delivered) = correlator.pop() {
-            handle(Seen::Popped(&delivered, &system));
+            handle(EventView::Popped(&delivered, &system));
         }
         if !more {
             return (system, correlator.stats().clone());

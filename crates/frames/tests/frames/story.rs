@@ -30,7 +30,7 @@ use stackhound_system::System;
 use stackhound_trace::{OpenTrace, Source};
 use stackhound_types::{Address, Guid, Mode, Pid, PointerSize, RawTime, Tid};
 
-use crate::read::{Seen, read};
+use crate::read::{EventView, read};
 
 pub const START: i64 = 1_000;
 const AUDIT: &str = "e02a841c-75a3-4fa7-afc8-ae09cf9b7f23";
@@ -296,10 +296,10 @@ pub fn tell(trace: &OpenTrace, passes: u32, window: Window) -> Told {
     let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
     cached.keep_frames(true);
     let mut join = CreateJoin::new(window);
-    let mut took = |seen: Seen<'_, '_>| match seen {
-        Seen::Pushed(event) => join.push(event),
-        Seen::Ended => join.end(),
-        Seen::Popped(delivered, system) => {
+    let mut took = |seen: EventView<'_, '_>| match seen {
+        EventView::Pushed(event) => join.push(event),
+        EventView::Ended => join.end(),
+        EventView::Popped(delivered, system) => {
             if delivered.event.hook() == Some(0) {
                 return;
             }

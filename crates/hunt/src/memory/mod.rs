@@ -57,7 +57,7 @@ pub type Look = Box<dyn FnMut(u64) -> Answer + Send>;
 pub type Open = Box<dyn FnMut(Pid, FileTime) -> Option<Look> + Send>;
 
 /// Which user frames are looked at, beside those in no module and the innermost one of each stack. Never those that a
-/// runtime told of as compiled.
+/// runtime facts of as compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// No others.

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use stackhound_detect::{Binaries, Judge, MemoryKind};
+use stackhound_detect::{Binaries, Detector, MemoryKind};
 use stackhound_frames::{Lists, ModuleFacts, Region, RegionKind};
 use stackhound_system::Runtime;
 use stackhound_trace::TraceTime;
@@ -170,8 +170,8 @@ fn processes_of_one_id_are_told_apart_by_their_start() {
 
 #[test]
 fn frames_are_looked_at_where_that_can_tell_something() {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let image = Code::Image(judge.module(&ModuleFacts::default(), None), 0x10);
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let image = Code::Image(detector.module(&ModuleFacts::default(), None), 0x10);
     let frames = [
         Frame { mode: Mode::Kernel, ..frame(0x1, image) },
         frame(0x2, image),
@@ -271,7 +271,7 @@ mod with_a_program {
     const LATER: FileTime = FileTime(i64::MAX);
 
     /// What CS09 says of a stack of one frame.
-    fn judged(frame: Frame, live: &[LiveFrame]) -> Outcome {
+    fn evaluated(frame: Frame, live: &[LiveFrame]) -> Outcome {
         let case = Case {
             event: Event::OTHER,
             process: Process { has_runtime: Some(false), ..Process::UNKNOWN },
@@ -287,8 +287,8 @@ mod with_a_program {
                 is_truncated: false,
             },
         };
-        let mut judge = Judge::new(Lists::default(), Binaries::none());
-        *judge.judge(&case).outcome(DetectionId::new(9).expect("a detection"))
+        let mut detector = Detector::new(Lists::default(), Binaries::none());
+        *detector.evaluate(&case).outcome(DetectionId::new(9).expect("a detection"))
     }
 
     #[test]
@@ -304,9 +304,9 @@ mod with_a_program {
             ("freed", None),
         ] {
             let frame = program.frame(name);
-            assert_eq!(judged(frame, &[]).verdict, Verdict::Undetermined, "{name}");
+            assert_eq!(evaluated(frame, &[]).verdict, Verdict::Undetermined, "{name}");
             let live = read(&mut memory, program.process(), LATER, &[frame]);
-            let outcome = judged(frame, &live);
+            let outcome = evaluated(frame, &live);
             match expected {
                 Some(reason) => {
                     assert_eq!(outcome.verdict, Verdict::Yes, "{name}");

@@ -16,8 +16,8 @@ use super::access::{Tried, meaning};
 use super::{ProgramEnd, SessionCounters, SessionInfo};
 use crate::settings::{REAL_TIME, fresh_guid, process_of};
 use crate::{
-    Capture, Delivery, EnableParameters, Error, FlushTimer, Handed, IfExists, Incoming, ProviderSettings,
-    Queue, Session, SessionNumbers, channel,
+    Capture, Delivery, EnableParameters, Error, EventRecord, FlushTimer, IfExists, Incoming,
+    ProviderSettings, Queue, Session, SessionNumbers, channel,
 };
 
 /// Takes events where Windows hands them over.
@@ -27,7 +27,7 @@ impl Sink for Taking {
     #[inline]
     fn event(&mut self, event: &EventView<'_>) -> Flow {
         let EventView { header, processor, items, payload } = *event;
-        self.0.event(&Handed { header, processor, items, payload })
+        self.0.event(&EventRecord { header, processor, items, payload })
     }
 
     fn buffer_done(&mut self) -> Flow {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use double::{EVENTS, PROCESSORS, PROVIDER};
 use stackhound_etw_double::harness::wait_for;
 use stackhound_live::{
-    Arrivals, Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, Incoming,
-    KernelGroups, LiveSession, Overflow, ProviderSettings, Queue, Session, Step,
+    Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, Incoming, KernelGroups,
+    LiveMerger, LiveSession, Overflow, ProviderSettings, Queue, Session, Step,
 };
 use stackhound_types::Guid;
 
@@ -36,7 +36,7 @@ fn read(incoming: Incoming) -> (Vec<u16>, bool) {
 
 /// As [`read`], and counts the ids, so that others can wait for them.
 fn read_and_count(incoming: Incoming, count: &AtomicU64) -> (Vec<u16>, bool) {
-    let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+    let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
     let (mut ids, mut last, mut ordered) = (Vec::new(), None, true);
     loop {
         match arrivals.next() {
@@ -48,7 +48,7 @@ fn read_and_count(incoming: Incoming, count: &AtomicU64) -> (Vec<u16>, bool) {
                 ordered &= last <= Some(event.time());
                 last = Some(event.time());
             }
-            Step::Quiet(_) => {}
+            Step::Idle(_) => {}
             Step::End => return (ids, ordered),
         }
     }
@@ -104,7 +104,7 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
         let reader = thread::spawn(move || {
-            let mut arrivals = Arrivals::new(vec![incoming]).expect("one session");
+            let mut arrivals = LiveMerger::new(vec![incoming]).expect("one session");
             loop {
                 match arrivals.next() {
                     Step::End => return arrivals.stats(),
@@ -115,7 +115,7 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
                         }
                         counted.fetch_add(1, Ordering::SeqCst);
                     }
-                    Step::Quiet(_) => {}
+                    Step::Idle(_) => {}
                 }
             }
         });

@@ -11,11 +11,11 @@ use stackhound_types::{Guid, Rfc3339};
 
 use super::field::Name;
 use super::shown::{guid, shown};
+use crate::event_view::EventView;
 use crate::label::{Label, stem};
-use crate::seen::Seen;
 
 /// Visits the values that the event has for a field.
-pub(super) fn look_up(seen: &Seen<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+pub(super) fn look_up(seen: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match name {
         Name::Time => shown(Rfc3339(seen.utc()), visit),
         Name::Ts => visit(Value::Signed(seen.raw_time().0)),
@@ -77,11 +77,11 @@ fn some_guid(id: Option<Guid>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     id.map_or(ControlFlow::Continue(()), |id| guid(id, visit))
 }
 
-fn descriptor(seen: &Seen<'_>) -> Option<Descriptor> {
+fn descriptor(seen: &EventView<'_>) -> Option<Descriptor> {
     seen.event().record().descriptor()
 }
 
-fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+fn modules(seen: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in seen.frames_in_full() {
         let label = (Label { frame: &frame, names: None }).module();
         if label.is_none() && frame.backing() != Backing::Unbacked {
@@ -95,7 +95,7 @@ fn modules(seen: &Seen<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
 }
 
 /// Every name that some output has for a frame, and what people leave out of it.
-fn symbols(seen: &Seen<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+fn symbols(seen: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     for frame in seen.frames_in_full() {
         let names = seen.names(&frame);
         let label = Label { frame: &frame, names: names.as_deref() };
@@ -132,7 +132,7 @@ fn function(module: &str, name: &str, visit: &mut Visitor<'_>) -> ControlFlow<()
 }
 
 /// Only of events with a stack.
-fn with_summary(seen: &Seen<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
+fn with_summary(seen: &EventView<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
     if seen.stack().is_none() {
         return ControlFlow::Continue(());
     }

@@ -14,8 +14,8 @@ use stackhound_expr::{Error, Filter, Matcher, Undecided};
 use stackhound_frames::RegionKind;
 use stackhound_system::System;
 
+use crate::event_view::EventView;
 use crate::label::stem;
-use crate::seen::Seen;
 pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
 
@@ -92,7 +92,7 @@ impl Predicate {
 
     /// Whether the event passes; what cannot be decided does not. Of an event that nobody describes, all fields of the
     /// payload are missing.
-    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+    pub fn matches(&self, seen: &EventView<'_>) -> bool {
         self.decide(seen) == Ok(true)
     }
 
@@ -100,7 +100,7 @@ impl Predicate {
     ///
     /// # Errors
     /// The missing field, if that leaves it open, by its place in [`names`](Predicate::names).
-    pub fn decide(&self, seen: &Seen<'_>) -> Result<bool, Undecided> {
+    pub fn decide(&self, seen: &EventView<'_>) -> Result<bool, Undecided> {
         self.matcher.decide(|name, visit| look_up::look_up(seen, name, visit))
     }
 
@@ -114,7 +114,7 @@ impl Predicate {
     /// # Errors
     /// [`NoSchema`](stackhound_schema::Error::NoSchema) if fields of the payload are asked for, since nothing cheaper
     /// decided, and nobody describes the event.
-    pub fn try_matches(&self, seen: &Seen<'_>) -> Result<bool, stackhound_schema::Error> {
+    pub fn try_matches(&self, seen: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
         let described = Cell::new(true);
         let matches = self.matcher.matches(|name, visit| {
             described.set(described.get() && (name.cost() != Cost::Payload || seen.schema().is_some()));

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_etl::record::HeaderKind;
 use stackhound_live::{KernelGroups, LOST_EVENTS, ProviderSettings};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::kernel;
 use stackhound_trace::Flow;
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Dispatch {
 
 impl Errors {
     /// Calls a handler and, if it gives an error, those who want to hear of it.
-    fn call(&mut self, handler: &mut dyn FnMut(&Seen<'_>) -> Outcome, seen: &Seen<'_>) -> Flow {
+    fn call(&mut self, handler: &mut dyn FnMut(&EventView<'_>) -> Outcome, seen: &EventView<'_>) -> Flow {
         match handler(seen) {
             Ok(flow) => flow,
             Err(error) => self.tell(seen, &error),
@@ -51,7 +51,7 @@ impl Errors {
     }
 
     #[cold]
-    fn tell(&mut self, event: &Seen<'_>, error: &stackhound_schema::Error) -> Flow {
+    fn tell(&mut self, event: &EventView<'_>, error: &stackhound_schema::Error) -> Flow {
         self.count += 1;
         let mut flow = ControlFlow::Continue(());
         for handler in &mut self.handlers {
@@ -97,7 +97,7 @@ impl Dispatch {
 
     /// Whether anybody is called for an event, as far as its header tells.
     #[inline]
-    pub fn wants(&self, seen: &Seen<'_>) -> bool {
+    pub fn wants(&self, seen: &EventView<'_>) -> bool {
         self.providers.is_empty()
             || !self.unclaimed.is_empty()
             || self.providers.iter().any(|provider| provider.asks_for(seen))
@@ -105,7 +105,7 @@ impl Dispatch {
     }
 
     /// Whether an event is of a class or a message that none of the providers is, nor the kernel.
-    fn says_no_provider(&self, seen: &Seen<'_>) -> bool {
+    fn says_no_provider(&self, seen: &EventView<'_>) -> bool {
         let record = seen.event().record();
         let kind = record.kind();
         let Some(guid) = record.guid().filter(|_| kind.is_classic() || kind == HeaderKind::Message) else {
@@ -116,7 +116,7 @@ impl Dispatch {
     }
 
     /// Calls all who want an event, and `all` if anybody does. Everyone is called, even if one of them breaks.
-    pub fn call(&mut self, seen: &Seen<'_>, all: &mut dyn FnMut(&Seen<'_>) -> Outcome) -> Flow {
+    pub fn call(&mut self, seen: &EventView<'_>, all: &mut dyn FnMut(&EventView<'_>) -> Outcome) -> Flow {
         let mut claimed = self.providers.is_empty();
         let mut flow = ControlFlow::Continue(());
         let mut note = |outcome: Flow| {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stackhound_live::{Arrivals, LiveSession, ProviderSettings};
-use stackhound_pipeline::{Counted, Enrichment, Outcome, Passes, Pipeline, Seen};
+use stackhound_live::{LiveMerger, LiveSession, ProviderSettings};
+use stackhound_pipeline::{Counted, Enrichment, EventView, Outcome, Passes, Pipeline};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
 use stackhound_trace::OpenTrace;
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
 
 enum Source {
     Recorded(OpenTrace),
-    Live(Arrivals),
+    Live(LiveMerger),
 }
 
 impl Opened {
@@ -47,7 +47,7 @@ impl Opened {
         let mut sessions = Vec::new();
         let source = match std::mem::replace(&mut trace.input, Input::Blocks(Vec::new())) {
             Input::Recordings(recordings) => Source::Recorded(recordings.open()?),
-            Input::Blocks(blocks) => Source::Live(Arrivals::new(blocks)?),
+            Input::Blocks(blocks) => Source::Live(LiveMerger::new(blocks)?),
             Input::Live(inputs) => Source::Live(open_sessions(inputs, &trace, &mut sessions)?),
         };
         let clock = match &source {
@@ -66,7 +66,7 @@ impl Opened {
     }
 
     /// On this thread.
-    pub fn run(self, all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome) -> Result<TraceStats, Error> {
+    pub fn run(self, all: &mut dyn FnMut(&EventView<'_>) -> handler::Outcome) -> Result<TraceStats, Error> {
         let shared = self.shared.clone();
         shared.enter();
         let driven = catch_unwind(AssertUnwindSafe(|| self.drive(all)));
@@ -95,7 +95,7 @@ impl Opened {
         Ok(Running::new(shared, thread))
     }
 
-    fn drive(self, all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome) -> TraceStats {
+    fn drive(self, all: &mut dyn FnMut(&EventView<'_>) -> handler::Outcome) -> TraceStats {
         let Opened { source, window, dispatch, schemas, enrichment, passes, shared } = self;
         match source {
             Source::Recorded(trace) => {
@@ -115,7 +115,7 @@ fn open_sessions(
     inputs: Vec<LiveInput>,
     trace: &Trace,
     sessions: &mut Vec<LiveSession>,
-) -> Result<Arrivals, Error> {
+) -> Result<LiveMerger, Error> {
     let mut groups = trace.dispatch.groups();
     let providers = trace.dispatch.for_etw();
     // Kernel sessions take providers too, where there is no other that could.
@@ -140,19 +140,19 @@ fn open_sessions(
     if groups.is_some() && sessions.iter().all(|session| !session.is_attached()) {
         return Err(Error::NoKernelSession);
     }
-    Ok(Arrivals::new(incoming)?)
+    Ok(LiveMerger::new(incoming)?)
 }
 
 fn feed(
     mut pipeline: Pipeline<'_>,
     dispatch: Dispatch,
-    all: &mut dyn FnMut(&Seen<'_>) -> handler::Outcome,
+    all: &mut dyn FnMut(&EventView<'_>) -> handler::Outcome,
     shared: &Shared,
 ) -> TraceStats {
     let dispatch = RefCell::new(dispatch);
     let (mut published, mut polled) = (Instant::now(), Instant::now());
-    let choose = |seen: &Seen<'_>| ControlFlow::Continue(dispatch.borrow().wants(seen));
-    let handle = |seen: &Seen<'_>| {
+    let choose = |seen: &EventView<'_>| ControlFlow::Continue(dispatch.borrow().wants(seen));
+    let handle = |seen: &EventView<'_>| {
         dispatch.borrow_mut().call(seen, all)?;
         shared.go_on()
     };

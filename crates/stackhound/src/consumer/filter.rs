@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stackhound_expr::{Error, Filter};
-use stackhound_pipeline::{Predicate, Seen};
+use stackhound_pipeline::{EventView, Predicate};
 
 use crate::consumer::handler::{Handler, IntoOutcome, boxed};
 
@@ -77,7 +77,7 @@ impl EventFilter {
     }
 
     /// Whether an event is wanted. The provider is not tested.
-    pub fn wants(&self, seen: &Seen<'_>) -> bool {
+    pub fn wants(&self, seen: &EventView<'_>) -> bool {
         self.has_id_of(seen)
             && match &self.predicate {
                 Ok(predicate) => predicate.as_ref().is_none_or(|predicate| predicate.matches(seen)),
@@ -86,7 +86,7 @@ impl EventFilter {
     }
 
     /// Whether an event is wanted, or that this hangs on fields of an event that nobody describes.
-    pub(crate) fn try_wants(&self, seen: &Seen<'_>) -> Result<bool, stackhound_schema::Error> {
+    pub(crate) fn try_wants(&self, seen: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
         if !self.has_id_of(seen) {
             return Ok(false);
         }
@@ -97,14 +97,14 @@ impl EventFilter {
         }
     }
 
-    fn has_id_of(&self, seen: &Seen<'_>) -> bool {
+    fn has_id_of(&self, seen: &EventView<'_>) -> bool {
         self.ids.as_ref().is_none_or(|ids| ids.binary_search(&seen.id()).is_ok())
     }
 
     /// Is called for every event that is wanted.
     pub fn on_event<R: IntoOutcome>(
         mut self,
-        handler: impl FnMut(&Seen<'_>) -> R + Send + 'static,
+        handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
     ) -> EventFilter {
         self.handlers.push(boxed(handler));
         self

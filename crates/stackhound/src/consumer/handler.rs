@@ -3,14 +3,14 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_trace::Flow;
 
 /// What a handler says: go on or not, or what went wrong with the event.
 pub(crate) type Outcome = Result<Flow, stackhound_schema::Error>;
 
 /// A function that is called for events.
-pub(crate) type Handler = Box<dyn FnMut(&Seen<'_>) -> Outcome + Send>;
+pub(crate) type Handler = Box<dyn FnMut(&EventView<'_>) -> Outcome + Send>;
 
 /// A function that is called for errors.
 pub(crate) type ErrorHandler = Box<dyn FnMut(&EventError<'_, '_>) -> Outcome + Send>;
@@ -18,7 +18,7 @@ pub(crate) type ErrorHandler = Box<dyn FnMut(&EventError<'_, '_>) -> Outcome + S
 /// An event with which something went wrong, and what.
 pub struct EventError<'s, 'c> {
     /// The event.
-    pub event: &'s Seen<'c>,
+    pub event: &'s EventView<'c>,
     /// What went wrong.
     pub error: &'s stackhound_schema::Error,
 }
@@ -61,6 +61,8 @@ impl<T: IntoOutcome> IntoOutcome for Result<T, stackhound_schema::Error> {
 }
 
 /// A handler with its outcome in the common form.
-pub(crate) fn boxed<R: IntoOutcome>(mut handler: impl FnMut(&Seen<'_>) -> R + Send + 'static) -> Handler {
+pub(crate) fn boxed<R: IntoOutcome>(
+    mut handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
+) -> Handler {
     Box::new(move |seen| handler(seen).into_outcome())
 }

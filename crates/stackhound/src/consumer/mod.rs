@@ -47,8 +47,8 @@ pub use handler::{EventError, IntoOutcome};
 pub use provider::Provider;
 pub use running::{Running, StopHandle, TraceStats};
 use stackhound_pipeline::Enrichment;
+use stackhound_pipeline::EventView;
 use stackhound_pipeline::Passes;
-use stackhound_pipeline::Seen;
 pub use subscription::{KeptEvent, Subscription};
 
 /// Where events come from.
@@ -212,7 +212,7 @@ impl Trace {
     /// Is called for events that no provider wants, where providers are enabled.
     pub fn on_unclaimed<R: IntoOutcome>(
         mut self,
-        handler: impl FnMut(&Seen<'_>) -> R + Send + 'static,
+        handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
     ) -> Trace {
         self.dispatch.unclaimed.push(handler::boxed(handler));
         self
@@ -233,7 +233,10 @@ impl Trace {
     ///
     /// # Errors
     /// If the trace cannot begin, or a handler panics.
-    pub fn run<R: IntoOutcome>(self, mut handler: impl FnMut(&Seen<'_>) -> R) -> Result<TraceStats, Error> {
+    pub fn run<R: IntoOutcome>(
+        self,
+        mut handler: impl FnMut(&EventView<'_>) -> R,
+    ) -> Result<TraceStats, Error> {
         Opened::open(self)?.run(&mut |seen| handler(seen).into_outcome())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stackhound_live::{EnableProperties, EtwFilter, KernelGroups, KernelProvider, ProviderSettings};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::{SchemaStore, kernel};
 use stackhound_types::Guid;
 
@@ -141,7 +141,7 @@ impl Provider {
     /// Is called for every event that the settings ask for.
     pub fn on_event<R: IntoOutcome>(
         mut self,
-        handler: impl FnMut(&Seen<'_>) -> R + Send + 'static,
+        handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
     ) -> Provider {
         self.handlers.push(handler::boxed(handler));
         self
@@ -154,7 +154,7 @@ impl Provider {
     }
 
     /// Whether the settings ask for an event. Reads its header only.
-    pub(crate) fn asks_for(&self, seen: &Seen<'_>) -> bool {
+    pub(crate) fn asks_for(&self, seen: &EventView<'_>) -> bool {
         let event = seen.event();
         let hook = || {
             // With a classic header, class and type say what the hook would.

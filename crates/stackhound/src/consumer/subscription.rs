@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stackhound_etl::Block;
 use stackhound_live::{Overflow, Receiver, RingCounts, Sender, ring};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::{Error, Parser, Plan, Schema};
 use stackhound_stacks::StackState;
 use stackhound_trace::{Event, Flow, TraceTime};
@@ -34,7 +34,7 @@ impl fmt::Debug for KeptEvent {
 
 impl KeptEvent {
     /// Keeps an event.
-    pub fn of(seen: &Seen<'_>) -> KeptEvent {
+    pub fn of(seen: &EventView<'_>) -> KeptEvent {
         let event = seen.event();
         KeptEvent {
             block: event.block().clone(),
@@ -108,7 +108,7 @@ pub(crate) fn pair(batches: usize, overflow: Overflow) -> (Publisher, Subscripti
 }
 
 impl Publisher {
-    pub fn publish(&mut self, seen: &Seen<'_>) -> Flow {
+    pub fn publish(&mut self, seen: &EventView<'_>) -> Flow {
         self.batch.push(KeptEvent::of(seen));
         if self.batch.len() >= Subscription::BATCH { self.flush() } else { ControlFlow::Continue(()) }
     }

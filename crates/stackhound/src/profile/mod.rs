@@ -43,7 +43,7 @@ use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{FileTime, Pid, RawTime, Tid};
 
 use self::stacks::Stacks;
-use crate::{Knowledge, Naming, Predicate, Seen};
+use crate::{EventView, Naming, Predicate, TraceState};
 
 /// How much is taken in addition to samples.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ impl Collector {
     ///
     /// # Errors
     /// If the profile has no room for another stack, frame, process or thread.
-    pub fn observe(&mut self, seen: &Seen<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+    pub fn observe(&mut self, seen: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
         if !self.begun {
             self.begin(seen);
         }
@@ -205,7 +205,7 @@ impl Collector {
     }
 
     /// Names the frames of the capture. Waits for names that are still being looked up.
-    pub fn end_capture(&mut self, known: &Knowledge, naming: Option<&mut Naming>) {
+    pub fn end_capture(&mut self, known: &TraceState, naming: Option<&mut Naming>) {
         self.stacks.name(known, naming, &mut self.builder);
     }
 
@@ -215,7 +215,7 @@ impl Collector {
         (self.builder.finish(), self.counted)
     }
 
-    fn begin(&mut self, seen: &Seen<'_>) {
+    fn begin(&mut self, seen: &EventView<'_>) {
         self.begun = true;
         self.start = self.start.min(self.file_time(seen.time()));
         self.builder.set_start(unix_nanos(self.start));
@@ -231,14 +231,14 @@ impl Collector {
     }
 
     /// The interval of the timer, in units of 100 ns.
-    fn set_interval(&mut self, seen: &Seen<'_>) {
+    fn set_interval(&mut self, seen: &EventView<'_>) {
         let number = |name| seen.field(name).and_then(|(_, value)| value.as_u64());
         if let (Some(0), Some(interval)) = (number("Source"), number("NewInterval")) {
             self.builder.set_interval(Nanos(interval.saturating_mul(100)));
         }
     }
 
-    fn sample(&mut self, seen: &Seen<'_>, profiles: bool) -> Result<(), Full> {
+    fn sample(&mut self, seen: &EventView<'_>, profiles: bool) -> Result<(), Full> {
         let thread = self.thread_of(seen)?;
         let mut stack = self.stacks.of(seen, thread.0, profiles, &mut self.builder)?;
         if !profiles {
@@ -252,14 +252,14 @@ impl Collector {
     }
 
     /// The stack of an event that has one.
-    fn stack_of(&mut self, seen: &Seen<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
+    fn stack_of(&mut self, seen: &EventView<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
         if seen.stack().is_none() {
             return Ok(None);
         }
         self.stacks.of(seen, process, false, &mut self.builder).map(Some)
     }
 
-    fn switch(&mut self, seen: &Seen<'_>) -> Result<(), Full> {
+    fn switch(&mut self, seen: &EventView<'_>) -> Result<(), Full> {
         if self.switches == self.limits.switches {
             self.counted.switches_dropped += 1;
             return Ok(());
@@ -297,7 +297,7 @@ impl Collector {
         Ok(id)
     }
 
-    fn marker(&mut self, seen: &Seen<'_>) -> Result<(), Full> {
+    fn marker(&mut self, seen: &EventView<'_>) -> Result<(), Full> {
         if self.markers == self.limits.markers {
             self.counted.markers_dropped += 1;
             return Ok(());
@@ -325,18 +325,18 @@ impl Collector {
         Ok(id)
     }
 
-    fn thread_of(&mut self, seen: &Seen<'_>) -> Result<(ProcessId, ThreadId), Full> {
+    fn thread_of(&mut self, seen: &EventView<'_>) -> Result<(ProcessId, ThreadId), Full> {
         self.thread(seen, seen.pid().map(|pid| pid.0), seen.tid())
     }
 
     /// A thread and its process; the process is that of the thread if it is not told.
     fn thread(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         pid: Option<u32>,
         tid: Option<Tid>,
     ) -> Result<(ProcessId, ThreadId), Full> {
-        let system = seen.knowledge().system();
+        let system = seen.trace_state().system();
         let time = seen.time();
         let known = tid.and_then(|tid| system.thread_of_event(tid, time));
         let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
@@ -399,7 +399,7 @@ fn unix_nanos(time: FileTime) -> i64 {
 }
 
 /// What kind of kernel event it is, also where it comes as a classic event.
-fn hook_of(seen: &Seen<'_>) -> Option<u16> {
+fn hook_of(seen: &EventView<'_>) -> Option<u16> {
     let event = seen.event();
     event.hook().or_else(|| {
         if !event.kind().is_classic() {
@@ -409,7 +409,7 @@ fn hook_of(seen: &Seen<'_>) -> Option<u16> {
     })
 }
 
-fn tid_field(seen: &Seen<'_>, name: &str) -> Option<Tid> {
+fn tid_field(seen: &EventView<'_>, name: &str) -> Option<Tid> {
     let number = seen.field(name)?.1.as_u64()?;
     Tid::known(number.try_into().ok()?)
 }

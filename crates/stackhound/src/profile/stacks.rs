@@ -14,7 +14,7 @@ use stackhound_symbols::{self as symbols, FrameNumber};
 use stackhound_system::{self as system, ModuleRef};
 use stackhound_types::AddressKind;
 
-use crate::{Depth, Knowledge, Label, NameOrigin, Naming, Seen};
+use crate::{Depth, EventView, Label, NameOrigin, Naming, TraceState};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct StackKey {
@@ -66,7 +66,7 @@ impl Stacks {
     /// The stack of an event of a process. What is missing of it stands outermost, as a remark.
     pub fn of(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         process: ProcessId,
         sampled: bool,
         builder: &mut ProfileBuilder,
@@ -119,7 +119,7 @@ impl Stacks {
 
     fn frame(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         frame: &crate::FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
@@ -153,7 +153,12 @@ impl Stacks {
     }
 
     /// Gives frames the names that were found.
-    pub fn name(&mut self, known: &Knowledge, mut naming: Option<&mut Naming>, builder: &mut ProfileBuilder) {
+    pub fn name(
+        &mut self,
+        known: &TraceState,
+        mut naming: Option<&mut Naming>,
+        builder: &mut ProfileBuilder,
+    ) {
         for Unnamed { id, facts, depth, number } in self.unnamed.drain(..) {
             if let (Some(naming), Some(number)) = (&mut naming, number) {
                 naming.wait(number);

@@ -2,10 +2,10 @@
 
 use std::io::{Cursor, Seek, Write};
 
-use stackhound_detect::{Binaries, Judgement};
+use stackhound_detect::{Binaries, Evaluation};
 use stackhound_etl::write::{EtlWriter, Session, Totals};
 use stackhound_etl::{LogfileHeader, Recording};
-use stackhound_hunt::Hunter;
+use stackhound_hunt::HuntSession;
 use stackhound_live::{Incoming, Overflow, Queue, channel};
 use stackhound_pipeline::Predicate;
 
@@ -99,13 +99,13 @@ pub fn select(
 ///
 /// # Errors
 /// As [`incoming`] and [`Trace::run`].
-pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Judgement>, Error> {
+pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Evaluation>, Error> {
     let (mut hunter, mut evaluated) = (None, Vec::new());
     Trace::blocks(incoming(events)?).run(|event| {
         let clock = || event.event().block().session().clock();
-        let hunter = hunter.get_or_insert_with(|| Hunter::new(Binaries::none(), clock()));
-        if Hunter::can_judge(event) {
-            evaluated.push(*hunter.judge(event));
+        let hunter = hunter.get_or_insert_with(|| HuntSession::new(Binaries::none(), clock()));
+        if HuntSession::can_evaluate(event) {
+            evaluated.push(*hunter.evaluate(event));
         }
     })?;
     Ok(evaluated)

@@ -337,8 +337,8 @@ fn each_event_with_a_stack_is_evaluated_in_the_order_of_times() {
             .event_with_stack(kernel_event(PID, 4), form, KERNEL_STACK, USER_STACK);
         let evaluated = evaluate(trace.build().unwrap()).unwrap();
         let verdicts = |name: &str| {
-            let of = |judgement: &stackhound_detect::Judgement| {
-                judgement.iter().find(|(id, _)| id.name() == name).unwrap().1.verdict
+            let of = |evaluation: &stackhound_detect::Evaluation| {
+                evaluation.iter().find(|(id, _)| id.name() == name).unwrap().1.verdict
             };
             evaluated.iter().map(of).collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use stackhound::system::System;
 use stackhound::trace::Recordings;
-use stackhound::{Passes, Pipeline, Seen};
+use stackhound::{EventView, Passes, Pipeline};
 
 use crate::baseline::{Baseline, Line};
 use crate::explanations::{Explanations, Figures};
@@ -40,7 +40,7 @@ impl Comparison {
         let mut start = None;
         // Its first pass knows what the other one's events are about.
         let knowing = Pipeline::new(&trace, Passes::Two);
-        let system = knowing.knowledge().system();
+        let system = knowing.trace_state().system();
         Pipeline::new(&trace, Passes::Two).run(|seen| {
             let event = format!("{}/{}", seen.provider(), seen.name());
             let ticks = i128::from(seen.raw_time().0 - *start.get_or_insert(seen.raw_time().0));
@@ -65,11 +65,17 @@ impl Comparison {
         comparison
     }
 
-    fn compare(&mut self, line: &Line, seen: &Seen<'_>, system: &System, explanations: &mut Explanations) {
+    fn compare(
+        &mut self,
+        line: &Line,
+        seen: &EventView<'_>,
+        system: &System,
+        explanations: &mut Explanations,
+    ) {
         self.figures.found += 1;
         for (name, theirs) in line.header() {
             if let Some(ours) = fields::of_header(seen, name) {
-                self.judge(&line.event, (name, theirs), Some(vec![ours]), explanations);
+                self.evaluate(&line.event, (name, theirs), Some(vec![ours]), explanations);
             }
         }
         let Some(fields) = Fields::of(seen, system) else {
@@ -83,13 +89,13 @@ impl Comparison {
                 None => fields.get(name).map(|(field, item)| notation::of(field, item)),
             };
             if !theirs.is_empty() || ours.is_some() {
-                self.judge(&line.event, (name, theirs), ours, explanations);
+                self.evaluate(&line.event, (name, theirs), ours, explanations);
             }
         }
     }
 
     /// `ours` are the notations of our value, the last one our own.
-    fn judge(
+    fn evaluate(
         &mut self,
         event: &str,
         (name, theirs): (&str, &str),

@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use stackhound::schema::{Decoder, Field, Item, Value};
 use stackhound::system::{FileKey, System};
-use stackhound::{FileTime, Seen, TICKS_PER_SECOND};
+use stackhound::{EventView, FileTime, TICKS_PER_SECOND};
 
 use crate::explanations::Derivation;
 use crate::notation::{self, date, grouped};
 
 /// The decoded fields by path: members of structures behind a point, the first element of an array behind `[0]`.
 pub struct Fields<'s> {
-    seen: &'s Seen<'s>,
+    seen: &'s EventView<'s>,
     system: &'s System,
     found: Vec<(String, &'s Field, Item<'s>)>,
 }
 
 impl<'s> Fields<'s> {
     /// `None` if nothing is known about the payload.
-    pub fn of(seen: &'s Seen<'s>, system: &'s System) -> Option<Fields<'s>> {
+    pub fn of(seen: &'s EventView<'s>, system: &'s System) -> Option<Fields<'s>> {
         let mut found = Vec::new();
         collect("", seen.fields()?, &mut found);
         Some(Fields { seen, system, found })
@@ -101,7 +101,7 @@ impl<'s> Fields<'s> {
 }
 
 /// What Microsoft would print for the owner of an event; `None` for what the event was found by.
-pub fn of_header(seen: &Seen<'_>, name: &str) -> Option<String> {
+pub fn of_header(seen: &EventView<'_>, name: &str) -> Option<String> {
     let id = |id: Option<u32>| id.map_or_else(|| "-1".to_owned(), |id| id.to_string());
     let pid = seen.pid().map(|pid| pid.0);
     match name {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stackhound::live::{Capture, Handed, LOST_EVENTS, Overflow, Queue, channel};
-use stackhound::{Provider, Seen, Trace};
+use stackhound::live::{Capture, EventRecord, LOST_EVENTS, Overflow, Queue, channel};
+use stackhound::{EventView, Provider, Trace};
 use stackhound_etl::{LogfileHeader, Recording};
 use stackhound_types::Guid;
 
@@ -29,7 +29,7 @@ pub fn send(capture: &mut Capture, time: i64, id: u16) -> bool {
     header[0x10..0x18].copy_from_slice(&time.to_le_bytes());
     header[0x18..0x28].copy_from_slice(&[5; 16]);
     header[0x28..0x2a].copy_from_slice(&id.to_le_bytes());
-    capture.event(&Handed { header: &header, processor: 0, items: &[], payload: &[] }).is_continue()
+    capture.event(&EventRecord { header: &header, processor: 0, items: &[], payload: &[] }).is_continue()
         && capture.buffer_done().is_continue()
 }
 
@@ -64,7 +64,7 @@ fn a_legacy_provider_gets_what_says_no_provider() {
         header[0x18..0x28].copy_from_slice(&guid.0);
         // With a GUID, a sequence number and a time, as message headers are mostly.
         header[0x28..0x30].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
-        let _ = capture.event(&Handed { header: &header, processor: 0, items: &[], payload: &[0; 8] });
+        let _ = capture.event(&EventRecord { header: &header, processor: 0, items: &[], payload: &[0; 8] });
     };
     give(manifest, 0);
     give(class, CLASSIC);
@@ -77,7 +77,7 @@ fn a_legacy_provider_gets_what_says_no_provider() {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
         let noted = noted.clone();
-        move |seen: &Seen<'_>| noted.lock().unwrap().push((name, seen.provider_guid()))
+        move |seen: &EventView<'_>| noted.lock().unwrap().push((name, seen.provider_guid()))
     };
     let trace = trace
         .enable(Provider::guid(control).legacy().on_event(note("legacy")))

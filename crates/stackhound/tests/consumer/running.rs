@@ -30,7 +30,7 @@ fn none_is_called_after_stop() {
         let calls = Arc::new(AtomicU64::new(0));
         let counted = calls.clone();
         let (mut capture, trace) = source(Queue { blocks: 4, ..Queue::new(Overflow::Block) });
-        let count = move |_: &stackhound::Seen<'_>| {
+        let count = move |_: &stackhound::EventView<'_>| {
             counted.fetch_add(1, Ordering::SeqCst);
         };
         let running = trace.enable(Provider::guid(Guid([5; 16])).on_event(count)).start().unwrap();

@@ -7,13 +7,13 @@ use stackhound::detect::Severity;
 use stackhound::trace::{OpenTrace, Recordings};
 use stackhound_scenario::{Mix, Scenario};
 
-use crate::judged;
+use crate::evaluated;
 
 /// Findings of medium severity or above, by detection, kind of event and state of the stack.
 fn alarming(trace: &OpenTrace, passes: Passes) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
-    judged(trace, passes, |seen, _, judgement| {
-        for (id, outcome) in judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium)
+    evaluated(trace, passes, |seen, _, evaluation| {
+        for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium)
         {
             let text = format!(
                 "{} {} {} [{}]",

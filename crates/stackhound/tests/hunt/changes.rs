@@ -1,10 +1,10 @@
-//! Nothing that a judgement rests on is left out of what it is remembered by: in a small system in which everything changes all
+//! Nothing that an evaluation rests on is left out of what it is remembered by: in a small system in which everything changes all
 //! the time, what is remembered is held against what somebody says who remembers nothing.
 
 use std::ops::ControlFlow;
 
 use stackhound::detect::{Binaries, Verdict};
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::schema::SchemaStore;
 use stackhound::testing::{OwnedEvent, RecordBuilder, write_etl};
 use stackhound::trace::Recordings;
@@ -176,13 +176,13 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
         for passes in [Passes::One, Passes::Two] {
             let mut pipeline = Pipeline::new(&trace, passes);
             let clock = pipeline.clock();
-            let mut hunter = Hunter::new(Binaries::none(), clock);
+            let mut hunter = HuntSession::new(Binaries::none(), clock);
             pipeline.run(|seen| {
-                let judgement = *hunter.judge(seen);
+                let evaluation = *hunter.evaluate(seen);
                 // Which thread of a process is its first is known to those who saw it.
                 if seen.provider_guid() == Some(AUDIT) {
-                    let anew = *Hunter::new(Binaries::none(), clock).judge(seen);
-                    for ((id, outcome), (_, anew)) in judgement.iter().zip(anew.iter()) {
+                    let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
+                    for ((id, outcome), (_, anew)) in evaluation.iter().zip(anew.iter()) {
                         assert_eq!(outcome, anew, "{passes:?}, seed {seed}, {} {:?}", id.name(), seen.time());
                         found += u64::from(outcome.verdict == Verdict::Yes);
                     }

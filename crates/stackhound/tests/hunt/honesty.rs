@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use stackhound::Passes;
-use stackhound::detect::{Input, Judgement, Verdict};
+use stackhound::detect::{Evaluation, Input, Verdict};
 use stackhound::schema::provider_guid::KERNEL_AUDIT_API_CALLS;
 use stackhound::testing::{RecordBuilder, StackForm, TraceBuilder, evaluate};
 
-use crate::{generated, judged};
+use crate::{evaluated, generated};
 
 /// A process is opened.
 const OPEN_PROCESS: u16 = 5;
@@ -25,7 +25,7 @@ struct Made {
 }
 
 /// The answers about a program that opens a process through Windows' own libraries.
-fn answers(made: Made) -> Judgement {
+fn answers(made: Made) -> Evaluation {
     let modules = [
         (PROGRAM, 0x20_0000, r"\Device\HarddiskVolume3\Program Files\Program\program.exe"),
         (NTDLL, 0x20_0000, r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll"),
@@ -39,19 +39,21 @@ fn answers(made: Made) -> Judgement {
     let trace = if made.has_rundown { trace.process(PID, "program.exe", &modules) } else { trace };
     let user = if made.has_stack { &frames[..] } else { &[] };
     let trace = trace.event_with_stack(open, StackForm::Extended, &[], user);
-    let [judgement] = evaluate(trace.build().unwrap()).unwrap()[..] else { panic!("one event is evaluated") };
-    judgement
+    let [evaluation] = evaluate(trace.build().unwrap()).unwrap()[..] else {
+        panic!("one event is evaluated")
+    };
+    evaluation
 }
 
-fn denied(judgement: &Judgement) -> Vec<&'static str> {
-    let denied = judgement.iter().filter(|(_, outcome)| outcome.verdict == Verdict::No);
+fn denied(evaluation: &Evaluation) -> Vec<&'static str> {
+    let denied = evaluation.iter().filter(|(_, outcome)| outcome.verdict == Verdict::No);
     denied.map(|(id, _)| id.name()).collect()
 }
 
 #[test]
 fn what_is_whole_can_be_denied() {
-    let judgement = answers(Made { has_rundown: true, has_stack: true });
-    let denied = denied(&judgement);
+    let evaluation = answers(Made { has_rundown: true, has_stack: true });
+    let denied = denied(&evaluation);
     for id in ["CS01", "CS02", "CS07", "CS08", "CS10", "CS14"] {
         assert!(denied.contains(&id), "{id}: {denied:?}");
     }
@@ -59,17 +61,17 @@ fn what_is_whole_can_be_denied() {
 
 #[test]
 fn without_a_stack_nothing_that_a_stack_tells_is_denied() {
-    let judgement = answers(Made { has_rundown: true, has_stack: false });
-    for (id, outcome) in judgement.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
+    let evaluation = answers(Made { has_rundown: true, has_stack: false });
+    for (id, outcome) in evaluation.iter().filter(|(id, _)| id.detection().needs.has(Input::Stack)) {
         assert_eq!(outcome.verdict, Verdict::Undetermined, "{}", id.name());
     }
 }
 
 #[test]
 fn without_all_modules_nothing_is_denied() {
-    let judgement = answers(Made { has_rundown: false, has_stack: true });
-    assert_eq!(denied(&judgement), Vec::<&str>::new());
-    let wants = judgement.iter().filter(|(_, outcome)| outcome.missing.has(Input::Modules)).count();
+    let evaluation = answers(Made { has_rundown: false, has_stack: true });
+    assert_eq!(denied(&evaluation), Vec::<&str>::new());
+    let wants = evaluation.iter().filter(|(_, outcome)| outcome.missing.has(Input::Modules)).count();
     assert!(wants > 10, "{wants}");
 }
 
@@ -80,11 +82,11 @@ fn where_buffers_are_lost_nothing_is_denied() {
     for passes in [Passes::One, Passes::Two] {
         let mut losses_are_known = passes == Passes::Two;
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        judged(&trace, passes, |seen, _, judgement| {
+        evaluated(&trace, passes, |seen, _, evaluation| {
             // In one pass, a loss is known from where it is met.
             losses_are_known |= seen.event().block().origin().after_loss;
             if losses_are_known {
-                assert_eq!(denied(judgement), Vec::<&str>::new(), "{} {:?}", seen.name(), seen.state());
+                assert_eq!(denied(evaluation), Vec::<&str>::new(), "{} {:?}", seen.name(), seen.state());
             }
             *counts.entry(seen.state().name()).or_default() += 1;
         });

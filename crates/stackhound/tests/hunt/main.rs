@@ -1,4 +1,4 @@
-//! Judging the events of traces, on made events and on generated recordings.
+//! Evaluating the events of traces, on made events and on generated recordings.
 
 mod benign;
 mod changes;
@@ -8,10 +8,10 @@ mod scenario;
 
 use std::ops::ControlFlow;
 
-use stackhound::detect::{Binaries, Judgement};
-use stackhound::hunt::Hunter;
+use stackhound::detect::{Binaries, Evaluation};
+use stackhound::hunt::HuntSession;
 use stackhound::trace::{OpenTrace, Recordings};
-use stackhound::{Passes, Pipeline, Seen};
+use stackhound::{EventView, Passes, Pipeline};
 
 /// A generated recording, and what is true about it.
 fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::Truth) {
@@ -23,14 +23,18 @@ fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::T
     (folder, trace, truth)
 }
 
-/// Judges all events that can be judged, in order.
-fn judged(trace: &OpenTrace, passes: Passes, mut told: impl FnMut(&Seen<'_>, &mut Hunter, &Judgement)) {
+/// Evaluates all events that can be evaluated, in order.
+fn evaluated(
+    trace: &OpenTrace,
+    passes: Passes,
+    mut told: impl FnMut(&EventView<'_>, &mut HuntSession, &Evaluation),
+) {
     let mut pipeline = Pipeline::new(trace, passes);
-    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
+    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
     pipeline.run(|seen| {
-        if Hunter::can_judge(seen) {
-            let judgement = *hunter.judge(seen);
-            told(seen, &mut hunter, &judgement);
+        if HuntSession::can_evaluate(seen) {
+            let evaluation = *hunter.evaluate(seen);
+            told(seen, &mut hunter, &evaluation);
         }
         ControlFlow::Continue(())
     });

@@ -1,30 +1,30 @@
-//! What is remembered is what would be judged anew.
+//! What is remembered is what would be evaluated anew.
 
 use std::ops::ControlFlow;
 
 use stackhound::detect::Binaries;
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::{Passes, Pipeline};
 
 use crate::generated;
 
 #[test]
 fn a_remembered_judgement_is_the_one_that_would_be_made() {
-    /// Of so many events one is judged anew, by somebody who remembers nothing.
+    /// Of so many events one is evaluated anew, by somebody who remembers nothing.
     const STEP: u64 = 7;
     let (_folder, trace, _) = generated(2);
     for passes in [Passes::One, Passes::Two] {
         let mut pipeline = Pipeline::new(&trace, passes);
         let clock = pipeline.clock();
-        let mut hunter = Hunter::new(Binaries::none(), clock);
+        let mut hunter = HuntSession::new(Binaries::none(), clock);
         let mut number = 0;
         pipeline.run(|seen| {
             number += 1;
-            let judgement = *hunter.judge(seen);
+            let evaluation = *hunter.evaluate(seen);
             // Which thread of a process is its first is known to those who saw it.
             if number % STEP == 0 && seen.name() != "Thread/Start" {
-                let anew = *Hunter::new(Binaries::none(), clock).judge(seen);
-                assert_eq!(judgement, anew, "{passes:?}, event {number}: {}", seen.name());
+                let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
+                assert_eq!(evaluation, anew, "{passes:?}, event {number}: {}", seen.name());
             }
             ControlFlow::Continue(())
         });

@@ -7,7 +7,7 @@ use stackhound::detect::report::Place;
 use stackhound::detect::{Severity, Verdict};
 use stackhound_scenario::AttackKind;
 
-use crate::{generated, judged};
+use crate::{evaluated, generated};
 
 #[test]
 fn the_attack_is_found_and_nothing_else_matters() {
@@ -16,12 +16,17 @@ fn the_attack_is_found_and_nothing_else_matters() {
         let attackers: BTreeSet<u32> = truth.attacks.iter().map(|attack| attack.pid.0).collect();
         for passes in [Passes::One, Passes::Two] {
             let mut found = BTreeSet::new();
-            judged(&trace, passes, |seen, hunter, judgement| {
-                let grave = judgement.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
+            evaluated(&trace, passes, |seen, hunter, evaluation| {
+                let grave = evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
                 for (id, outcome) in grave {
-                    let sighting = hunter.sighting(seen, Place::default());
-                    let pid = sighting.process.pid.unwrap_or_default();
-                    assert!(attackers.contains(&pid), "{} {:?} {sighting:?}", id.name(), outcome.reasons);
+                    let event_context = hunter.event_context(seen, Place::default());
+                    let pid = event_context.process.pid.unwrap_or_default();
+                    assert!(
+                        attackers.contains(&pid),
+                        "{} {:?} {event_context:?}",
+                        id.name(),
+                        outcome.reasons
+                    );
                     let attack = truth
                         .attacks
                         .iter()
@@ -30,7 +35,7 @@ fn the_attack_is_found_and_nothing_else_matters() {
                         found.insert((attack.kind, id.name()));
                     }
                 }
-                assert!(judgement.iter().all(|(_, outcome)| {
+                assert!(evaluation.iter().all(|(_, outcome)| {
                     outcome.verdict != Verdict::Undetermined || !outcome.reasons.iter().count().eq(&0)
                 }));
             });

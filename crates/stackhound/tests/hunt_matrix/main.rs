@@ -1,16 +1,16 @@
-//! All generated cases of the detections, judged as any recording and any log of Sysmon is: each answer must be the one that
+//! All generated cases of the detections, evaluated as any recording and any log of Sysmon is: each answer must be the one that
 //! is known from how the case was made. What was answered is printed as a table of detections and forms of input.
 
-mod judges;
+mod evaluators;
 mod real;
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use judges::Judges;
-use stackhound::detect::{DetectionId, Judge, Judgement, Outcome, Severity, Verdict};
-use stackhound::hunt::Hunter;
+use evaluators::Evaluators;
+use stackhound::detect::{DetectionId, Detector, Evaluation, Outcome, Severity, Verdict};
+use stackhound::hunt::HuntSession;
 use stackhound::trace::Recordings;
 use stackhound::{Passes, Pipeline};
 use stackhound_sysmon::{Found, Sysmon};
@@ -19,42 +19,44 @@ use stackhound_testkit::{Answer, Case, CaseFile, Kind, LIMITS};
 /// The least number of cases with a "yes" and with a "no" where these answers can be given.
 const LEAST: u32 = 5;
 
-/// Judgements by the places of cases.
-type Judgements = BTreeMap<u64, Judgement>;
+/// Evaluations by the places of cases.
+type Evaluations = BTreeMap<u64, Evaluation>;
 
-/// Judges the events of a recording.
-fn recording(file: &CaseFile, judge: Judge, passes: Passes) -> Judgements {
+/// Evaluators the events of a recording.
+fn recording(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("cases.etl");
     std::fs::write(&path, &file.bytes).expect("a file");
     let trace = Recordings::file(&path).open().expect("a recording");
-    let Judge { modules, binaries } = judge;
+    let Detector { modules, binaries } = detector;
     let mut pipeline = Pipeline::new(&trace, passes).with_modules(modules);
-    let mut hunter = Hunter::new(binaries, pipeline.clock());
-    let mut judgements = Judgements::new();
+    let mut hunter = HuntSession::new(binaries, pipeline.clock());
+    let mut evaluations = Evaluations::new();
     let outcome = pipeline.run(|seen| {
-        if Hunter::can_judge(seen) {
-            judgements.insert(seen.raw_time().0 as u64, *hunter.judge(seen));
+        if HuntSession::can_evaluate(seen) {
+            evaluations.insert(seen.raw_time().0 as u64, *hunter.evaluate(seen));
         }
         ControlFlow::Continue(())
     });
     assert!(outcome.trace.events > 0);
-    judgements
+    evaluations
 }
 
-/// Judges rows of Sysmon.
-fn rows(file: &CaseFile, mut judge: Judge) -> Judgements {
-    let mut sysmon = Sysmon::new(judge.lists());
-    let mut judgements = Judgements::new();
+/// Evaluators rows of Sysmon.
+fn rows(file: &CaseFile, mut detector: Detector) -> Evaluations {
+    let mut sysmon = Sysmon::new(detector.lists());
+    let mut evaluations = Evaluations::new();
     let on = |found: Found<'_>| {
         match found {
-            Found::Judged(judged) => drop(judgements.insert(judged.record(), *judged.judgement)),
+            Found::Evaluated(evaluated) => {
+                evaluations.insert(evaluated.record(), *evaluated.evaluation);
+            }
             Found::Unreadable(row) => panic!("{row}"),
         }
         ControlFlow::Continue(())
     };
-    sysmon.hunt(Cursor::new(&file.bytes), "cases.ndjson", &mut judge, on).expect("rows");
-    judgements
+    sysmon.hunt(Cursor::new(&file.bytes), "cases.ndjson", &mut detector, on).expect("rows");
+    evaluations
 }
 
 fn is_answer(answer: Answer, verdict: Verdict) -> bool {
@@ -96,10 +98,10 @@ fn every_case_is_answered_as_it_was_made() {
     let mut matrix: BTreeMap<(&str, Kind), Tally> = BTreeMap::new();
     let mut complaints = Vec::new();
     for file in stackhound_testkit::files().expect("cases") {
-        let judges = Judges::of(&file);
-        let judged = match file.kind {
-            Kind::Etl => recording(&file, judges.judge(), Passes::Two),
-            Kind::CallTrace => rows(&file, judges.judge()),
+        let evaluates = Evaluators::of(&file);
+        let evaluated = match file.kind {
+            Kind::Etl => recording(&file, evaluates.evaluate(), Passes::Two),
+            Kind::CallTrace => rows(&file, evaluates.evaluate()),
         };
         for case in &file.cases {
             let tally = matrix.entry((case.detection, file.kind)).or_default();
@@ -107,11 +109,11 @@ fn every_case_is_answered_as_it_was_made() {
             tally.cases[answer] += 1;
             let id = DetectionId::parse(case.detection).expect("a detection");
             let about = format!("{} {:?} {}", case.detection, file.kind, file.name);
-            let Some(judgement) = judged.get(&case.at) else {
-                complaints.push(format!("{about}: {} was not judged", case.title));
+            let Some(evaluation) = evaluated.get(&case.at) else {
+                complaints.push(format!("{about}: {} was not evaluated", case.title));
                 continue;
             };
-            match complaint(case, judgement.outcome(id)) {
+            match complaint(case, evaluation.outcome(id)) {
                 None => tally.right[answer] += 1,
                 Some(complaint) => complaints.push(format!("{about}: {complaint}")),
             }
@@ -159,12 +161,14 @@ fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
 #[test]
 fn one_pass_finds_what_two_passes_find() {
     for file in stackhound_testkit::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
-        let judges = Judges::of(file);
-        let one = recording(file, judges.judge(), Passes::One);
-        let two = recording(file, judges.judge(), Passes::Two);
+        let evaluates = Evaluators::of(file);
+        let one = recording(file, evaluates.evaluate(), Passes::One);
+        let two = recording(file, evaluates.evaluate(), Passes::Two);
         for case in &file.cases {
             let id = DetectionId::parse(case.detection).expect("a detection");
-            let verdict = |judged: &Judgements| judged.get(&case.at).map(|judged| judged.outcome(id).verdict);
+            let verdict = |evaluated: &Evaluations| {
+                evaluated.get(&case.at).map(|evaluated| evaluated.outcome(id).verdict)
+            };
             assert_eq!(verdict(&one), verdict(&two), "{} {}: {}", case.detection, file.name, case.title);
         }
     }

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound::detect::{Binaries, DetectionId, Judge, Verdict};
+use stackhound::detect::{Binaries, DetectionId, Detector, Verdict};
 use stackhound::frames::Lists;
 use stackhound_sysmon::{Found, Sysmon};
 
@@ -124,20 +124,20 @@ fn changes_to_real_stacks_are_found() {
             asked.push(if is_open { None } else { Some((title, yes, no)) });
         }
     }
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
     let mut complaints = Vec::new();
-    let mut judged = 0;
+    let mut evaluated = 0;
     let on = |found: Found<'_>| {
-        let Found::Judged(row) = found else { panic!("all rows can be read") };
-        judged += 1;
+        let Found::Evaluated(row) = found else { panic!("all rows can be read") };
+        evaluated += 1;
         let Some((title, yes, no)) = asked[row.record() as usize - 1] else {
             return ControlFlow::Continue(());
         };
         let expected = [(Verdict::Yes, *yes), (Verdict::No, *no)];
         for (verdict, detections) in expected {
             for name in detections {
-                let outcome = row.judgement.outcome(DetectionId::parse(name).expect("a detection"));
+                let outcome = row.evaluation.outcome(DetectionId::parse(name).expect("a detection"));
                 if outcome.verdict != verdict {
                     let line = rows.lines().nth(row.record() as usize - 1).unwrap_or_default();
                     complaints.push(format!("{name} after “{title}” is {}: {line}", outcome.verdict.name()));
@@ -146,9 +146,9 @@ fn changes_to_real_stacks_are_found() {
         }
         ControlFlow::Continue(())
     };
-    sysmon.hunt(Cursor::new(rows.as_bytes()), "changed.ndjson", &mut judge, on).expect("rows");
-    println!("{} real stacks, {judged} rows", bases.len());
-    assert_eq!(judged, asked.len());
+    sysmon.hunt(Cursor::new(rows.as_bytes()), "changed.ndjson", &mut detector, on).expect("rows");
+    println!("{} real stacks, {evaluated} rows", bases.len());
+    assert_eq!(evaluated, asked.len());
     let shown: Vec<_> = complaints.iter().take(20).map(String::as_str).collect();
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), shown.join("\n"));
 }

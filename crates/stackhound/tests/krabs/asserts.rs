@@ -9,10 +9,10 @@ pub fn rows() -> Rows {
     let status = incomplete(&builder(WININET_1057).with("Status", 200_u32));
     let numbers =
         incomplete(&builder(EVERY_NUMBER).with("UInt16", 40_000_u16).with("Int32", -2).with("HexInt32", 200));
-    let of_status = |parse: fn(&stackhound::Seen<'_>) -> Result<i128, Error>| {
+    let of_status = |parse: fn(&stackhound::EventView<'_>) -> Result<i128, Error>| {
         read(WININET, &status, parse).map_err(|error| error.to_string())
     };
-    let of_numbers = |parse: fn(&stackhound::Seen<'_>) -> Result<i128, Error>| {
+    let of_numbers = |parse: fn(&stackhound::EventView<'_>) -> Result<i128, Error>| {
         read(TYPES, &numbers, parse).map_err(|error| error.to_string())
     };
     let refused = |error: &str| Err(error.to_owned());

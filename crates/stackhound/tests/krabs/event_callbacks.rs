@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use stackhound::{Provider, Seen};
+use stackhound::{EventView, Provider};
 
 use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{POWERSHELL, POWERSHELL_7942};
 
 static FUNCTION: AtomicU64 = AtomicU64::new(0);
 
-fn function(seen: &Seen<'_>) {
+fn function(seen: &EventView<'_>) {
     if seen.id() == 7942 {
         FUNCTION.fetch_add(1, Ordering::Relaxed);
     }
@@ -24,11 +24,11 @@ struct Counter {
 }
 
 impl Counter {
-    fn called(&self, _: &Seen<'_>) {
+    fn called(&self, _: &EventView<'_>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn handler(self: Arc<Self>) -> impl FnMut(&Seen<'_>) + Send + 'static {
+    fn handler(self: Arc<Self>) -> impl FnMut(&EventView<'_>) + Send + 'static {
         move |seen| self.called(seen)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stackhound::schema::OwnedValue;
 use stackhound::testing::OwnedEvent;
-use stackhound::{EventFilter, Filter, Provider, Seen, pred};
+use stackhound::{EventFilter, EventView, Filter, Provider, pred};
 
 use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{EVERY_TEXT, POWERSHELL, POWERSHELL_7937};
@@ -24,7 +24,7 @@ pub fn check(event: &OwnedEvent, table: Table) -> Rows {
         table.iter().map(|(_, filter, _)| EventFilter::new(filter.clone())).collect();
     assert!(filters.iter().all(|filter| filter.predicate().is_ok()), "{filters:?}");
     let mut said = Vec::new();
-    let ask = |seen: &Seen<'_>| said.extend(filters.iter().map(|filter| filter.wants(seen)));
+    let ask = |seen: &EventView<'_>| said.extend(filters.iter().map(|filter| filter.wants(seen)));
     rows::trace(event).run(ask).expect("a trace");
     assert_eq!(said.len(), table.len(), "one event is read");
     rows::check(table.into_iter().zip(said).map(|((name, _, expected), said)| (name, said, expected)))
@@ -56,7 +56,7 @@ fn calls(filter: EventFilter) -> (u64, u64) {
     let (first, second) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let count = |counter: &Arc<AtomicU64>| {
         let counter = counter.clone();
-        move |_: &Seen<'_>| {
+        move |_: &EventView<'_>| {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     };

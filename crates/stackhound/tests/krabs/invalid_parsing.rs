@@ -11,7 +11,7 @@ use crate::schemas::{WININET, WININET_1057};
 
 pub fn rows() -> Rows {
     let event = incomplete(&builder(WININET_1057).with("Status", 200_u32));
-    let told = |parse: fn(&stackhound::Seen<'_>) -> Result<String, Error>| {
+    let told = |parse: fn(&stackhound::EventView<'_>) -> Result<String, Error>| {
         read(WININET, &event, parse).unwrap_or_else(|error| error.to_string())
     };
     // An error that a handler gives back ends nothing, and comes to who asked for errors.

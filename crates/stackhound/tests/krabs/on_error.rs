@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stackhound::schema::Error;
 use stackhound::testing::OwnedEvent;
-use stackhound::{EventFilter, Filter, Provider, Seen, pred};
+use stackhound::{EventFilter, EventView, Filter, Provider, pred};
 
 use crate::rows::{self, Rows, builder, incomplete};
 use crate::schemas::{Kind, POWERSHELL, POWERSHELL_7937};
 
 /// What the handler does with the event.
-type Handler = fn(&Seen<'_>) -> Result<(), Error>;
+type Handler = fn(&EventView<'_>) -> Result<(), Error>;
 
 const HEADER: Handler = |_| Ok(());
 const FIELDS: Handler = |seen| {
@@ -27,7 +27,7 @@ const FIELDS: Handler = |seen| {
 fn told(event: &OwnedEvent, filter: Option<Filter>, handler: Handler) -> (u64, u64) {
     let (succeeded, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (success, error) = (succeeded.clone(), told.clone());
-    let handler = move |seen: &Seen<'_>| {
+    let handler = move |seen: &EventView<'_>| {
         handler(seen)?;
         success.fetch_add(1, Ordering::Relaxed);
         Ok(())

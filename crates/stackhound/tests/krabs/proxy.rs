@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stackhound::testing::OwnedEvent;
-use stackhound::{EventFilter, Provider, Seen, Trace, pred};
+use stackhound::{EventFilter, EventView, Provider, Trace, pred};
 
 use crate::rows::{Rows, builder, check, incomplete, trace};
 use crate::schemas::{IMAGE, IMAGE_LOAD_V3, POWERSHELL, POWERSHELL_7937, WININET};
 
 /// How often the handler is called that `set_up` gives to the trace of an event.
-fn calls(event: &OwnedEvent, set_up: impl FnOnce(Trace, Box<dyn FnMut(&Seen<'_>) + Send>) -> Trace) -> u64 {
+fn calls(
+    event: &OwnedEvent,
+    set_up: impl FnOnce(Trace, Box<dyn FnMut(&EventView<'_>) + Send>) -> Trace,
+) -> u64 {
     let counter = Arc::new(AtomicU64::new(0));
     let counted = counter.clone();
-    let handler = Box::new(move |_: &Seen<'_>| {
+    let handler = Box::new(move |_: &EventView<'_>| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     set_up(trace(event), handler).run(|_| ()).expect("a trace");

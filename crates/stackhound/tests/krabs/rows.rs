@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::mpsc;
 
 use stackhound::testing::{OwnedEvent, RecordBuilder, incoming};
-use stackhound::{Guid, Provider, Seen, Trace};
+use stackhound::{EventView, Guid, Provider, Trace};
 
 use crate::schemas::{IMAGE, Kind, store};
 
@@ -47,7 +47,7 @@ pub fn trace(event: &OwnedEvent) -> Trace {
 pub fn read<T: Send + 'static>(
     provider: Guid,
     event: &OwnedEvent,
-    mut read: impl FnMut(&Seen<'_>) -> T + Send + 'static,
+    mut read: impl FnMut(&EventView<'_>) -> T + Send + 'static,
 ) -> T {
     let (sender, receiver) = mpsc::channel();
     let provider = Provider::guid(provider).on_event(move |seen| {

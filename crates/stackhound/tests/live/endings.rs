@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use stackhound::live::{Error as LiveError, IfExists, LiveSession, Session};
-use stackhound::{Error, Seen, Trace, TraceStats};
+use stackhound::{Error, EventView, Trace, TraceStats};
 use stackhound_etw_double::harness::Harness;
 
 use crate::recordings;
@@ -25,7 +25,7 @@ fn check(
     let settings = format!("{settings}\n[*]\nrecording = RECORDING\nrounds = forever\n");
     let Some(harness) = Harness::run(test, &settings, recordings::plain) else { return };
     let mut count = 0;
-    let outcome = trace().without_stacks().run(|_: &Seen<'_>| {
+    let outcome = trace().without_stacks().run(|_: &EventView<'_>| {
         count += 1;
         if count == 5_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -49,7 +49,7 @@ fn a_handler_that_panics_ends_the_session() {
     let settings = "[*]\nrecording = RECORDING\nrounds = forever\n";
     let Some(_harness) = Harness::run(test, settings, recordings::plain) else { return };
     let mut count = 0;
-    let outcome = mine().without_stacks().run(|_: &Seen<'_>| {
+    let outcome = mine().without_stacks().run(|_: &EventView<'_>| {
         count += 1;
         assert!(count < 700, "enough");
         ControlFlow::Continue(())

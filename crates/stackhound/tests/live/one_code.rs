@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use stackhound::live::{Delivery, Session};
-use stackhound::{Seen, Trace};
+use stackhound::{EventView, Trace};
 use stackhound_etw_double::deliver::LOST_EVENT;
 use stackhound_etw_double::harness::Harness;
 
@@ -14,7 +14,7 @@ use crate::shown::shown;
 /// a session tells that it lost something.
 fn all(trace: Trace) -> Vec<String> {
     let mut lines = Vec::new();
-    let take = |seen: &Seen<'_>| {
+    let take = |seen: &EventView<'_>| {
         if seen.name() != "EventTrace/Header" && seen.provider_guid() != Some(LOST_EVENT) {
             lines.push(shown(seen));
         }

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use stackhound::detect::{Binaries, DetectionId, Verdict};
-use stackhound::hunt::Hunter;
+use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Passes, Pipeline};
@@ -40,14 +40,14 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
     let recording = Recording::open(bytes.into()).expect("a trace");
     let trace = OpenTrace::new(vec![Source::new("", recording)], 1).expect("a trace");
     let mut pipeline = Pipeline::new(&trace, passes);
-    let mut hunter = Hunter::new(Binaries::none(), pipeline.clock());
+    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
     let mut answers = HashMap::new();
     pipeline.run(|seen| {
         let mut hasher = DefaultHasher::new();
         seen.addresses().for_each(|address| address.0.hash(&mut hasher));
         let (mut yes, mut no) = (0, 0);
-        if reading == Reading::WithVerdicts && Hunter::can_judge(seen) {
-            for (id, outcome) in hunter.judge(seen).iter() {
+        if reading == Reading::WithVerdicts && HuntSession::can_evaluate(seen) {
+            for (id, outcome) in hunter.evaluate(seen).iter() {
                 yes |= u32::from(outcome.verdict == Verdict::Yes) << id.index();
                 no |= u32::from(outcome.verdict == Verdict::No) << id.index();
             }

@@ -6,7 +6,7 @@ mod shown;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-use stackhound::live::{Arrivals, Capture, Handed, Overflow, Queue, channel};
+use stackhound::live::{Capture, EventRecord, LiveMerger, Overflow, Queue, channel};
 use stackhound::trace::{OpenTrace, Recordings, Source};
 use stackhound::{Passes, Pipeline};
 use stackhound_corpus as corpus;
@@ -27,7 +27,7 @@ fn hand_over(capture: &mut Capture, slice: &Slice) {
         && let Some(first) = slice.entries().next()
     {
         let header = deliver::lost_buffer(first.time.0, flags);
-        let event = Handed { header: &header, processor: slice.processor, items: &[], payload: &[] };
+        let event = EventRecord { header: &header, processor: slice.processor, items: &[], payload: &[] };
         assert!(capture.event(&event).is_continue());
     }
     for entry in slice.entries() {
@@ -36,7 +36,7 @@ fn hand_over(capture: &mut Capture, slice: &Slice) {
         let items: Vec<(u16, &[u8])> =
             delivered.items.iter().map(|(kind, data)| (*kind, data.bytes())).collect();
         let (header, payload) = (&delivered.header, delivered.payload);
-        let event = Handed { header, processor: slice.processor, items: &items, payload };
+        let event = EventRecord { header, processor: slice.processor, items: &items, payload };
         assert!(capture.event(&event).is_continue());
     }
     assert!(capture.buffer_done().is_continue());
@@ -69,7 +69,7 @@ fn as_live(recording: &Recording, seed: u64) -> Vec<String> {
     let replay = Replay::new(recording.clone(), order);
     let (mut capture, incoming) = channel(recording.session().clone(), Queue::new(Overflow::Block));
     let session = std::thread::spawn(move || replay.for_each(|slice| hand_over(&mut capture, &slice)));
-    let lines = all(Pipeline::live(Arrivals::new(vec![incoming]).unwrap(), SchemaStore::new()));
+    let lines = all(Pipeline::live(LiveMerger::new(vec![incoming]).unwrap(), SchemaStore::new()));
     session.join().unwrap();
     lines
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use stackhound::Seen;
+use stackhound::EventView;
 use stackhound::schema::{Decoder, Field, Item};
 
 /// But for UTC times, whose relation to the session's clock a live session measures anew.
-pub fn shown(seen: &Seen<'_>) -> String {
+pub fn shown(seen: &EventView<'_>) -> String {
     let mut line = format!(
         "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?}",
         seen.raw_time().0,

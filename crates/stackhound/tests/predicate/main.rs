@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stackhound::expr::field;
 use stackhound::schema::Sid;
 use stackhound::{
-    Address, Error, EventFilter, FileTime, Filter, Guid, Pid, Predicate, Provider, Seen, Tid, Trace, pred,
+    Address, Error, EventFilter, EventView, FileTime, Filter, Guid, Pid, Predicate, Provider, Tid, Trace,
+    pred,
 };
 
 use recording::{ACTIVITY, GUID_VALUE, PROVIDER, SID, STRANGER, TIME, recording, schemas};
 
 /// Runs over the events of the recording, but for the first, which describes the session.
-fn with_events(mut handle: impl FnMut(&Seen<'_>)) {
+fn with_events(mut handle: impl FnMut(&EventView<'_>)) {
     let file = recording();
     let mut is_first = true;
-    let mut handle = |seen: &Seen<'_>| {
+    let mut handle = |seen: &EventView<'_>| {
         if !std::mem::take(&mut is_first) {
             handle(seen);
         }
@@ -219,9 +220,9 @@ fn headers_decide_before_a_payload_is_looked_at() {
         let mut misses = None;
         with_events(|seen| {
             if seen.provider_guid() == Some(STRANGER) {
-                let before = seen.knowledge().schema_misses();
+                let before = seen.trace_state().schema_misses();
                 predicate.matches(seen);
-                misses = Some(seen.knowledge().schema_misses() - before);
+                misses = Some(seen.trace_state().schema_misses() - before);
             }
         });
         misses.expect("an event of the stranger")

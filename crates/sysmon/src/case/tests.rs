@@ -4,11 +4,11 @@ use super::*;
 use crate::row::Actor;
 
 /// Asks for the case of a row.
-fn check(row: Row<'_>, ask: impl FnOnce(&Case<'_>, &Judge, Option<FrameError>)) {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut cases = Cases::new(judge.lists());
-    let (case, damage) = cases.case(&mut judge, &row).expect("an event that is judged");
-    ask(&case, &judge, damage);
+fn check(row: Row<'_>, ask: impl FnOnce(&Case<'_>, &Detector, Option<FrameError>)) {
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut cases = Cases::new(detector.lists());
+    let (case, damage) = cases.case(&mut detector, &row).expect("an event that is evaluated");
+    ask(&case, &detector, damage);
 }
 
 fn access(call_trace: &str) -> Row<'_> {
@@ -21,11 +21,11 @@ fn access(call_trace: &str) -> Row<'_> {
 #[test]
 fn frames_are_what_they_say() {
     const TRACE: &str = r"C:\Windows\SYSTEM32\ntdll.dll+9c524|UNKNOWN(0000024F64B7B7A1)|UNKNOWN(FFFFF80312345678)|UNKNOWN(0000000000000000)|C:\a.exe+12";
-    check(access(TRACE), |case, judge, damage| {
+    check(access(TRACE), |case, detector, damage| {
         assert_eq!(damage, None);
         let frames = case.stack.frames;
         let image = |frame: &Frame| match frame.code {
-            Code::Image(module, offset) => (judge.modules.get(module).name().to_owned(), offset),
+            Code::Image(module, offset) => (detector.modules.get(module).name().to_owned(), offset),
             _ => panic!("{frame:?}"),
         };
         assert_eq!(image(&frames[0]), ("ntdll.dll".to_owned(), 0x9c524));
@@ -113,7 +113,7 @@ fn starts_are_what_sysmon_found_there() {
         let address = Hex::parse(digits).unwrap();
         let target = Aim { pid: Some(8), image: "b.exe" };
         let action = Action::RemoteThread { target, tid: None, address, module, function };
-        check(Row { action, ..access("") }, |case, judge, _| {
+        check(Row { action, ..access("") }, |case, detector, _| {
             let start = case.event.start.unwrap();
             assert_eq!((start.address, start.is_kernel), (address.value(), is_kernel), "{digits}");
             // It is the very process of the thread that starts it.
@@ -122,7 +122,7 @@ fn starts_are_what_sysmon_found_there() {
                 Some(code) => assert_eq!((start.code, start.function), (code, None), "{digits}"),
                 None => {
                     let Code::Image(module, OFFSET_UNKNOWN) = start.code else { panic!("{start:?}") };
-                    assert_eq!(judge.modules.get(module).name(), "KERNEL32.DLL");
+                    assert_eq!(detector.modules.get(module).name(), "KERNEL32.DLL");
                     assert_eq!(start.function, Some("LoadLibraryA"));
                 }
             }

@@ -6,19 +6,19 @@ use super::*;
 use crate::json;
 use crate::row::{Actor, Aim};
 
-/// What a file holds: its judged rows as they are shown, and what could not be read.
-fn hunt(file: &[u8]) -> (Totals, Vec<Sighting>, Vec<String>) {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
-    let (mut sightings, mut unreadable) = (Vec::new(), Vec::new());
-    let totals = sysmon.hunt(Cursor::new(file), "rows.json", &mut judge, |found| {
+/// What a file holds: its evaluated rows as they are shown, and what could not be read.
+fn hunt(file: &[u8]) -> (Totals, Vec<EventContext>, Vec<String>) {
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
+    let (mut event_contexts, mut unreadable) = (Vec::new(), Vec::new());
+    let totals = sysmon.hunt(Cursor::new(file), "rows.json", &mut detector, |found| {
         match found {
-            Found::Judged(judged) => sightings.push(judged.sighting()),
+            Found::Evaluated(evaluated) => event_contexts.push(evaluated.event_context()),
             Found::Unreadable(line) => unreadable.push(line.to_string()),
         }
         ControlFlow::Continue(())
     });
-    (totals.expect("a file"), sightings, unreadable)
+    (totals.expect("a file"), event_contexts, unreadable)
 }
 
 const ACCESS: &str = r#"{"event_id":10,"host":"PC","source_image":"C:\\a.exe","target_image":"b","count":3,"calltrace":"C:\\Windows\\System32\\ntdll.dll+1|C:\\a.exe+2|c:\\A.exe+3"}"#;
@@ -39,7 +39,7 @@ fn forms_are_told_by_content() {
 }
 
 #[test]
-fn each_line_is_judged_or_counted() {
+fn each_line_is_evaluated_or_counted() {
     let file = format!(
         "\u{feff}{ACCESS}\r\n\n{{\"a\":\n  {}\n{}\n{}\n{}",
         r#"{"event_id":3,"host":"PC"}"#,
@@ -47,10 +47,10 @@ fn each_line_is_judged_or_counted() {
         r#"{"event_id":10,"target_image":"b","calltrace":"C:\\x.dll+1|C:\\y.d"}"#,
         r#"{"event_id":10,"target_image":"b"}"#,
     );
-    let (totals, sightings, unreadable) = hunt(file.as_bytes());
+    let (totals, event_contexts, unreadable) = hunt(file.as_bytes());
     let expected = Totals {
         records: 6,
-        judged: 3,
+        evaluated: 3,
         events: 5,
         without_stack: 1,
         damaged_stacks: 1,
@@ -60,9 +60,12 @@ fn each_line_is_judged_or_counted() {
         damaged_parts: 0,
     };
     assert_eq!(totals, expected);
-    let places: Vec<_> = sightings.iter().map(|sighting| (sighting.place.record, sighting.count)).collect();
+    let places: Vec<_> = event_contexts
+        .iter()
+        .map(|event_context| (event_context.place.record, event_context.count))
+        .collect();
     assert_eq!(places, [(1, 3), (6, 1), (7, 1)]);
-    assert_eq!(sightings[0].place.file, "rows.json");
+    assert_eq!(event_contexts[0].place.file, "rows.json");
     assert_eq!(unreadable.len(), 3);
     assert!(unreadable[0].starts_with("rows.json:3: not one object of JSON: EOF"), "{unreadable:?}");
     assert_eq!(
@@ -76,14 +79,17 @@ fn each_line_is_judged_or_counted() {
 
 #[test]
 fn stacks_are_shown_as_they_are_spelled() {
-    let (_, sightings, _) = hunt(ACCESS.as_bytes());
-    let sighting = &sightings[0];
-    let labels: Vec<String> = sighting.stack.iter().map(|frame| frame.label()).collect();
+    let (_, event_contexts, _) = hunt(ACCESS.as_bytes());
+    let event_context = &event_contexts[0];
+    let labels: Vec<String> = event_context.stack.iter().map(|frame| frame.label()).collect();
     assert_eq!(labels, ["ntdll.dll+0x1", "a.exe+0x2", "A.exe+0x3"]);
-    assert_eq!(sighting.summary, "ntdll.dll|a.exe");
-    assert_eq!(sighting.final_user_module.as_deref(), Some("a.exe"));
-    assert_eq!((sighting.process.name.as_str(), sighting.process.path.as_str()), ("a.exe", r"C:\a.exe"));
-    assert_eq!((sighting.host.as_str(), sighting.event.name.as_str()), ("PC", "ProcessAccess"));
+    assert_eq!(event_context.summary, "ntdll.dll|a.exe");
+    assert_eq!(event_context.final_user_module.as_deref(), Some("a.exe"));
+    assert_eq!(
+        (event_context.process.name.as_str(), event_context.process.path.as_str()),
+        ("a.exe", r"C:\a.exe")
+    );
+    assert_eq!((event_context.host.as_str(), event_context.event.name.as_str()), ("PC", "ProcessAccess"));
 }
 
 #[test]
@@ -93,31 +99,31 @@ fn long_lines_are_given_up_alone() {
         let mut file = ACCESS.as_bytes().to_vec();
         file.resize(length, b' ');
         for end in [&b""[..], b"\n", b"\n{}"] {
-            let (totals, sightings, _) = hunt(&[&file[..], end].concat());
+            let (totals, event_contexts, _) = hunt(&[&file[..], end].concat());
             let others = u64::from(end.len() > 1);
             assert_eq!((totals.unreadable, totals.other), (u64::from(!is_read), others), "{length}");
-            assert_eq!(sightings.len(), usize::from(is_read));
+            assert_eq!(event_contexts.len(), usize::from(is_read));
         }
     }
 }
 
 #[test]
 fn whoever_listens_can_stop() {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let mut sysmon = Sysmon::new(judge.lists());
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let mut sysmon = Sysmon::new(detector.lists());
     let file = [ACCESS; 5].join("\n");
     let mut told = 0;
-    let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |_| {
+    let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |_| {
         told += 1;
         if told == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    assert_eq!((told, totals.unwrap().judged), (2, 2));
+    assert_eq!((told, totals.unwrap().evaluated), (2, 2));
     assert!(matches!(
-        sysmon.hunt(Cursor::new(b"<xml>"), "x", &mut judge, |_| ControlFlow::Continue(())),
+        sysmon.hunt(Cursor::new(b"<xml>"), "x", &mut detector, |_| ControlFlow::Continue(())),
         Err(Error::UnknownFormat)
     ));
     assert!(matches!(
-        sysmon.hunt(Cursor::new(b"ElfFile\0cut"), "x", &mut judge, |_| ControlFlow::Continue(())),
+        sysmon.hunt(Cursor::new(b"ElfFile\0cut"), "x", &mut detector, |_| ControlFlow::Continue(())),
         Err(Error::Evtx(_))
     ));
 }
@@ -140,15 +146,18 @@ fn what_was_told_before_counts() {
     for (signer, expected) in [("", "medium"), ("Valve Corp.", "low"), ("Somebody", "high")] {
         for form in [json::flat, json::winlogbeat] {
             let file = rows(signer).iter().map(|row| form(row) + "\n").collect::<String>();
-            let mut judge = Judge::new(Lists::default(), Binaries::none());
-            let mut sysmon = Sysmon::new(judge.lists());
+            let mut detector = Detector::new(Lists::default(), Binaries::none());
+            let mut sysmon = Sysmon::new(detector.lists());
             let mut severities = Vec::new();
-            let totals = sysmon.hunt(Cursor::new(&file), "x", &mut judge, |found| {
-                let Found::Judged(judged) = found else { panic!("{found:?}") };
-                let sighting = judged.sighting();
-                assert_eq!(sighting.process.command_line, "a /b");
-                assert_eq!((sighting.process.parent_pid, sighting.process.started), (Some(4), Some(10_000)));
-                let direct = judged.judgement.iter().find(|(id, _)| id.name() == "CS02").unwrap().1;
+            let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |found| {
+                let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
+                let event_context = evaluated.event_context();
+                assert_eq!(event_context.process.command_line, "a /b");
+                assert_eq!(
+                    (event_context.process.parent_pid, event_context.process.started),
+                    (Some(4), Some(10_000))
+                );
+                let direct = evaluated.evaluation.iter().find(|(id, _)| id.name() == "CS02").unwrap().1;
                 assert_eq!(direct.verdict, Verdict::Yes);
                 severities.push(direct.severity.name());
                 ControlFlow::Continue(())

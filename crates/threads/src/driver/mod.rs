@@ -1,7 +1,7 @@
 //! Windows, asked by the driver: each thread walks its own stack, and what it found gets modules and names here.
 //!
 //! Frames are placed in the modules that the kernel and the process have right after the stacks were captured: Windows does not tell
-//! of modules and stacks at one moment. What is none of a process's modules is judged by the memory that lies there. Names come from files with
+//! of modules and stacks at one moment. What is none of a process's modules is evaluated by the memory that lies there. Names come from files with
 //! the identity of what is loaded, along the symbol path and in the folders that the modules were loaded from; of those, shares of other
 //! machines are left out. Nothing is downloaded unless that is allowed.
 //!

@@ -235,7 +235,7 @@ fn kernel_frames_of_a_callback_are_placed_in_the_kernel() {
 }
 
 #[test]
-fn kernel_addresses_without_a_module_are_judged_by_what_the_system_tells() {
+fn kernel_addresses_without_a_module_are_evaluated_by_what_the_system_tells() {
     for (hidden, expected) in [(false, Backing::Unbacked), (true, Backing::Unknown)] {
         let found = stack_of(Row::Stack(vec![NT - 0x1000], vec![]), false, false, hidden).expect("a stack");
         assert_eq!(found.kernel.expect("frames")[0].backing, expected);

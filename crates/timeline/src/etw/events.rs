@@ -1,18 +1,18 @@
-//! What the pipeline's events tell of threads, processors and stacks.
+//! EventKind the pipeline's events tell of threads, processors and stacks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use stackhound_calltree::{Builder, LabelId};
-use stackhound_pipeline::Seen;
+use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::{hook_id, view};
 use stackhound_stacks::{StackId, StackState, StackStates, WALK_FRAMES_MAX, is_added_by_tools};
-use stackhound_system::{ProcessId, Stretch};
+use stackhound_system::{ProcessId, ValidityId};
 use stackhound_trace::{OpenTrace, TimeBase};
 use stackhound_types::{Address, Mode, PointerSize, RawTime, Tid};
 
 use super::functions::Functions;
-use crate::{Interruption, Part, SeenFrame, Snapshot, What};
+use crate::{EventKind, Interruption, Part, SampledFrame, Snapshot};
 
 const THREAD_START: u16 = hook_id::THREAD_START;
 const THREAD_END: u16 = hook_id::THREAD_END;
@@ -36,13 +36,13 @@ const RUNDOWN: [u16; 6] = [
 /// So many stacks are kept to be used again.
 const KEPT_MAX: usize = 1 << 18;
 
-/// What of an event's stack tells one snapshot from another.
+/// EventKind of an event's stack tells one snapshot from another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct SnapshotKey {
     stack: StackId,
     process: Option<ProcessId>,
     /// While these are the same, so are the modules.
-    stretches: [Stretch; 2],
+    stretches: [ValidityId; 2],
     states: StackStates,
     is_sample: bool,
     has_lower_half: bool,
@@ -63,8 +63,8 @@ impl Events {
         Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
     }
 
-    /// What the event is called.
-    pub fn label(&mut self, seen: &Seen<'_>, builder: &mut Builder) -> LabelId {
+    /// EventKind the event is called.
+    pub fn label(&mut self, seen: &EventView<'_>, builder: &mut Builder) -> LabelId {
         match seen.event().hook() {
             Some(hook) => *self.labels.entry(hook).or_insert_with(|| builder.label(&seen.name())),
             None => builder.label(&seen.name()),
@@ -72,7 +72,7 @@ impl Events {
     }
 
     /// The thread that logged the event, if the event tells.
-    pub fn thread(&self, seen: &Seen<'_>) -> Option<Tid> {
+    pub fn thread(&self, seen: &EventView<'_>) -> Option<Tid> {
         match seen.event().hook() {
             Some(hook) if RUNDOWN.contains(&hook) || matches!(hook >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
@@ -84,9 +84,9 @@ impl Events {
         }
     }
 
-    /// What happens to threads and processors.
-    pub fn what(&self, seen: &Seen<'_>, functions: &mut Functions, builder: &mut Builder) -> What {
-        let Some(hook) = seen.event().hook() else { return What::Other };
+    /// EventKind happens to threads and processors.
+    pub fn what(&self, seen: &EventView<'_>, functions: &mut Functions, builder: &mut Builder) -> EventKind {
+        let Some(hook) = seen.event().hook() else { return EventKind::Other };
         let record = seen.event().record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
         let mut routine = |address: Address| {
@@ -95,7 +95,7 @@ impl Events {
         };
         let known = match hook {
             CONTEXT_SWITCH => {
-                view::CSwitch::parse(payload, version, pointer).ok().map(|switch| What::Switch {
+                view::CSwitch::parse(payload, version, pointer).ok().map(|switch| EventKind::Switch {
                     old: switch.old_thread_id,
                     new: switch.new_thread_id,
                     old_waits: switch.old_thread_waits(),
@@ -104,12 +104,12 @@ impl Events {
             SYSTEM_CALL_ENTER => {
                 let call = view::SysCallEnter::parse(payload, version, pointer);
                 let address = call.ok().map(|call| call.sys_call_address);
-                Some(What::SystemCallEnter { routine: address.and_then(&mut routine) })
+                Some(EventKind::SystemCallEnter { routine: address.and_then(&mut routine) })
             }
-            SYSTEM_CALL_EXIT => Some(What::SystemCallExit),
+            SYSTEM_CALL_EXIT => Some(EventKind::SystemCallExit),
             THREAD_START | THREAD_END => view::Thread::parse(payload, version, pointer).ok().map(|thread| {
                 let tid = thread.thread_id;
-                if hook == THREAD_START { What::ThreadStart(tid) } else { What::ThreadEnd(tid) }
+                if hook == THREAD_START { EventKind::ThreadStart(tid) } else { EventKind::ThreadEnd(tid) }
             }),
             hook if INTERRUPT_ROUTINES.contains(&hook) || DEFERRED_CALLS.contains(&hook) => {
                 let by = if DEFERRED_CALLS.contains(&hook) {
@@ -119,7 +119,7 @@ impl Events {
                 };
                 // Interrupt routines begin as deferred calls do, with their time and their address.
                 let run = view::Dpc::parse(payload, version, pointer).ok();
-                run.filter(|run| run.initial_time.0 >= 0).map(|run| What::Interrupted {
+                run.filter(|run| run.initial_time.0 >= 0).map(|run| EventKind::Interrupted {
                     by,
                     since: self.trace_time(seen, run.initial_time),
                     routine: routine(run.routine),
@@ -130,7 +130,7 @@ impl Events {
         known.unwrap_or_default()
     }
 
-    fn trace_time(&self, seen: &Seen<'_>, raw: RawTime) -> i64 {
+    fn trace_time(&self, seen: &EventView<'_>, raw: RawTime) -> i64 {
         let base = self.bases.get(seen.event().session_number() as usize);
         base.map_or(raw.0, |base| base.trace_time(raw).0)
     }
@@ -138,7 +138,7 @@ impl Events {
     /// The event's stack, if it was recorded and nothing of it is doubtful.
     pub fn stack(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         functions: &mut Functions,
         builder: &mut Builder,
     ) -> Option<Arc<Snapshot>> {
@@ -149,7 +149,7 @@ impl Events {
         let has_lower_half = event.hook().is_none()
             && event.record().pointer_size() == PointerSize::Four
             && event.block().session().pointer_size == PointerSize::Eight;
-        let (system, process) = (seen.knowledge().system(), seen.stack_owner().process);
+        let (system, process) = (seen.trace_state().system(), seen.stack_owner().process);
         let user = process.map(|process| system.stretch(Some(process), seen.time())).unwrap_or_default();
         let key = SnapshotKey {
             stack,
@@ -174,13 +174,13 @@ impl Events {
 }
 
 fn snapshot(
-    seen: &Seen<'_>,
+    seen: &EventView<'_>,
     key: &SnapshotKey,
     is_wow64: bool,
     functions: &mut Functions,
     builder: &mut Builder,
 ) -> Option<Snapshot> {
-    let (mut kernel, mut wow64, mut user): (Vec<SeenFrame>, Vec<SeenFrame>, Vec<SeenFrame>) =
+    let (mut kernel, mut wow64, mut user): (Vec<SampledFrame>, Vec<SampledFrame>, Vec<SampledFrame>) =
         Default::default();
     for frame in seen.frames() {
         let part = match frame.mode {
@@ -190,7 +190,7 @@ fn snapshot(
         };
         part.push(functions.frame(seen, &frame, builder));
     }
-    let part = |mut frames: Vec<SeenFrame>| {
+    let part = |mut frames: Vec<SampledFrame>| {
         frames.reverse();
         match frames.len() {
             0 => Part::Absent,

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use stackhound_calltree::{Builder, LocationId, LocationInfo, ModuleInfo};
 use stackhound_frames::RegionKind;
-use stackhound_pipeline::{Depth, FrameView, Seen};
+use stackhound_pipeline::{Depth, EventView, FrameView};
 use stackhound_symbols::Origin;
 use stackhound_system::{MethodId, ModuleId};
 use stackhound_types::{Address, AddressKind, Mode};
 
-use crate::SeenFrame;
+use crate::SampledFrame;
 
 /// A function, and what to show of a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,19 +39,24 @@ pub(crate) struct Functions {
 
 impl Functions {
     /// A frame of an event's stack.
-    pub fn frame(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> SeenFrame {
+    pub fn frame(
+        &mut self,
+        seen: &EventView<'_>,
+        frame: &FrameView<'_>,
+        builder: &mut Builder,
+    ) -> SampledFrame {
         let Function { identity, location, calls_back } = self.of(seen, frame, builder);
-        SeenFrame { address: frame.address().0, function: identity, calls_back, location }
+        SampledFrame { address: frame.address().0, function: identity, calls_back, location }
     }
 
     /// The routine that starts at an address of the kernel.
     pub fn routine(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         address: stackhound_types::Address,
         builder: &mut Builder,
     ) -> Option<LocationId> {
-        let (system, event) = (seen.knowledge().system(), seen.event());
+        let (system, event) = (seen.trace_state().system(), seen.event());
         let session = event.block().session().pointer_size;
         let mut resolver = seen.resolver();
         let facts = resolver
@@ -63,7 +68,7 @@ impl Functions {
         self.of(seen, &frame, builder).location
     }
 
-    fn of(&mut self, seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+    fn of(&mut self, seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
         let place = match (frame.module(), frame.rva(), frame.method()) {
             (Some(module), Some(rva), _) => {
                 Place::Module(module.id(), rva, frame.kind == AddressKind::Return)
@@ -80,7 +85,7 @@ impl Functions {
     }
 }
 
-fn look_up(seen: &Seen<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+fn look_up(seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
     let address = Address(frame.address().0);
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {

@@ -10,16 +10,16 @@ use std::ops::ControlFlow;
 
 use stackhound_calltree::{Builder, Cpu, Error, StackInfo, StackKind, Trace};
 use stackhound_frames::{KernelSymbols, Origin, PolicyText};
-use stackhound_pipeline::{Depth, Enrichment, Outcome, Passes, Pipeline, Seen};
+use stackhound_pipeline::{Depth, Enrichment, EventView, Outcome, Passes, Pipeline};
 use stackhound_stacks::{Before, Gaps};
 use stackhound_system::System;
 use stackhound_trace::{OpenTrace, TraceTime};
 use stackhound_types::{Address, TICKS_PER_SECOND, Tid};
 
-use crate::{Counts, Happening, Options, Step, Timeline};
+use crate::{Counts, Options, StackEvent, Step, Timeline};
 use functions::Functions;
 
-/// What of a recording goes into the model.
+/// EventKind of a recording goes into the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Stacks {
     /// Only what events tell exactly: switches, system calls, interrupt routines.
@@ -29,12 +29,12 @@ pub enum Stacks {
     Recorded,
 }
 
-/// What became of a recording beside the trace.
+/// EventKind became of a recording beside the trace.
 #[derive(Clone, Debug)]
 pub struct TimelineReport {
-    /// What was used of it and what was not.
+    /// EventKind was used of it and what was not.
     pub counts: Counts,
-    /// What was read.
+    /// EventKind was read.
     pub outcome: Outcome,
 }
 
@@ -48,7 +48,7 @@ const HOLD_PER_SECOND: i64 = 50;
 /// read twice, the model is built in memory: about 20 bytes for each event, and 6 for each frame.
 ///
 /// # Errors
-/// The recording has more frames or stacks than the model's index can hold.
+/// The recording has more frames or stacks than the model's index can reorder.
 pub fn timeline(
     trace: &OpenTrace,
     enrichment: Enrichment,
@@ -64,7 +64,7 @@ pub fn timeline(
         clock.to_file_time(stackhound_types::RawTime(0)).0 + TICKS_PER_SECOND,
     ));
     let options =
-        Options { hold: (second.0 / HOLD_PER_SECOND).max(1), snapshots: stacks == Stacks::Recorded };
+        Options { reorder: (second.0 / HOLD_PER_SECOND).max(1), snapshots: stacks == Stacks::Recorded };
     let mut recording = Recording {
         builder: Builder::new(),
         timeline: Timeline::new(options),
@@ -76,7 +76,7 @@ pub fn timeline(
     if stacks == Stacks::Recorded {
         recording.builder.sampled();
     }
-    let wanted = |_: &Seen<'_>| ControlFlow::Continue(true);
+    let wanted = |_: &EventView<'_>| ControlFlow::Continue(true);
     let outcome = pipeline.run_chosen(wanted, |seen| match recording.event(seen) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
@@ -88,7 +88,7 @@ pub fn timeline(
         return Err(error);
     }
     let transitions = recording.timeline.end();
-    recording.apply(pipeline.knowledge().system())?;
+    recording.apply(pipeline.trace_state().system())?;
     let counts = recording.timeline.counts();
     Ok((recording.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
@@ -104,7 +104,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn event(&mut self, seen: &Seen<'_>) -> Result<(), Error> {
+    fn event(&mut self, seen: &EventView<'_>) -> Result<(), Error> {
         let cpu = seen.processor().map(Cpu);
         if let Some(cpu) = cpu {
             let before = self.gaps.before(seen.event());
@@ -117,7 +117,7 @@ impl Recording {
         }
         let label = self.events.label(seen, &mut self.builder);
         self.builder.transition(seen.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
-        self.timeline.push(Happening {
+        self.timeline.push(StackEvent {
             time: seen.time().0,
             cpu,
             thread: self.events.thread(seen),
@@ -129,7 +129,7 @@ impl Recording {
         {
             self.timeline.lose(cpu);
         }
-        self.apply(seen.knowledge().system())
+        self.apply(seen.trace_state().system())
     }
 
     /// Does the steps that were found.

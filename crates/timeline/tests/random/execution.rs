@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stackhound_calltree::{Cpu, LocationId};
-use stackhound_timeline::{Happening, Interruption, Part, SeenFrame, Snapshot, What};
+use stackhound_timeline::{EventKind, Interruption, Part, SampledFrame, Snapshot, StackEvent};
 use stackhound_types::Tid;
 
 /// How many functions there are.
@@ -36,7 +36,7 @@ const UNKNOWN: u32 = 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Func(pub u32);
 
-/// What a reader knows of a function. Of some it knows the module only, of some nothing.
+/// EventKind a reader knows of a function. Of some it knows the module only, of some nothing.
 pub fn function_of(func: Func) -> Option<u32> {
     match func.0 {
         3 | 4 | 14 | 15 => Some(UNKNOWN),
@@ -56,7 +56,7 @@ pub enum Owner {
     Deferred(u16),
 }
 
-/// What must be active.
+/// EventKind must be active.
 #[derive(Clone, Copy, Debug)]
 pub enum Active {
     Exactly(Owner),
@@ -96,10 +96,10 @@ pub struct Call {
     pub last: u64,
 }
 
-/// What a recorder sees.
+/// EventKind a recorder sees.
 #[derive(Clone, Debug)]
 pub enum Recorded {
-    Event(Happening),
+    Event(StackEvent),
     Lost(u16),
     Regained(u16),
 }
@@ -142,7 +142,7 @@ impl Thread {
         !self.visits.is_empty() && !self.is_called_back
     }
 
-    /// What it does may go on unseen: the calls that are open may end at any time.
+    /// EventKind it does may go on unseen: the calls that are open may end at any time.
     fn is_doubted(&mut self) {
         for (visit, ..) in &mut self.visits {
             if let Visit::Call(since) = visit {
@@ -155,7 +155,7 @@ impl Thread {
 #[derive(Default, Debug)]
 struct Processor {
     running: Option<usize>,
-    /// What interrupts: which kind, when it started, its frames, the context at which it was there first.
+    /// EventKind interrupts: which kind, when it started, its frames, the context at which it was there first.
     interruptions: Vec<(Interruption, i64, Vec<usize>, u64)>,
     is_lost: bool,
     /// Whether a switch told who runs.
@@ -168,7 +168,7 @@ pub struct Execution {
     pub recorded: Vec<Recorded>,
     pub events: u64,
     pub calls: Vec<Call>,
-    /// What must be active: context and processor.
+    /// EventKind must be active: context and processor.
     pub active: Vec<(u64, u16, Active)>,
     /// When a processor was interrupted: the first and the last context.
     interrupted: Vec<(u16, u64, u64)>,
@@ -197,7 +197,7 @@ impl Execution {
         execution.threads.resize_with(THREADS, Thread::default);
         (1..THREADS).for_each(|thread| execution.begin(thread));
         // The start of the first thread is recorded.
-        execution.log(0, What::ThreadStart(Tid(1)), None, None);
+        execution.log(0, EventKind::ThreadStart(Tid(1)), None, None);
         execution.begin(0);
         for &(what, on, how) in script {
             execution.time += 1;
@@ -302,7 +302,7 @@ impl Execution {
             15 if !is_interrupted => self.call_back(cpu, how),
             16 => {
                 let thread = running.filter(|_| !is_interrupted && how.is_multiple_of(2));
-                self.log(cpu, What::Other, thread.map(|thread| thread as u32 + 1), None);
+                self.log(cpu, EventKind::Other, thread.map(|thread| thread as u32 + 1), None);
             }
             17 if recording.losses => self.lose_or_regain(cpu, how),
             _ => {}
@@ -364,7 +364,7 @@ impl Execution {
                 self.of_thread(thread, kernel, true, how)
             });
             let routine = Some(LocationId(routine.0));
-            let at = self.log(cpu, What::SystemCallEnter { routine }, None, snapshot);
+            let at = self.log(cpu, EventKind::SystemCallEnter { routine }, None, snapshot);
             since = at.filter(|_| self.processors[cpu].is_known);
             if let Some(at) = since {
                 let tid = thread as u32 + 1;
@@ -402,7 +402,7 @@ impl Execution {
             && self.recording.unwrap().calls
         {
             let snapshot = (how.is_multiple_of(8)).then(|| self.snapshot(cpu, how)).flatten();
-            let at = self.log(cpu, What::SystemCallExit, None, snapshot);
+            let at = self.log(cpu, EventKind::SystemCallExit, None, snapshot);
             let owner = Owner::Kernel(thread as u32 + 1);
             if let Some(last) = at.filter(|_| self.processors[cpu].is_known) {
                 self.active.push((last, cpu as u16, Active::Exactly(owner)));
@@ -416,7 +416,7 @@ impl Execution {
             thread.wow64.truncate(wow64.saturating_sub(1));
         }
         thread.visits.pop();
-        // What is left is what called back.
+        // EventKind is left is what called back.
         thread.is_called_back = !thread.visits.is_empty();
     }
 
@@ -461,7 +461,7 @@ impl Execution {
                 let kernel = self.part(&self.threads[new].kernel);
                 self.of_thread(new, kernel, self.is_in_call(new), how)
             });
-            let what = What::Switch { old: tid(old), new: tid(new), old_waits };
+            let what = EventKind::Switch { old: tid(old), new: tid(new), old_waits };
             let at = self.log(cpu, what, None, snapshot);
             self.processors[cpu].is_known |= at.is_some();
             if let Some(at) = at {
@@ -505,7 +505,7 @@ impl Execution {
         self.processors[cpu].interruptions.last_mut().unwrap().2.truncate(1);
         let routine = Some(LocationId(self.frames[frames[0]].func.0));
         let was_lost = self.lost_since(cpu, first);
-        let at = self.log(cpu, What::Interrupted { by, since, routine }, None, None);
+        let at = self.log(cpu, EventKind::Interrupted { by, since, routine }, None, None);
         if let Some(last) = at.filter(|_| !was_lost) {
             let cpu = cpu as u16;
             let owner = if by == Interruption::Service { Owner::Service(cpu) } else { Owner::Deferred(cpu) };
@@ -547,11 +547,11 @@ impl Execution {
             self.recorded.push(Recorded::Regained(cpu as u16));
         } else if how.is_multiple_of(4) && self.processors[cpu].interruptions.is_empty() {
             // A gap begins behind an event of the processor.
-            self.log(cpu, What::Other, None, None);
+            self.log(cpu, EventKind::Other, None, None);
             self.recorded.push(Recorded::Lost(cpu as u16));
             self.processors[cpu].is_lost = true;
             self.processors[cpu].is_known = false;
-            // What may have gone on there is not claimed, so nothing of it is asked for.
+            // EventKind may have gone on there is not claimed, so nothing of it is asked for.
             for thread in &mut self.threads {
                 let is_elsewhere = thread.on.is_some_and(|on| on != cpu && self.processors[on].is_known);
                 if !is_elsewhere {
@@ -575,7 +575,7 @@ impl Execution {
         let snapshot = self.snapshot(cpu, how).filter(|_| is_recorded);
         let running = self.processors[cpu].running;
         let tid = running.map_or(0, |thread| thread as u32 + 1);
-        self.log(cpu, What::Other, Some(tid), snapshot);
+        self.log(cpu, EventKind::Other, Some(tid), snapshot);
     }
 
     /// The stack of what a processor does; some lose one half.
@@ -620,7 +620,7 @@ impl Execution {
         thread.is_in_kernel() && thread.visits.last().is_some_and(|(visit, ..)| *visit != Visit::Fault)
     }
 
-    /// What is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
+    /// EventKind is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
     fn of_thread(&self, thread: usize, kernel: Part, is_call: bool, how: u8) -> Snapshot {
         let is_narrow = thread == NARROW;
         let thread = &self.threads[thread];
@@ -663,14 +663,14 @@ impl Execution {
         Part::Frames(self.seen(frames).into())
     }
 
-    fn seen(&self, frames: &[usize]) -> Vec<SeenFrame> {
+    fn seen(&self, frames: &[usize]) -> Vec<SampledFrame> {
         frames.iter().map(|&frame| self.seen_at(self.frames[frame].func, self.frames[frame].site)).collect()
     }
 
-    fn seen_at(&self, func: Func, site: u8) -> SeenFrame {
+    fn seen_at(&self, func: Func, site: u8) -> SampledFrame {
         let function = function_of(func).map(LocationId);
         let calls_back = func == KERNEL_CALLBACK;
-        SeenFrame {
+        SampledFrame {
             address: u64::from(func.0) * 16 + u64::from(site),
             function,
             calls_back,
@@ -679,9 +679,15 @@ impl Execution {
     }
 
     /// Records an event, unless it is lost. Gives its number.
-    fn log(&mut self, cpu: usize, what: What, tid: Option<u32>, snapshot: Option<Snapshot>) -> Option<u64> {
+    fn log(
+        &mut self,
+        cpu: usize,
+        what: EventKind,
+        tid: Option<u32>,
+        snapshot: Option<Snapshot>,
+    ) -> Option<u64> {
         if self.processors[cpu].is_lost {
-            if let What::Switch { .. } = what {
+            if let EventKind::Switch { .. } = what {
                 self.give_up_waiting();
             }
             return None;
@@ -690,16 +696,16 @@ impl Execution {
         self.time += 1;
         let number = self.events;
         self.events += 1;
-        let happening = Happening {
+        let stack_event = StackEvent {
             time: self.time,
             cpu: Some(Cpu(cpu as u16)),
             thread: tid.map(Tid),
             what,
             stack: snapshot.map(Arc::new),
         };
-        self.recorded.push(Recorded::Event(happening));
+        self.recorded.push(Recorded::Event(stack_event));
         if self.processors.iter().any(|processor| processor.is_lost)
-            && let What::Switch { old, .. } = what
+            && let EventKind::Switch { old, .. } = what
             && let Some(old) = (old.0 as usize).checked_sub(1)
         {
             self.threads[old].is_doubted();

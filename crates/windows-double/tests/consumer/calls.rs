@@ -29,7 +29,7 @@ pub enum Way {
 
 /// One event.
 #[derive(Debug)]
-pub struct Seen {
+pub struct EventView {
     pub time: i64,
     pub processor: u16,
     pub number: u32,
@@ -38,7 +38,7 @@ pub struct Seen {
 /// All that callbacks saw.
 #[derive(Debug, Default)]
 pub struct All {
-    pub events: Vec<Seen>,
+    pub events: Vec<EventView>,
     /// Announcements of lost buffers.
     pub lost: u32,
     pub buffers: u32,
@@ -270,7 +270,7 @@ unsafe extern "system" fn on_event(record: *mut EVENT_RECORD) {
     let processor = unsafe { record.BufferContext.Anonymous.ProcessorIndex };
     with_seen(|seen| {
         seen.ended_in_callback = false;
-        seen.events.push(Seen { time: header.TimeStamp, processor, number });
+        seen.events.push(EventView { time: header.TimeStamp, processor, number });
     });
 }
 
@@ -310,8 +310,8 @@ unsafe extern "system" fn on_raw_buffer(
         let header = BufferHeader::read(bytes).unwrap();
         let bytes = &bytes[..header.filled(bytes.len()).unwrap()];
         let processor = header.processor();
-        let events: Vec<Seen> = Records::new(bytes, BUFFER_HEADER_SIZE)
-            .map(|record| Seen {
+        let events: Vec<EventView> = Records::new(bytes, BUFFER_HEADER_SIZE)
+            .map(|record| EventView {
                 time: record.time().0,
                 processor,
                 number: u32::from_le_bytes(record.payload().try_into().unwrap()),

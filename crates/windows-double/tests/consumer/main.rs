@@ -7,7 +7,7 @@
 mod calls;
 mod recordings;
 
-use calls::{Block, Seen, Way, open, process, session_names, start, stop, with_settings};
+use calls::{Block, EventView, Way, open, process, session_names, start, stop, with_settings};
 use recordings::{EVENTS, PROCESSORS, TICKS};
 use stackhound_etw_double::harness::wait_for;
 use windows_sys::Win32::System::Diagnostics::Etw::{
@@ -19,7 +19,7 @@ use windows_sys::Win32::System::Diagnostics::Etw::{
 use windows_sys::core::GUID;
 
 /// By how much a record came behind the latest one before it.
-fn disorder(seen: &[Seen]) -> i64 {
+fn disorder(seen: &[EventView]) -> i64 {
     let mut latest = i64::MIN;
     let behind = seen.iter().map(|event| {
         latest = latest.max(event.time);

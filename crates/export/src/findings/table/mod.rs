@@ -24,7 +24,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use stackhound_detect::alert::Alert;
-use stackhound_detect::report::{EventReport, Finding, FrameReport, ProcessReport, Sighting};
+use stackhound_detect::report::{EventContext, EventReport, Finding, FrameReport, ProcessReport};
 use stackhound_detect::{Severity, Totals, Verdict};
 use stackhound_frames::RegionKind;
 use stackhound_types::Mode;
@@ -66,28 +66,28 @@ impl Table {
     pub(super) fn write(
         &mut self,
         out: &mut impl Write,
-        sighting: &Sighting,
+        event_context: &EventContext,
         findings: &[&Finding],
     ) -> io::Result<()> {
         if self.seen.len() >= SEEN_MAX {
             self.seen.clear();
         }
-        let likeness = likeness(sighting, findings);
+        let likeness = likeness(event_context, findings);
         if let Some(&record) = self.seen.get(&likeness) {
             let block = Some(record).filter(|_| self.last != Some(likeness));
-            return self.again(out, sighting, findings, block);
+            return self.again(out, event_context, findings, block);
         }
-        self.seen.insert(likeness, sighting.place.record);
+        self.seen.insert(likeness, event_context.place.record);
         if self.last.replace(likeness).is_some() {
             writeln!(out)?;
         }
         for finding in findings {
-            self.head(out, sighting, finding)?;
+            self.head(out, event_context, finding)?;
         }
-        process(out, &sighting.process)?;
-        event(out, &sighting.event)?;
-        self.place(out, sighting, findings)?;
-        self.stack(out, sighting, findings)?;
+        process(out, &event_context.process)?;
+        event(out, &event_context.event)?;
+        self.place(out, event_context, findings)?;
+        self.stack(out, event_context, findings)?;
         attack(out, findings)
     }
 
@@ -99,7 +99,7 @@ impl Table {
     }
 
     /// What it is, how severe, and why.
-    fn head(&self, out: &mut impl Write, sighting: &Sighting, finding: &Finding) -> io::Result<()> {
+    fn head(&self, out: &mut impl Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
         let detection = finding.id.detection();
         let severity = finding.outcome.severity;
         if finding.outcome.verdict == Verdict::Yes {
@@ -111,7 +111,7 @@ impl Table {
             let most = severity.name();
             writeln!(out, "{word}  {}  {} (at most {most} if so)", detection.name, detection.title)?;
         }
-        let explanation = shown::explanation(sighting, finding);
+        let explanation = shown::explanation(event_context, finding);
         if !explanation.is_empty() {
             writeln!(out, "  {}", Short(&explanation, 4 * TEXT_MAX))?;
         }
@@ -124,15 +124,20 @@ impl Table {
         Ok(())
     }
 
-    fn place(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
-        write!(out, "  {}", when(sighting))?;
-        if !sighting.host.is_empty() {
-            write!(out, "  on {}", text(&sighting.host))?;
+    fn place(
+        &self,
+        out: &mut impl Write,
+        event_context: &EventContext,
+        findings: &[&Finding],
+    ) -> io::Result<()> {
+        write!(out, "  {}", when(event_context))?;
+        if !event_context.host.is_empty() {
+            write!(out, "  on {}", text(&event_context.host))?;
         }
-        if !sighting.place.file.is_empty() {
-            write!(out, "  {} record {}", text(&sighting.place.file), sighting.place.record)?;
+        if !event_context.place.file.is_empty() {
+            write!(out, "  {} record {}", text(&event_context.place.file), event_context.place.record)?;
         }
-        write!(out, "  {}", events(sighting.count))?;
+        write!(out, "  {}", events(event_context.count))?;
         match findings.iter().find(|finding| !finding.alert.is_empty()) {
             Some(finding) => writeln!(out, "  alert {}", text(&finding.alert)),
             None => writeln!(out),
@@ -143,22 +148,27 @@ impl Table {
     fn again(
         &self,
         out: &mut impl Write,
-        sighting: &Sighting,
+        event_context: &EventContext,
         findings: &[&Finding],
         block: Option<u64>,
     ) -> io::Result<()> {
         let ids: Vec<String> = findings.iter().map(|finding| named(finding)).collect();
-        let record = sighting.place.record;
-        let count = events(sighting.count);
-        write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(sighting))?;
+        let record = event_context.place.record;
+        let count = events(event_context.count);
+        write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(event_context))?;
         match block {
             Some(block) => writeln!(out, "  as record {block}"),
             None => writeln!(out),
         }
     }
 
-    fn stack(&self, out: &mut impl Write, sighting: &Sighting, findings: &[&Finding]) -> io::Result<()> {
-        let stack = &sighting.stack;
+    fn stack(
+        &self,
+        out: &mut impl Write,
+        event_context: &EventContext,
+        findings: &[&Finding],
+    ) -> io::Result<()> {
+        let stack = &event_context.stack;
         if stack.is_empty() {
             return writeln!(out, "  no stack");
         }
@@ -295,8 +305,8 @@ fn omission(out: &mut impl Write, frames: usize) -> io::Result<()> {
     }
 }
 
-fn when(sighting: &Sighting) -> String {
-    sighting.time.and_then(shown::time).unwrap_or_else(|| "time unknown".to_owned())
+fn when(event_context: &EventContext) -> String {
+    event_context.time.and_then(shown::time).unwrap_or_else(|| "time unknown".to_owned())
 }
 
 fn events(count: u64) -> String {
@@ -304,9 +314,9 @@ fn events(count: u64) -> String {
 }
 
 /// Equal for events that would be shown alike but for time and place: same process, answers and stack.
-fn likeness(sighting: &Sighting, findings: &[&Finding]) -> u64 {
-    let event = &sighting.event;
-    let mut digest = Digest::NEW.with(shown::entity(&sighting.host, &sighting.process).to_string());
+fn likeness(event_context: &EventContext, findings: &[&Finding]) -> u64 {
+    let event = &event_context.event;
+    let mut digest = Digest::NEW.with(shown::entity(&event_context.host, &event_context.process).to_string());
     for text in [&event.name, &event.service, &event.target] {
         digest = digest.with(text);
     }
@@ -319,7 +329,7 @@ fn likeness(sighting: &Sighting, findings: &[&Finding]) -> u64 {
         digest =
             shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);
     }
-    for frame in &sighting.stack {
+    for frame in &event_context.stack {
         digest = digest.with_number(frame.address).with_number(frame.rva).with(&frame.module);
         digest = digest.with(frame.symbol().unwrap_or_default());
     }

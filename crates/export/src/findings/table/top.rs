@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use stackhound_detect::alert::Alert;
-use stackhound_detect::report::{Finding, Sighting};
+use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{DetectionId, Severity, Totals, Verdict};
 
 use super::{Table, shown, summary};
@@ -24,7 +24,7 @@ struct Event {
     severity: Severity,
     process: u64,
     detections: Vec<DetectionId>,
-    sighting: Sighting,
+    event_context: EventContext,
     findings: Vec<Finding>,
 }
 
@@ -34,7 +34,7 @@ impl Top {
     }
 
     /// Keeps an event if it is one of the most severe up to now.
-    pub(in super::super) fn add(&mut self, sighting: &Sighting, findings: &[&Finding]) {
+    pub(in super::super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         let found: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).copied().collect();
         let Some(severity) = found.iter().map(|finding| finding.outcome.severity).max() else { return };
@@ -43,7 +43,7 @@ impl Top {
         {
             return;
         }
-        let process = shown::entity(&sighting.host, &sighting.process).value();
+        let process = shown::entity(&event_context.host, &event_context.process).value();
         let detections: Vec<DetectionId> = found.iter().map(|finding| finding.id).collect();
         let is_alike = |event: &Event| event.process == process && event.detections == detections;
         match self.events.iter().position(is_alike) {
@@ -55,7 +55,7 @@ impl Top {
         }
         let index = self.events.partition_point(|event| event.severity >= severity);
         let findings = found.into_iter().cloned().collect();
-        let event = Event { severity, process, detections, sighting: sighting.clone(), findings };
+        let event = Event { severity, process, detections, event_context: event_context.clone(), findings };
         self.events.insert(index, event);
     }
 
@@ -75,7 +75,7 @@ impl Top {
         let mut table = Table::new(self.is_colored);
         self.events.iter().try_for_each(|event| {
             let findings: Vec<&Finding> = event.findings.iter().collect();
-            table.write(out, &event.sighting, &findings)
+            table.write(out, &event.event_context, &findings)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use stackhound_etl::{BufferFlags, BufferRef, MissingBuffers};
-use stackhound_live::{Arrivals, Overflow, Queue, Step, channel};
+use stackhound_live::{LiveMerger, Overflow, Queue, Step, channel};
 
 use super::*;
 
@@ -238,7 +238,7 @@ fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
         assert!(capture.raw_buffer(&bytes).is_continue());
     }
     drop(capture);
-    let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+    let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
     let mut correlator = Correlator::live(WIDE, arrivals.time_bases(), usize::MAX);
     let mut out = Vec::new();
     loop {
@@ -247,7 +247,7 @@ fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
                 correlator.push(&event);
                 false
             }
-            Step::Quiet(_) => false,
+            Step::Idle(_) => false,
             Step::End => {
                 correlator.end();
                 true

@@ -1,4 +1,4 @@
-//! What goes in: one happening for each event of a recording, in the order of time.
+//! EventKind goes in: one stack_event for each event of a recording, in the order of time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::thread::UserMode;
 /// An event as far as it tells of stacks. The `n`th one is transition `n` of the trace, and context `n` is the state
 /// just before it.
 #[derive(Clone, Debug, Default)]
-pub struct Happening {
+pub struct StackEvent {
     /// When, in ticks of the recording's clock.
     pub time: i64,
     /// The processor that logged it, if the recording keeps processors apart.
@@ -18,15 +18,15 @@ pub struct Happening {
     /// The thread that runs there, as far as the event itself or its stack tells: not whom the event is about. 0 is the
     /// idle thread of the processor.
     pub thread: Option<Tid>,
-    /// What happens.
-    pub what: What,
+    /// EventKind happens.
+    pub what: EventKind,
     /// The thread's stack just before the event; of a switch, the new thread's.
     pub stack: Option<Arc<Snapshot>>,
 }
 
-/// What an event tells of stacks beside the one that was recorded with it.
+/// EventKind an event tells of stacks beside the one that was recorded with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// The running thread enters the kernel by a system call.
     SystemCallEnter {
         /// The start of the kernel's routine.
@@ -61,7 +61,7 @@ pub enum What {
     Other,
 }
 
-/// What interrupts threads.
+/// EventKind interrupts threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
     /// An interrupt service routine.
@@ -84,7 +84,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The part of a stack in user mode.
-    pub(crate) fn in_user_mode(&self, mode: UserMode) -> Option<&[SeenFrame]> {
+    pub(crate) fn in_user_mode(&self, mode: UserMode) -> Option<&[SampledFrame]> {
         match mode {
             UserMode::Plain => self.user.frames(),
             UserMode::Wow64 => self.wow64.frames(),
@@ -106,11 +106,11 @@ pub enum Part {
     #[default]
     Unknown,
     /// All frames, outermost first.
-    Frames(Box<[SeenFrame]>),
+    Frames(Box<[SampledFrame]>),
 }
 
 impl Part {
-    pub(crate) fn frames(&self) -> Option<&[SeenFrame]> {
+    pub(crate) fn frames(&self) -> Option<&[SampledFrame]> {
         match self {
             Part::Frames(frames) => Some(frames),
             Part::Absent | Part::Unknown => None,
@@ -120,15 +120,15 @@ impl Part {
 
 /// A frame in a recorded stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenFrame {
+pub struct SampledFrame {
     /// Its return address into this function; of the innermost frame, where the thread was.
     pub address: u64,
-    /// What tells this function from others: its start where that is known. Where it is not, the module alone, so that
+    /// EventKind tells this function from others: its start where that is known. Where it is not, the module alone, so that
     /// all its unknown functions count as one: two places in one function must never look like two functions.
     pub function: Option<LocationId>,
     /// Whether it calls back into user mode, so that the user stack further in is another one than at the entry into
     /// the kernel.
     pub calls_back: bool,
-    /// What to show: the function's start, or this place where that is not known.
+    /// EventKind to show: the function's start, or this place where that is not known.
     pub location: Option<LocationId>,
 }

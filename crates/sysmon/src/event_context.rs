@@ -1,6 +1,6 @@
-//! What outputs show of a judged row.
+//! What outputs show of an evaluated row.
 
-use stackhound_detect::report::{EventReport, FrameReport, Place, ProcessReport, Sighting};
+use stackhound_detect::report::{EventContext, EventReport, FrameReport, Place, ProcessReport};
 use stackhound_detect::{Case, Part};
 use stackhound_frames::{Frame, Modules, Summary};
 
@@ -9,13 +9,13 @@ use crate::known::KnownProcesses;
 use crate::row::{Action, Row};
 
 /// All of it. `place` is where the row stands.
-pub(crate) fn sighting(
+pub(crate) fn event_context(
     place: Place,
     row: &Row<'_>,
     case: &Case<'_>,
     modules: &Modules,
     processes: &KnownProcesses,
-) -> Sighting {
+) -> EventContext {
     let Row { count, host, time, actor, action } = row;
     let started = processes.find(actor.guid);
     let process = ProcessReport {
@@ -52,7 +52,7 @@ pub(crate) fn sighting(
     let (mut summary, given) = (Summary::default(), &case.stack);
     let is_whole = given.user == Part::Whole && !given.has_losses && !given.is_at_limit();
     summary.summarize(modules, (is_whole, given.is_certain), given.frames);
-    Sighting {
+    EventContext {
         place,
         count: *count,
         time: *time,

@@ -33,7 +33,7 @@ pub enum Step<'a> {
     /// An event.
     Event(Event<'a>),
     /// Nothing happens; no event before this time will come.
-    Quiet(TraceTime),
+    Idle(TraceTime),
     /// Nothing comes any more.
     End,
 }
@@ -68,7 +68,7 @@ impl Stream {
 
 /// Events of live sessions in time order.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct LiveMerger {
     sources: Vec<Source>,
     clock: Clock,
     streams: Vec<Stream>,
@@ -101,12 +101,12 @@ struct Source {
     processors: usize,
 }
 
-impl Arrivals {
+impl LiveMerger {
     /// Of these sessions. The first one's clock is that of trace time.
     ///
     /// # Errors
     /// If there is none, or more than can be told apart.
-    pub fn new(incoming: Vec<Incoming>) -> Result<Arrivals, Error> {
+    pub fn new(incoming: Vec<Incoming>) -> Result<LiveMerger, Error> {
         let clock = incoming.first().ok_or(Error::Nothing)?.session().clock();
         if incoming.len() > usize::from(u16::MAX) {
             return Err(Error::TooMany);
@@ -119,7 +119,7 @@ impl Arrivals {
             let processors = if one_stream { 1 } else { session.processors as usize };
             Source { base, ended: false, processors, incoming }
         });
-        Ok(Arrivals {
+        Ok(LiveMerger {
             sources: sources.collect(),
             window: clock.duration_to_raw(disorder),
             clock,
@@ -284,13 +284,13 @@ impl Arrivals {
         // Where nothing here got on for a while, whoever hands events over did not either.
         self.silence += begun.elapsed().min(2 * NAP);
         if self.newest == TraceTime(i64::MIN) {
-            return Step::Quiet(self.newest);
+            return Step::Idle(self.newest);
         }
         // It is at least so late in the session's own time.
         let now = self.newest.0.saturating_add(self.clock.duration_to_raw(self.silence));
         self.safe = self.safe.max(TraceTime(now.saturating_sub(self.window)));
         let first = self.ready.peek().map(|Reverse((time, ..))| *time);
-        Step::Quiet(first.map_or(self.safe, |first| first.min(self.safe)))
+        Step::Idle(first.map_or(self.safe, |first| first.min(self.safe)))
     }
 
     /// What was counted up to here, with what the queues dropped.
@@ -315,7 +315,7 @@ mod tests {
     use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 
     use super::*;
-    use crate::{Capture, Handed, Overflow, Queue, channel};
+    use crate::{Capture, EventRecord, Overflow, Queue, channel};
 
     fn session(processors: u16) -> Arc<LogfileHeader> {
         let settings = Session { processors, ..Session::default() };
@@ -359,7 +359,7 @@ mod tests {
 
     fn send_with(capture: &mut Capture, processor: u16, events: &[(i64, u16)], payload: &[u8]) {
         for &(time, id) in events {
-            let _ = capture.event(&Handed { header: &header(time, id), processor, items: &[], payload });
+            let _ = capture.event(&EventRecord { header: &header(time, id), processor, items: &[], payload });
         }
         let _ = capture.buffer_done();
     }
@@ -367,12 +367,12 @@ mod tests {
     /// Two events with so much fill a block, which is handed over before the next one is begun.
     static HALF_A_BLOCK: [u8; 40 << 10] = [0; 40 << 10];
 
-    fn read(arrivals: &mut Arrivals) -> Vec<(i64, u16)> {
+    fn read(arrivals: &mut LiveMerger) -> Vec<(i64, u16)> {
         let mut seen = Vec::new();
         loop {
             match arrivals.next() {
                 Step::Event(event) => seen.push((event.time().0, event.record().descriptor().unwrap().id)),
-                Step::Quiet(_) => {}
+                Step::Idle(_) => {}
                 Step::End => return seen,
             }
         }
@@ -418,7 +418,7 @@ mod tests {
             expected.sort_by_key(|&(time, processor, _)| (time, processor));
             let (mut capture, incoming) = channel(session(4), Queue::new(Overflow::Block));
             let reader = std::thread::spawn(move || {
-                let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+                let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
                 (read(&mut arrivals), arrivals.stats())
             });
             for (processor, events) in arrival {
@@ -435,13 +435,13 @@ mod tests {
     fn an_event_waits_for_what_can_still_come() {
         let queue = Queue { disorder: Some(Duration::from_secs(3600)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1), (20, 2)]);
-        assert!(matches!(arrivals.next(), Step::Quiet(_)), "the other processor may have something older");
+        assert!(matches!(arrivals.next(), Step::Idle(_)), "the other processor may have something older");
         send(&mut capture, 1, &[(15, 3)]);
         assert!(matches!(arrivals.next(), Step::Event(event) if event.time() == TraceTime(10)));
         assert!(
-            matches!(arrivals.next(), Step::Quiet(time) if time == TraceTime(15)),
+            matches!(arrivals.next(), Step::Idle(time) if time == TraceTime(15)),
             "15 may come once more"
         );
         drop(capture);
@@ -463,7 +463,7 @@ mod tests {
         first.start_time = other.start_time;
         let (mut kernel, from_kernel) = channel(Arc::new(first), Queue::new(Overflow::Block));
         let (mut user, from_user) = channel(Arc::new(other), Queue::new(Overflow::Block));
-        let mut arrivals = Arrivals::new(vec![from_kernel, from_user]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![from_kernel, from_user]).unwrap();
         send(&mut kernel, 0, &[(1_000, 1), (1_020, 2), (1_040, 3)]);
         send(&mut user, 0, &[(7_000_100, 4), (7_000_300, 5)]);
         drop((kernel, user));
@@ -478,7 +478,7 @@ mod tests {
     fn a_silent_session_lets_its_last_events_go() {
         let queue = Queue { disorder: Some(Duration::from_millis(30)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(8), queue);
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(10, 1)]);
         let began = Instant::now();
         while !matches!(arrivals.next(), Step::Event(_)) {
@@ -492,11 +492,11 @@ mod tests {
     fn what_waits_is_not_let_go_because_nobody_looked() {
         let queue = Queue { disorder: Some(Duration::from_millis(300)), ..Queue::new(Overflow::Block) };
         let (mut capture, incoming) = channel(session(2), queue);
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         send(&mut capture, 0, &[(20, 1)]);
-        assert!(matches!(arrivals.next(), Step::Quiet(_)));
+        assert!(matches!(arrivals.next(), Step::Idle(_)));
         std::thread::sleep(Duration::from_millis(400));
-        assert!(matches!(arrivals.next(), Step::Quiet(_)));
+        assert!(matches!(arrivals.next(), Step::Idle(_)));
         send(&mut capture, 1, &[(10, 2)]);
         drop(capture);
         assert_eq!(read(&mut arrivals), [(10, 2), (20, 1)]);
@@ -511,14 +511,18 @@ mod tests {
         for round in 0..8i64 {
             for processor in 0..PROCESSORS {
                 let time = round * 1000 + i64::from(processor);
-                let _ =
-                    capture.event(&Handed { header: &header(time, 0), processor, items: &[], payload: &[] });
+                let _ = capture.event(&EventRecord {
+                    header: &header(time, 0),
+                    processor,
+                    items: &[],
+                    payload: &[],
+                });
                 if round == 7 {
                     let _ = capture.buffer_done();
                 }
             }
         }
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         drop(capture);
         assert_eq!(read(&mut arrivals).len(), 8 * usize::from(PROCESSORS));
         let stats = arrivals.stats();
@@ -529,7 +533,7 @@ mod tests {
     #[test]
     fn what_rests_comes_after_what_was_sent() {
         let (mut capture, incoming) = channel(session(1), Queue::new(Overflow::Block));
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         let mut expected = Vec::new();
         for n in 0..6 {
             send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
@@ -563,7 +567,7 @@ mod tests {
             let _ = capture.raw_buffer(buffers[number / 2]);
         }
         drop(capture);
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         let ids: Vec<u16> = read(&mut arrivals).into_iter().map(|(_, id)| id).collect();
         assert_eq!(ids, (1..100).collect::<Vec<_>>());
         let stats = arrivals.stats();
@@ -581,7 +585,7 @@ mod tests {
             }
             drop(capture);
             assert_eq!(incoming.captured(), 20);
-            let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+            let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
             let mut after_loss = Vec::new();
             let mut seen = Vec::new();
             while let Step::Event(event) = arrivals.next() {
@@ -608,14 +612,15 @@ mod tests {
                 send_with(&mut capture, 0, &[(n, n as u16)], &HALF_A_BLOCK);
             }
         });
-        let mut arrivals = Arrivals::new(vec![incoming]).unwrap();
+        let mut arrivals = LiveMerger::new(vec![incoming]).unwrap();
         assert_eq!(read(&mut arrivals).len(), 100);
         sender.join().unwrap();
 
         let (mut capture, incoming) = channel(session(1), queue);
         send(&mut capture, 0, &[(1, 1)]);
         let sender = std::thread::spawn(move || {
-            let _ = capture.event(&Handed { header: &header(2, 2), processor: 0, items: &[], payload: &[] });
+            let _ =
+                capture.event(&EventRecord { header: &header(2, 2), processor: 0, items: &[], payload: &[] });
             capture.buffer_done()
         });
         drop(incoming);

@@ -1,26 +1,26 @@
-//! What judgements rest on beside stacks and payloads: the process, its modules and those of the kernel, the thread, and what
+//! What evaluations rest on beside stacks and payloads: the process, its modules and those of the kernel, the thread, and what
 //! is known of all of them. It is looked up once for each thread, and again when something changes.
 
 use stackhound_frames::{Code, FrameResolver, StackOwner};
-use stackhound_pipeline::{Seen, slots};
-use stackhound_system::{Completeness, Gap, ProcessId, Steady, Stretch, System, ThreadId};
+use stackhound_pipeline::{EventView, slots};
+use stackhound_system::{Completeness, Gap, ProcessId, System, ThreadId, ValidityId, ValidityRange};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Pid, PointerSize, Tid};
 
-use super::Hunter;
-use super::cache::{Numbered, Numbers};
+use super::HuntSession;
+use super::cache::{Interner, NumberSource};
 use super::memory::LiveMemory;
 
 /// All about an event that does not stand in its stack or payload.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around {
+pub(super) struct StackContext {
     pub owner: StackOwner,
     /// Of the session that recorded the event.
     pub session: PointerSize,
     /// Stands for the process, its modules and those of the kernel, and all that is known of them.
-    pub ground: u32,
+    pub module_map_generation: u32,
     /// Stands for the modules of the kernel.
-    pub kernel_ground: u32,
+    pub kernel_module_map_generation: u32,
     /// Stands for all that is known of the process beside its modules.
     pub facts: u32,
     /// Stands for where the thread started.
@@ -28,10 +28,10 @@ pub(super) struct Around {
     /// Where the thread started.
     pub thread_start: Option<Code>,
     /// Of the modules of the kernel.
-    pub kernel: Stretch,
+    pub kernel: ValidityId,
     /// Whether all modules of the process are known.
     pub is_complete: bool,
-    /// Whether events are missing that could have told of its modules.
+    /// Whether events are missing that could have facts of its modules.
     pub is_lossy: bool,
 }
 
@@ -50,18 +50,18 @@ struct Known {
     stated: Stated,
     /// Of the system's knowledge.
     revision: u64,
-    steady: Steady,
+    steady: ValidityRange,
     /// Where the thread started in no module: in which all memory is as it was.
-    memory: Option<Stretch>,
-    around: Around,
+    memory: Option<ValidityId>,
+    around: StackContext,
 }
 
 /// What the meaning of a process's frames depends on, beside the memory outside of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Ground {
+struct ModuleMap {
     process: Option<ProcessId>,
-    modules: Stretch,
-    kernel: Stretch,
+    modules: ValidityId,
+    kernel: ValidityId,
     facts: u32,
     is_complete: bool,
     is_lossy: bool,
@@ -72,9 +72,9 @@ struct Ground {
 #[derive(Clone, Copy, Debug)]
 struct ThreadStart {
     id: ThreadId,
-    modules: Stretch,
+    modules: ValidityId,
     /// Of code in no module: in which all memory is as it was.
-    memory: Option<Stretch>,
+    memory: Option<ValidityId>,
     is_complete: bool,
     code: Code,
 }
@@ -84,28 +84,28 @@ const THREADS: usize = 1 << 11;
 
 /// What was looked up.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct ContextCache {
     threads: Box<[Option<Known>]>,
     /// By process, and by the session's pointers: the last one, with its number.
-    grounds: Vec<Option<(Ground, u32)>>,
+    module_maps: Vec<Option<(ModuleMap, u32)>>,
     /// Of the kernel, by the session's pointers: its stretch, and whether all drivers are known.
-    kernels: [Option<(Stretch, bool, u32)>; 2],
+    kernels: [Option<(ValidityId, bool, u32)>; 2],
     /// By process: the last stretch of all its memory, with its number.
-    memories: Vec<Option<(Option<ProcessId>, Stretch, u32)>>,
+    memories: Vec<Option<(Option<ProcessId>, ValidityId, u32)>>,
     /// By the system's index of each thread: where it started.
     starts: Vec<Option<ThreadStart>>,
-    start_codes: Numbered<Option<Code>>,
+    start_codes: Interner<Option<Code>>,
 }
 
-impl Default for Surroundings {
-    fn default() -> Surroundings {
-        Surroundings {
+impl Default for ContextCache {
+    fn default() -> ContextCache {
+        ContextCache {
             threads: vec![None; THREADS].into_boxed_slice(),
-            grounds: Vec::new(),
+            module_maps: Vec::new(),
             kernels: [None; 2],
             memories: Vec::new(),
             starts: Vec::new(),
-            start_codes: Numbered::default(),
+            start_codes: Interner::default(),
         }
     }
 }
@@ -115,26 +115,32 @@ fn index(process: Option<ProcessId>) -> usize {
     process.map_or(0, |process| process.index() + 1)
 }
 
-impl Surroundings {
+impl ContextCache {
     /// Forgets all that has numbers, which begin again.
     pub fn forget(&mut self) {
-        *self = Surroundings { starts: std::mem::take(&mut self.starts), ..Surroundings::default() };
+        *self = ContextCache { starts: std::mem::take(&mut self.starts), ..ContextCache::default() };
     }
 
-    fn ground(&mut self, ground: Ground, session: PointerSize, numbers: &mut Numbers) -> u32 {
-        let place = slots::at(&mut self.grounds, 2 * index(ground.process) + session as usize);
+    fn module_map_generation(
+        &mut self,
+        module_map_generation: ModuleMap,
+        session: PointerSize,
+        numbers: &mut NumberSource,
+    ) -> u32 {
+        let place =
+            slots::at(&mut self.module_maps, 2 * index(module_map_generation.process) + session as usize);
         match place {
-            Some((known, number)) if *known == ground => *number,
-            _ => place.insert((ground, numbers.next())).1,
+            Some((known, number)) if *known == module_map_generation => *number,
+            _ => place.insert((module_map_generation, numbers.next())).1,
         }
     }
 
     fn kernel(
         &mut self,
-        stretch: Stretch,
+        stretch: ValidityId,
         all_drivers: bool,
         session: PointerSize,
-        numbers: &mut Numbers,
+        numbers: &mut NumberSource,
     ) -> u32 {
         let place = &mut self.kernels[session as usize];
         match place {
@@ -149,7 +155,7 @@ impl Surroundings {
         system: &System,
         process: Option<ProcessId>,
         time: TraceTime,
-        numbers: &mut Numbers,
+        numbers: &mut NumberSource,
     ) -> u32 {
         let stretch = memory(system, process, time);
         let place = slots::at(&mut self.memories, index(process));
@@ -161,14 +167,14 @@ impl Surroundings {
 }
 
 /// The stretch in which all memory of a process stays as it is.
-fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> Stretch {
+fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
     process.map(|process| system.stretch(Some(process), time)).unwrap_or_default()
 }
 
-impl Hunter {
+impl HuntSession {
     /// What is around an event.
     #[inline]
-    pub(super) fn around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver) -> Around {
+    pub(super) fn around(&mut self, seen: &EventView<'_>, resolver: &mut FrameResolver) -> StackContext {
         let delivered = seen.delivered();
         let stated = Stated {
             pid: delivered.stack_pid(),
@@ -178,25 +184,30 @@ impl Hunter {
         };
         // Windows gives every fourth number to a thread.
         let place = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
-        let revision = seen.knowledge().system().revision();
-        if let Some(known) = &self.surroundings.threads[place]
+        let revision = seen.trace_state().system().revision();
+        if let Some(known) = &self.contexts.threads[place]
             && known.stated == stated
             && known.revision == revision
             && known.steady.has(seen.time())
             && known.memory.is_none_or(|then| {
-                then == memory(seen.knowledge().system(), known.around.owner.process, seen.time())
+                then == memory(seen.trace_state().system(), known.around.owner.process, seen.time())
             })
         {
             return known.around;
         }
-        let known = self.look_around(seen, resolver, stated);
-        self.surroundings.threads[place] = Some(known);
+        let known = self.look_up_context(seen, resolver, stated);
+        self.contexts.threads[place] = Some(known);
         known.around
     }
 
     #[cold]
-    fn look_around(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, stated: Stated) -> Known {
-        let (system, time) = (seen.knowledge().system(), seen.time());
+    fn look_up_context(
+        &mut self,
+        seen: &EventView<'_>,
+        resolver: &mut FrameResolver,
+        stated: Stated,
+    ) -> Known {
+        let (system, time) = (seen.trace_state().system(), seen.time());
         let Stated { session, moment, .. } = stated;
         let owner = seen.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
@@ -208,7 +219,7 @@ impl Hunter {
             self.thread_start((system, resolver), owner, time, session, modules, is_complete);
         let (kernel, all_drivers) =
             (system.stretch(None, time), system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete);
-        let ground = Ground {
+        let module_map_generation = ModuleMap {
             process: owner.process,
             modules,
             kernel,
@@ -218,18 +229,18 @@ impl Hunter {
             all_drivers,
             moment,
         };
-        let Hunter { surroundings, numbers, .. } = self;
-        let around = Around {
+        let HuntSession { contexts, numbers, .. } = self;
+        let around = StackContext {
             owner,
             session,
-            ground: surroundings.ground(ground, session, numbers),
-            kernel_ground: surroundings.kernel(kernel, all_drivers, session, numbers),
+            module_map_generation: contexts.module_map_generation(module_map_generation, session, numbers),
+            kernel_module_map_generation: contexts.kernel(kernel, all_drivers, session, numbers),
             facts,
-            start: surroundings.start_codes.of(thread_start, numbers),
+            start: contexts.start_codes.of(thread_start, numbers),
             thread_start,
             kernel,
             is_complete,
-            is_lossy: ground.is_lossy,
+            is_lossy: module_map_generation.is_lossy,
         };
         let steady = system.steady((owner.pid, owner.tid), owner.process, time);
         Known { stated, revision: system.revision(), steady, memory, around }
@@ -244,7 +255,7 @@ impl Hunter {
         time: TraceTime,
     ) -> u32 {
         let context = resolver.process(system, session, process, time);
-        self.contexts.of(process, context, &mut self.numbers)
+        self.process_numbers.of(process, context, &mut self.numbers)
     }
 
     /// Where a thread of a process started; in no module, also the stretch in which all memory is as it is.
@@ -254,10 +265,10 @@ impl Hunter {
         owner: StackOwner,
         time: TraceTime,
         session: PointerSize,
-        modules: Stretch,
+        modules: ValidityId,
         is_complete: bool,
-    ) -> (Option<Code>, Option<Stretch>) {
-        const NOTHING: (Option<Code>, Option<Stretch>) = (None, None);
+    ) -> (Option<Code>, Option<ValidityId>) {
+        const NOTHING: (Option<Code>, Option<ValidityId>) = (None, None);
         let Some(process) = owner.process else { return NOTHING };
         let Some(thread) = owner.tid.and_then(|tid| system.thread_of_event(tid, time)) else {
             return NOTHING;
@@ -266,7 +277,7 @@ impl Hunter {
         if system.process_of_event(thread.pid(), time).is_none_or(|found| found.id() != process) {
             return NOTHING;
         }
-        let known = self.surroundings.starts.get(thread.id().index());
+        let known = self.contexts.starts.get(thread.id().index());
         if let Some(&Some(ThreadStart { id, modules: then, memory: known, is_complete: was_complete, code })) =
             known
             && (id, then, was_complete) == (thread.id(), modules, is_complete)
@@ -279,7 +290,7 @@ impl Hunter {
         let code = code_at((system, resolver), owner, (time, session), address);
         let memory = code.module().is_none().then(|| memory(system, owner.process, time));
         let start = ThreadStart { id: thread.id(), modules, memory, is_complete, code };
-        *slots::at(&mut self.surroundings.starts, thread.id().index()) = Some(start);
+        *slots::at(&mut self.contexts.starts, thread.id().index()) = Some(start);
         (Some(code), memory)
     }
 }

@@ -1,10 +1,10 @@
-//! Judges who look into the image files of the cases: by what recordings tell of them, and by the sums that Sysmon tells.
+//! Evaluators who look into the image files of the cases: by what recordings tell of them, and by the sums that Sysmon tells.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use stackhound::detect::{Binaries, Judge};
+use stackhound::detect::{Binaries, Detector};
 use stackhound::frames::Lists;
 use stackhound::symbols::file_loader;
 use stackhound::symbols::path::SymbolPath;
@@ -13,15 +13,15 @@ use stackhound::types::{ImageIdentity, ModuleIdentity};
 use stackhound_testkit::CaseFile;
 
 /// The files of the cases, in a folder of their own.
-pub struct Judges {
+pub struct Evaluators {
     folder: tempfile::TempDir,
     known_images: &'static str,
     /// By their sums.
     identities: Arc<HashMap<[u8; 32], ModuleIdentity>>,
 }
 
-impl Judges {
-    pub fn of(file: &CaseFile) -> Judges {
+impl Evaluators {
+    pub fn of(file: &CaseFile) -> Evaluators {
         let folder = tempfile::tempdir().expect("a folder");
         let mut identities = HashMap::new();
         for image in &file.images {
@@ -36,10 +36,10 @@ impl Judges {
                 ModuleIdentity { name: name.to_owned(), image: Some(identity), ..ModuleIdentity::default() };
             identities.insert(Sha256::digest(&image.bytes).into(), module);
         }
-        Judges { folder, known_images: file.known_images, identities: Arc::new(identities) }
+        Evaluators { folder, known_images: file.known_images, identities: Arc::new(identities) }
     }
 
-    pub fn judge(&self) -> Judge {
+    pub fn evaluate(&self) -> Detector {
         let path = SymbolPath::store(self.folder.path().to_owned());
         let (_, load) = file_loader(StoreOptions { path, cache: None, ..StoreOptions::default() }, true);
         let identities = Arc::clone(&self.identities);
@@ -47,6 +47,6 @@ impl Judges {
             let known = module.sha256.as_ref().and_then(|sum| identities.get(sum));
             load(known.unwrap_or(&module.identity))
         }));
-        Judge::new(Lists::default().with_known_images(self.known_images), binaries)
+        Detector::new(Lists::default().with_known_images(self.known_images), binaries)
     }
 }

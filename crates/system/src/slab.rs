@@ -36,18 +36,18 @@ struct Slot<T> {
 
 /// Things by number. As long as nothing is removed, numbers are dense, in the order of insertion.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
+pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Slots<T> {
-    fn default() -> Slots<T> {
-        Slots { slots: Vec::new(), free: Vec::new() }
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { slots: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Slots<T> {
+impl<T> Slab<T> {
     /// How many things there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_id_never_means_what_came_later() {
-        let mut slots = Slots::default();
+        let mut slots = Slab::default();
         let [a, b, c] = ["a", "b", "c"].map(|name| slots.insert(name));
         assert_eq!((a.index(), b.index(), c.index()), (0, 1, 2));
         assert_eq!(slots.retain(|_, &name| name != "b"), 1);

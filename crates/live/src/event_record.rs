@@ -16,19 +16,19 @@ use stackhound_types::{Address, Guid, Pid, PointerSize, RawTime, Tid};
 
 /// An event as Windows hands it to a consumer: the content of an `EVENT_RECORD` without pointers.
 #[derive(Clone, Copy, Debug)]
-pub struct Handed<'a> {
+pub struct EventRecord<'a> {
     /// The `EVENT_HEADER` as it stands in memory (evntcons.h). Its time is raw.
     pub header: &'a [u8; 80],
     /// Index of the processor.
     pub processor: u16,
     /// The extended items.
-    pub items: &'a [HandedItem<'a>],
+    pub items: &'a [ExtendedDataItem<'a>],
     /// The payload (`UserData`).
     pub payload: &'a [u8],
 }
 
 /// Type (`ExtType`) and data of an extended item.
-pub type HandedItem<'a> = (u16, &'a [u8]);
+pub type ExtendedDataItem<'a> = (u16, &'a [u8]);
 
 /// Flags of an `EVENT_HEADER` (evntcons.h).
 pub(crate) mod flag {
@@ -44,7 +44,7 @@ const ITEMS: usize = 18;
 /// The class of events by which a session says that it lost some, and its events.
 pub const LOST_EVENTS: Guid = class_guid::LOST_EVENT;
 
-impl<'a> Handed<'a> {
+impl<'a> EventRecord<'a> {
     fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.header[at], self.header[at + 1]])
     }

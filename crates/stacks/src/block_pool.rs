@@ -4,42 +4,42 @@ use std::sync::Arc;
 
 use stackhound_etl::Block;
 
-/// Where a block stands on a [`Shelf`].
+/// Where a block stands on a [`BlockPool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot(u32);
+pub(crate) struct BlockRef(u32);
 
 const RECENT: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct BlockPool {
     blocks: Vec<Option<(Arc<Block>, u32)>>,
     free: Vec<u32>,
-    /// The slot a block was last found in, by a few bits of its address. A collision puts a block on the shelf twice,
+    /// The slot a block was last found in, by a few bits of its address. A collision puts a block on the block_pool twice,
     /// which costs a reference count and nothing else.
     recent: [u32; RECENT],
 }
 
-impl Shelf {
-    pub fn new() -> Shelf {
-        Shelf { blocks: Vec::new(), free: Vec::new(), recent: [0; RECENT] }
+impl BlockPool {
+    pub fn new() -> BlockPool {
+        BlockPool { blocks: Vec::new(), free: Vec::new(), recent: [0; RECENT] }
     }
 
-    /// Puts a block on the shelf once more.
+    /// Puts a block on the block_pool once more.
     #[inline]
-    pub fn take(&mut self, block: &Arc<Block>) -> Slot {
+    pub fn take(&mut self, block: &Arc<Block>) -> BlockRef {
         let hint = Arc::as_ptr(block).addr() / align_of::<Block>() / 8 % RECENT;
         let slot = self.recent[hint];
         if let Some(Some((known, uses))) = self.blocks.get_mut(slot as usize)
             && Arc::ptr_eq(known, block)
         {
             *uses += 1;
-            return Slot(slot);
+            return BlockRef(slot);
         }
         self.insert(block, hint)
     }
 
     #[cold]
-    fn insert(&mut self, block: &Arc<Block>, hint: usize) -> Slot {
+    fn insert(&mut self, block: &Arc<Block>, hint: usize) -> BlockRef {
         let entry = Some((block.clone(), 1));
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -52,19 +52,19 @@ impl Shelf {
             }
         };
         self.recent[hint] = slot;
-        Slot(slot)
+        BlockRef(slot)
     }
 
     /// The block of a slot that was taken and not given back.
     #[inline]
-    pub fn block(&self, slot: Slot) -> &Arc<Block> {
+    pub fn block(&self, slot: BlockRef) -> &Arc<Block> {
         let entry = self.blocks[slot.0 as usize].as_ref();
         &entry.expect("a taken slot has a block").0
     }
 
     /// Gives a block back once.
     #[inline]
-    pub fn give_back(&mut self, slot: Slot) {
+    pub fn give_back(&mut self, slot: BlockRef) {
         let entry = &mut self.blocks[slot.0 as usize];
         let (_, uses) = entry.as_mut().expect("a taken slot has a block");
         *uses -= 1;

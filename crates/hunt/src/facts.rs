@@ -2,28 +2,28 @@
 
 use stackhound_detect::Load;
 use stackhound_frames::{CHANGES_MAX, Code, FrameResolver, Role, StackOwner};
-use stackhound_pipeline::{Seen, slots};
+use stackhound_pipeline::{EventView, slots};
 use stackhound_schema::kernel::view;
-use stackhound_system::{Evidence, ProcessId, Stretch};
+use stackhound_system::{Evidence, ProcessId, ValidityId};
 use stackhound_types::{Address, Pid, PointerSize};
 
-use super::Hunter;
-use super::around::{Around, code_in};
-use super::kind::{Kind, Source, Tells};
+use super::HuntSession;
+use super::context::{StackContext, code_in};
+use super::kind::{Kind, PayloadKind, Source};
 use super::services::Service;
 
 /// What an event tells beside its stack.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EventFacts {
     pub service: Option<Service>,
-    pub target: Option<ToldTarget>,
-    pub start: Option<ToldStart>,
+    pub target: Option<TargetFacts>,
+    pub start: Option<ThreadStartFacts>,
     pub load: Option<Load>,
 }
 
 /// Whom it was done to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ToldTarget {
+pub(super) struct TargetFacts {
     pub process: Option<ProcessId>,
     pub pid: Pid,
     /// Stands for all that is known of the process.
@@ -34,13 +34,13 @@ pub(super) struct ToldTarget {
 
 /// Where a thread starts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ToldStart {
+pub(super) struct ThreadStartFacts {
     pub address: Address,
     pub code: Code,
     pub is_remote: bool,
 }
 
-impl Told {
+impl EventFacts {
     /// What it tells of: nothing, a service or a target. It is never both.
     pub fn tag(&self) -> u32 {
         match (self.service, self.target) {
@@ -50,7 +50,7 @@ impl Told {
         }
     }
 
-    /// Whether hardly another event tells the same, so that its judgement is not worth remembering.
+    /// Whether hardly another event tells the same, so that its evaluation is not worth remembering.
     pub fn is_single(&self) -> bool {
         self.start.is_some() || self.load.is_some()
     }
@@ -58,49 +58,54 @@ impl Told {
 
 impl Kind {
     /// Whether detections look at what an event of this kind tells even where it has no stack.
-    pub fn is_judged_alone(self) -> bool {
-        matches!(self.tells, Tells::ThreadStart(_) | Tells::ImageLoad | Tells::Target)
+    pub fn is_evaluated_alone(self) -> bool {
+        matches!(self.tells, PayloadKind::ThreadStart(_) | PayloadKind::ImageLoad | PayloadKind::Target)
     }
 }
 
-impl Hunter {
+impl HuntSession {
     /// What an event tells. Payloads that cannot be read tell nothing.
-    pub(super) fn told(
+    pub(super) fn facts(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         resolver: &mut FrameResolver,
         kind: Kind,
-        around: &Around,
-    ) -> Told {
+        around: &StackContext,
+    ) -> EventFacts {
         let (owner, session) = (around.owner, around.session);
-        let mut told = Told::default();
+        let mut facts = EventFacts::default();
         match kind.tells {
-            Tells::Nothing => {}
-            Tells::Service => told.service = self.service(seen, resolver, around.kernel),
-            Tells::Target => {
+            PayloadKind::Nothing => {}
+            PayloadKind::Service => facts.service = self.service(seen, resolver, around.kernel),
+            PayloadKind::Target => {
                 let access = number(seen, "DesiredAccess").and_then(|access| access.try_into().ok());
                 let pid = number(seen, "TargetProcessId").or_else(|| number(seen, "TargetProcessID"));
-                told.target =
+                facts.target =
                     pid.and_then(|pid| self.target(seen, resolver, owner, Pid(pid.try_into().ok()?), access));
             }
-            Tells::Allocation => {
+            PayloadKind::Allocation => {
                 let record = seen.event().record();
                 let parsed =
                     view::VirtualAllocation::parse(record.payload(), record.version(), record.pointer_size());
                 let target = parsed.ok().map(|allocation| allocation.process_id);
-                told.target = target
+                facts.target = target
                     .filter(|pid| owner.pid.is_some_and(|owner| owner != *pid))
                     .and_then(|pid| self.target(seen, resolver, owner, pid, None));
             }
-            Tells::ThreadStart(source) => {
-                self.thread_start_told((seen, resolver), source, owner, session, &mut told);
+            PayloadKind::ThreadStart(source) => {
+                self.thread_start_told((seen, resolver), source, owner, session, &mut facts);
             }
-            Tells::ImageLoad => told.load = self.load(seen, resolver, session),
+            PayloadKind::ImageLoad => facts.load = self.load(seen, resolver, session),
         }
-        told
+        facts
     }
 
-    fn service(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, kernel: Stretch) -> Option<Service> {
+    fn service(
+        &mut self,
+        seen: &EventView<'_>,
+        resolver: &mut FrameResolver,
+        kernel: ValidityId,
+    ) -> Option<Service> {
         // Only files name routines, and reading the payload costs as much as all the rest.
         if self.binaries.is_none() {
             return None;
@@ -108,54 +113,54 @@ impl Hunter {
         let record = seen.event().record();
         let parsed = view::SysCallEnter::parse(record.payload(), record.version(), record.pointer_size());
         let address = parsed.ok()?.sys_call_address;
-        let (system, files) = (seen.knowledge().system(), (resolver, &mut self.binaries));
+        let (system, files) = (seen.trace_state().system(), (resolver, &mut self.binaries));
         self.services.at(system, files, address, (kernel, seen.time()))
     }
 
     fn target(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &EventView<'_>,
         resolver: &mut FrameResolver,
         owner: StackOwner,
         pid: Pid,
         access: Option<u32>,
-    ) -> Option<ToldTarget> {
-        let (system, time) = (seen.knowledge().system(), seen.time());
+    ) -> Option<TargetFacts> {
+        let (system, time) = (seen.trace_state().system(), seen.time());
         let session = seen.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
         let number = self.facts_number((system, resolver), session, process, time);
-        Some(ToldTarget { process, pid, number, is_other: owner.pid != Some(pid), access })
+        Some(TargetFacts { process, pid, number, is_other: owner.pid != Some(pid), access })
     }
 
     fn thread_start_told(
         &mut self,
-        (seen, resolver): (&Seen<'_>, &mut FrameResolver),
+        (seen, resolver): (&EventView<'_>, &mut FrameResolver),
         source: Source,
         owner: StackOwner,
         session: PointerSize,
-        told: &mut Told,
+        facts: &mut EventFacts,
     ) {
         let read = match source {
             Source::Class => class_start(seen),
             Source::Provider => provider_start(seen),
         };
         let Some((pid, address)) = read else { return };
-        let (system, time) = (seen.knowledge().system(), seen.time());
+        let (system, time) = (seen.trace_state().system(), seen.time());
         let is_remote =
             owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(seen, pid, owner);
         if is_remote {
-            told.target = self.target(seen, resolver, owner, pid, None);
+            facts.target = self.target(seen, resolver, owner, pid, None);
         }
         if address.0 == 0 {
             return;
         }
         let code = code_in((system, resolver), pid, (time, session), address);
-        told.start = Some(ToldStart { address, code, is_remote });
+        facts.start = Some(ThreadStartFacts { address, code, is_remote });
     }
 
     /// Whether a thread is the one that a process was created with: the first that is met of it, started by its creator.
-    fn is_first_thread(&mut self, seen: &Seen<'_>, pid: Pid, owner: StackOwner) -> bool {
-        let system = seen.knowledge().system();
+    fn is_first_thread(&mut self, seen: &EventView<'_>, pid: Pid, owner: StackOwner) -> bool {
+        let system = seen.trace_state().system();
         let Some(process) = system.process_of_event(pid, seen.time()) else { return false };
         let id = process.id();
         let was_met = slots::at(&mut self.has_threads, id.index()).replace(id) == Some(id);
@@ -163,10 +168,15 @@ impl Hunter {
         !was_met && process.span().start == Evidence::Observed && by_creator
     }
 
-    fn load(&mut self, seen: &Seen<'_>, resolver: &mut FrameResolver, session: PointerSize) -> Option<Load> {
+    fn load(
+        &mut self,
+        seen: &EventView<'_>,
+        resolver: &mut FrameResolver,
+        session: PointerSize,
+    ) -> Option<Load> {
         let record = seen.event().record();
         let image = view::Image::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
-        let (system, time) = (seen.knowledge().system(), seen.time());
+        let (system, time) = (seen.trace_state().system(), seen.time());
         if image.image_base.is_kernel(session) {
             let (module, _) = system.kernel_module_at(image.image_base, time)?;
             let known = resolver.loaded(system, module.id());
@@ -196,7 +206,7 @@ impl Hunter {
     }
 }
 
-fn class_start(seen: &Seen<'_>) -> Option<(Pid, Address)> {
+fn class_start(seen: &EventView<'_>) -> Option<(Pid, Address)> {
     let record = seen.event().record();
     let thread = view::Thread::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
     let detail = thread.detail?;
@@ -207,12 +217,12 @@ fn class_start(seen: &Seen<'_>) -> Option<(Pid, Address)> {
     Some((thread.process_id, address))
 }
 
-fn provider_start(seen: &Seen<'_>) -> Option<(Pid, Address)> {
+fn provider_start(seen: &EventView<'_>) -> Option<(Pid, Address)> {
     let pid = Pid(number(seen, "ProcessID")?.try_into().ok()?);
     let address = number(seen, "Win32StartAddr").filter(|address| *address != 0);
     Some((pid, Address(address.or_else(|| number(seen, "StartAddr"))?)))
 }
 
-fn number(seen: &Seen<'_>, field: &str) -> Option<u64> {
+fn number(seen: &EventView<'_>, field: &str) -> Option<u64> {
     seen.field(field)?.1.as_u64()
 }

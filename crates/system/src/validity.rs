@@ -9,30 +9,30 @@ use crate::system::System;
 
 /// Times in which an answer is the same, both ends included; as long as the [revision](crate::System::revision) is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Steady {
+pub struct ValidityRange {
     from: TraceTime,
     to: TraceTime,
 }
 
-impl Steady {
+impl ValidityRange {
     /// At all times.
-    pub(crate) const ALWAYS: Steady = Steady { from: Span::BEGINNING, to: Span::OPEN };
+    pub(crate) const ALWAYS: ValidityRange = ValidityRange { from: Span::BEGINNING, to: Span::OPEN };
 
     /// From a change on, if there is one, until just before the next one.
-    pub(crate) fn between(last: Option<TraceTime>, next: Option<TraceTime>) -> Steady {
+    pub(crate) fn between(last: Option<TraceTime>, next: Option<TraceTime>) -> ValidityRange {
         let from = last.unwrap_or(Span::BEGINNING);
         let to = next.map_or(Span::OPEN, |next| TraceTime(next.0.saturating_sub(1)));
-        Steady { from, to }
+        ValidityRange { from, to }
     }
 
     /// At one time alone.
-    pub(crate) fn at(time: TraceTime) -> Steady {
-        Steady { from: time, to: time }
+    pub(crate) fn at(time: TraceTime) -> ValidityRange {
+        ValidityRange { from: time, to: time }
     }
 
     /// Times in both.
-    pub(crate) fn and(self, other: Steady) -> Steady {
-        Steady { from: self.from.max(other.from), to: self.to.min(other.to) }
+    pub(crate) fn and(self, other: ValidityRange) -> ValidityRange {
+        ValidityRange { from: self.from.max(other.from), to: self.to.min(other.to) }
     }
 
     /// Whether a time is one of them.
@@ -58,7 +58,7 @@ impl System {
         (pid, tid): (Option<Pid>, Option<Tid>),
         process: Option<ProcessId>,
         time: TraceTime,
-    ) -> Steady {
+    ) -> ValidityRange {
         let thread = tid.and_then(|tid| self.thread_of_event(tid, time));
         let of_thread = tid.map(|tid| self.threads.steady(tid, time));
         // The thread's process can be another one than is stated.
@@ -66,6 +66,6 @@ impl System {
         let of_processes = pids.map(|pid| self.processes.steady(pid, time));
         let owners = [Some(None), process.map(Some)];
         let of_modules = owners.into_iter().flatten().map(|owner| self.modules.steady(owner, time));
-        of_processes.chain(of_thread).chain(of_modules).fold(Steady::ALWAYS, Steady::and)
+        of_processes.chain(of_thread).chain(of_modules).fold(ValidityRange::ALWAYS, ValidityRange::and)
     }
 }

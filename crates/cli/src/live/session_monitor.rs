@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// How often it speaks of losses, at most.
 const WARN: Duration = Duration::from_secs(60);
 
-/// What the keeper's thread and the others share.
+/// What the session_monitor's thread and the others share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Events up to now, and what was dropped on their way.
@@ -33,7 +33,7 @@ struct Shared {
 
 /// Sessions that run.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct SessionMonitor {
     shared: Arc<Shared>,
     started: Instant,
     thread: Option<JoinHandle<Result<Vec<SessionCounters>>>>,
@@ -48,14 +48,14 @@ pub struct Ended {
     pub time: Duration,
 }
 
-impl Keeper {
-    /// Takes over sessions that run. They end after `duration`, when the user interrupts, or with the keeper.
+impl SessionMonitor {
+    /// Takes over sessions that run. They end after `duration`, when the user interrupts, or with the session_monitor.
     pub fn start(
         sessions: Vec<LiveSession>,
         duration: Option<Duration>,
         common: &Common,
         shown: Shown,
-    ) -> Result<Keeper> {
+    ) -> Result<SessionMonitor> {
         let ours = sessions.iter().filter(|session| !session.is_attached());
         let interrupted = on_interrupt(ours.map(|session| session.name().to_owned()).collect())?;
         let shared = Arc::new(Shared::default());
@@ -72,7 +72,7 @@ impl Keeper {
             quiet: common.quiet,
         };
         let thread = thread::Builder::new().name("sessions".to_owned()).spawn(|| watch.run());
-        Ok(Keeper { shared, started, thread: Some(thread.context("cannot start a thread")?) })
+        Ok(SessionMonitor { shared, started, thread: Some(thread.context("cannot start a thread")?) })
     }
 
     /// Says how many events there were up to now, and how many were dropped on their way.
@@ -105,7 +105,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SessionMonitor {
     fn drop(&mut self) {
         // Something else went wrong before, which is told.
         let _ = self.end();
@@ -259,10 +259,10 @@ fn status_line() -> ProgressBar {
     line
 }
 
-/// How long the keeper has to stop sessions before the thread that tells of the end does it.
+/// How long the session_monitor has to stop sessions before the thread that tells of the end does it.
 const HANDLER_WAITS: Duration = Duration::from_secs(2);
 
-/// Becomes true when the user interrupts for the first time, or when the console is closed. The second time, and if the keeper
+/// Becomes true when the user interrupts for the first time, or when the console is closed. The second time, and if the session_monitor
 /// does nothing, the sessions of these names are stopped at once: they would outlive this program.
 fn on_interrupt(sessions: Vec<String>) -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
@@ -270,7 +270,7 @@ fn on_interrupt(sessions: Vec<String>) -> Result<Arc<AtomicBool>> {
     let seen = interrupted.clone();
     let stop_all = move || {
         for name in &sessions {
-            // Those that the keeper has stopped are not there.
+            // Those that the session_monitor has stopped are not there.
             let _ = LiveSession::stop_by_name(name);
         }
     };

@@ -1,7 +1,7 @@
 //! Puts the starts of interruptions where they belong.
 //!
 //! An interrupt routine is logged when it ends, with the time at which it had started. Everything that happened on its
-//! processor in between is its own doing, so happenings are held back for a while before they are understood.
+//! processor in between is its own doing, so stack_events are held back for a while before they are understood.
 //!
 //! The start gets no transition of its own: transition `n` stays event `n`. A routine that started between two events
 //! owns the contexts from the second one on. That is the first event, of whichever processor, that is not earlier than
@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 use stackhound_calltree::LocationId;
 
-use crate::happening::{Happening, Interruption, What};
+use crate::stack_event::{EventKind, Interruption, StackEvent};
 
-/// So many happenings are held back at most.
+/// So many stack_events are held back at most.
 const HELD_MAX: usize = 1 << 15;
 
 /// Of events with the very time of a start, so many are looked at.
@@ -25,7 +25,7 @@ const ENDED_MAX: usize = 64;
 /// Something in the order in which it is to be understood.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Event(Happening),
+    Event(StackEvent),
     /// From here on, a processor's events are missing.
     Lost(u16),
     /// They are there again.
@@ -43,7 +43,7 @@ struct Held {
 
 impl Held {
     fn is_of(&self, cpu: u16) -> bool {
-        matches!(&self.item, Item::Event(happening) if happening.cpu.is_some_and(|own| own.0 == cpu))
+        matches!(&self.item, Item::Event(stack_event) if stack_event.cpu.is_some_and(|own| own.0 == cpu))
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Start {
     pub is_older: bool,
 }
 
-/// What comes next.
+/// EventKind comes next.
 #[derive(Debug)]
 pub(crate) enum Next {
     Start(Start),
@@ -72,7 +72,7 @@ pub(crate) enum Next {
 
 #[derive(Clone, Debug, Default)]
 struct Processor {
-    /// What a thread did last: the context behind it, and when.
+    /// EventKind a thread did last: the context behind it, and when.
     thread: Option<(u64, i64)>,
     /// Interruptions that are inside of no other one so far, one behind the other.
     ended: Vec<Ended>,
@@ -91,7 +91,7 @@ struct Ended {
 
 /// Happenings that are held back.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct ReorderBuffer {
     queue: VecDeque<Held>,
     /// In the order of contexts; of those at one context, outer ones first.
     starts: VecDeque<Start>,
@@ -107,9 +107,9 @@ pub(crate) struct Hold {
     pub clipped: u64,
 }
 
-impl Hold {
-    pub fn new(ticks: i64) -> Hold {
-        Hold {
+impl ReorderBuffer {
+    pub fn new(ticks: i64) -> ReorderBuffer {
+        ReorderBuffer {
             queue: VecDeque::new(),
             starts: VecDeque::new(),
             processors: Vec::new(),
@@ -127,22 +127,22 @@ impl Hold {
         self.next
     }
 
-    pub fn push(&mut self, happening: Happening) {
-        let (id, time) = (self.next, happening.time);
+    pub fn push(&mut self, stack_event: StackEvent) {
+        let (id, time) = (self.next, stack_event.time);
         self.next += 1;
         self.newest = self.newest.max(time);
-        if let Some(cpu) = happening.cpu {
-            match happening.what {
-                What::Interrupted { by, since, routine } => {
+        if let Some(cpu) = stack_event.cpu {
+            match stack_event.what {
+                EventKind::Interrupted { by, since, routine } => {
                     self.start(id, cpu.0, by, (since, time), routine);
                 }
-                What::Switch { .. } | What::SystemCallEnter { .. } | What::SystemCallExit => {
+                EventKind::Switch { .. } | EventKind::SystemCallEnter { .. } | EventKind::SystemCallExit => {
                     self.processor(cpu.0).thread = Some((id + 1, time));
                 }
                 _ => {}
             }
         }
-        self.queue.push_back(Held { id, time: self.newest, item: Item::Event(happening) });
+        self.queue.push_back(Held { id, time: self.newest, item: Item::Event(stack_event) });
     }
 
     pub fn mark(&mut self, item: Item) {
@@ -172,7 +172,7 @@ impl Hold {
         let is_before = self.left.is_some_and(|left| since <= left);
         let place = self.queue.partition_point(|held| held.time < since);
         let stated = self.queue.get(place).map_or(end, |held| held.id);
-        // What its processor logged at the very time of the start came before it.
+        // EventKind its processor logged at the very time of the start came before it.
         let at_once = self.queue.iter().skip(place).take_while(|held| held.time == since).take(AT_ONCE_MAX);
         let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
         let exact = own.fold(stated, u64::max);

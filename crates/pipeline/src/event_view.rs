@@ -16,13 +16,13 @@ use stackhound_types::{FileTime, Guid, Mode, Pid, RawTime, Tid};
 
 use crate::enrichment::{Depth, Enricher};
 use crate::frame::FrameView;
-use crate::knowledge::{Knowledge, SchemaRef};
+use crate::trace_state::{SchemaRef, TraceState};
 
 /// An event with everything that is known about it. Nothing is computed before it is asked for.
 #[derive(Debug)]
-pub struct Seen<'c> {
+pub struct EventView<'c> {
     delivered: Delivered<'c>,
-    known: &'c Knowledge,
+    known: &'c TraceState,
     enricher: &'c Enricher,
     create: Option<CreateOutcome>,
     schema: OnceCell<Option<SchemaRef>>,
@@ -30,15 +30,15 @@ pub struct Seen<'c> {
     level: OnceCell<Level>,
 }
 
-impl<'c> Seen<'c> {
+impl<'c> EventView<'c> {
     pub(crate) fn new(
         delivered: Delivered<'c>,
-        known: &'c Knowledge,
+        known: &'c TraceState,
         enricher: &'c Enricher,
         create: Option<CreateOutcome>,
-    ) -> Seen<'c> {
+    ) -> EventView<'c> {
         let (schema, owner, level) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Seen { delivered, known, enricher, create, schema, owner, level }
+        EventView { delivered, known, enricher, create, schema, owner, level }
     }
 
     /// The event itself.
@@ -52,7 +52,7 @@ impl<'c> Seen<'c> {
     }
 
     /// What is known about the trace.
-    pub fn knowledge(&self) -> &'c Knowledge {
+    pub fn trace_state(&self) -> &'c TraceState {
         self.known
     }
 
@@ -118,7 +118,7 @@ impl<'c> Seen<'c> {
     pub fn name(&self) -> Cow<'_, str> {
         match self.schema() {
             Some(schema) => Cow::Borrowed(&*schema.event_name),
-            None => Knowledge::unknown_name(self.event()),
+            None => TraceState::unknown_name(self.event()),
         }
     }
 

@@ -1,27 +1,27 @@
-//! What judging costs: stacks as those of recordings, without files.
+//! What evaluating costs: stacks as those of recordings, without files.
 //!
-//! Judging happens once for each distinct stack and its circumstances; this measures that, not the look-up.
+//! Evaluating happens once for each distinct stack and its circumstances; this measures that, not the look-up.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use stackhound_detect::{Binaries, Case, Entry, Event, Judge, Part, Process, Services, Stack, Target};
+use stackhound_detect::{Binaries, Case, Detector, Entry, Event, Part, Process, Services, Stack, Target};
 use stackhound_frames::{Code, Frame, Lists, ModuleFacts, ModuleIndex, Operation};
 use stackhound_types::{Address, ModuleIdentity};
 
-fn module(judge: &mut Judge, path: &str) -> ModuleIndex {
+fn module(detector: &mut Detector, path: &str) -> ModuleIndex {
     let name = path.rsplit('\\').next().unwrap_or_default().to_owned();
     let identity = ModuleIdentity { name, ..ModuleIdentity::default() };
-    judge.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
+    detector.module(&ModuleFacts { path: path.into(), identity, ..ModuleFacts::default() }, None)
 }
 
 /// Stacks of 8 to 39 frames: ordinary ones, and in one of 16 a frame in no module.
-fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
-    let ntdll = module(judge, r"C:\Windows\System32\ntdll.dll");
-    let base = module(judge, r"C:\Windows\System32\KernelBase.dll");
-    let kernel32 = module(judge, r"C:\Windows\System32\kernel32.dll");
+fn stacks(detector: &mut Detector) -> Vec<Vec<Frame>> {
+    let ntdll = module(detector, r"C:\Windows\System32\ntdll.dll");
+    let base = module(detector, r"C:\Windows\System32\KernelBase.dll");
+    let kernel32 = module(detector, r"C:\Windows\System32\kernel32.dll");
     let own: Vec<ModuleIndex> =
-        (0..100).map(|index| module(judge, &format!(r"C:\Program Files\App\part{index}.dll"))).collect();
+        (0..100).map(|index| module(detector, &format!(r"C:\Program Files\App\part{index}.dll"))).collect();
     let frame = |module, rva| Frame {
         address: Some(Address(0x7ff8_0000_0000 + rva)),
         ..Frame::user(Code::Image(module, rva))
@@ -39,9 +39,9 @@ fn stacks(judge: &mut Judge) -> Vec<Vec<Frame>> {
     (0..1024).map(one).collect()
 }
 
-fn judge(criterion: &mut Criterion) {
-    let mut judge = Judge::new(Lists::default(), Binaries::none());
-    let stacks = stacks(&mut judge);
+fn evaluate(criterion: &mut Criterion) {
+    let mut detector = Detector::new(Lists::default(), Binaries::none());
+    let stacks = stacks(&mut detector);
     let target = Target { image: r"C:\Windows\System32\svchost.exe", is_other: true, access: Some(0x1000) };
     let event = Event {
         entry: Entry::SystemCall,
@@ -50,7 +50,7 @@ fn judge(criterion: &mut Criterion) {
         target: Some(target),
         ..Event::OTHER
     };
-    let mut group = criterion.benchmark_group("judge");
+    let mut group = criterion.benchmark_group("detector");
     group.throughput(Throughput::Elements(stacks.len() as u64));
     group.bench_function("stacks of 24 frames", |bencher| {
         bencher.iter(|| {
@@ -66,12 +66,12 @@ fn judge(criterion: &mut Criterion) {
                     is_certain: true,
                     is_truncated: false,
                 };
-                black_box(judge.judge(&Case { event, process: Process::UNKNOWN, stack }));
+                black_box(detector.evaluate(&Case { event, process: Process::UNKNOWN, stack }));
             }
         });
     });
     group.finish();
 }
 
-criterion_group!(benches, judge);
+criterion_group!(benches, evaluate);
 criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! The judge: asks all detections about one case, and limits their answers to what the evidence supports.
+//! The evaluate: asks all detections about one case, and limits their answers to what the evidence supports.
 
 use stackhound_frames::{Lists, ModuleFacts, ModuleIndex, Modules};
 
@@ -7,22 +7,22 @@ use crate::case::Case;
 use crate::catalogue::DETECTIONS;
 use crate::check::{CHECKS, Evidence};
 use crate::stack::{Part, Stack};
-use crate::verdict::{Input, Judgement, Outcome, Reason, Verdict};
+use crate::verdict::{Evaluation, Input, Outcome, Reason, Verdict};
 use crate::view::View;
 
 /// Evaluates stacks, with its own table of modules. Traces have theirs: see [`evaluate`].
 #[derive(Debug)]
-pub struct Judge {
+pub struct Detector {
     /// All modules that were met, with the lists that give them their roles.
     pub modules: Modules,
     /// The image files of these modules.
     pub binaries: Binaries,
 }
 
-impl Judge {
+impl Detector {
     /// Uses these lists and files.
-    pub fn new(lists: Lists, binaries: Binaries) -> Judge {
-        Judge { modules: Modules::new(lists), binaries }
+    pub fn new(lists: Lists, binaries: Binaries) -> Detector {
+        Detector { modules: Modules::new(lists), binaries }
     }
 
     /// The lists.
@@ -36,14 +36,14 @@ impl Judge {
     }
 
     /// As [`evaluate`].
-    pub fn judge(&mut self, case: &Case<'_>) -> Judgement {
+    pub fn evaluate(&mut self, case: &Case<'_>) -> Evaluation {
         evaluate(&self.modules, &mut self.binaries, case)
     }
 }
 
 /// Answers all questions about a case. Modules and files belong together: files are found by the numbers of modules. Allocates
 /// nothing where no file is read for the first time.
-pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> Judgement {
+pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> Evaluation {
     let (view, lists) = (View::new(case, modules), modules.lists());
     let outcomes = [UNASKED; DETECTIONS.len()];
     let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
@@ -52,7 +52,7 @@ pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> 
         let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
         evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
     }
-    Judgement { outcomes: evidence.outcomes }
+    Evaluation { outcomes: evidence.outcomes }
 }
 
 const UNASKED: Outcome = Outcome {

@@ -1,10 +1,10 @@
-//! Judged events: some by hand, of the shapes that reports have, and any at all.
+//! Evaluated events: some by hand, of the shapes that reports have, and any at all.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::report::{
-    EventReport, Finding, FrameReport, FunctionReport, Place, ProcessReport, Sighting,
+    EventContext, EventReport, Finding, FrameReport, FunctionReport, Place, ProcessReport,
 };
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
@@ -59,11 +59,11 @@ pub fn unbacked(address: u64) -> FrameReport {
 }
 
 /// Shellcode opens lsass: found by two detections, a third cannot tell.
-pub fn access() -> (Sighting, Vec<Finding>) {
+pub fn access() -> (EventContext, Vec<Finding>) {
     let mut caller = unbacked(0x24f_64b7_b7a1);
     caller.leading_bytes = vec![0xff, 0xd0];
     caller.trailing_bytes = vec![0x48, 0x85, 0xc0];
-    let sighting = Sighting {
+    let event_context = EventContext {
         place: Place { file: "events.evtx".to_owned(), record: 17 },
         count: 3,
         time: Some(NEW_YEAR + 1),
@@ -104,14 +104,14 @@ pub fn access() -> (Sighting, Vec<Finding>) {
         finding("CS24", yes(Severity::Critical, 2, Reason::CallerUnusual)),
         finding("CS11", undetermined(Severity::High, Reason::ImageMissing, Input::ImageBytes)),
     ];
-    (sighting, findings)
+    (event_context, findings)
 }
 
 /// A process starts another; the stack is the parent's and has kernel frames. Little else is known.
-pub fn start() -> (Sighting, Vec<Finding>) {
+pub fn start() -> (EventContext, Vec<Finding>) {
     let kernel =
         FrameReport { mode: Mode::Kernel, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
-    let sighting = Sighting {
+    let event_context = EventContext {
         place: Place { file: "boot.etl".to_owned(), record: 1 },
         count: 1,
         time: Some(NEW_YEAR),
@@ -126,16 +126,16 @@ pub fn start() -> (Sighting, Vec<Finding>) {
         final_user_module: Some("ntdll.dll".to_owned()),
         contains_unbacked: Answer::No,
         has_user_part: true,
-        ..Sighting::default()
+        ..EventContext::default()
     };
-    (sighting, vec![finding("CS02", yes(Severity::Low, 1, Reason::TopImage))])
+    (event_context, vec![finding("CS02", yes(Severity::Low, 1, Reason::TopImage))])
 }
 
 /// Nothing is known but that the stack is missing.
-pub fn nothing() -> (Sighting, Vec<Finding>) {
-    let sighting = Sighting { count: 1, ..Sighting::default() };
+pub fn nothing() -> (EventContext, Vec<Finding>) {
+    let event_context = EventContext { count: 1, ..EventContext::default() };
     let outcome = undetermined(Severity::High, Reason::StackMissing, Input::Stack);
-    (sighting, vec![finding("CS01", outcome)])
+    (event_context, vec![finding("CS01", outcome)])
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -229,13 +229,13 @@ fn contains_unbacked() -> impl Strategy<Value = Answer> {
 }
 
 prop_compose! {
-    fn sighting()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
+    fn event_context()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
         process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
         kernel_summary in text(), modules in proptest::array::uniform2(option::of(text().prop_filter("a name", |name| !name.is_empty()))),
-        states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> Sighting {
+        states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> EventContext {
         let place = Place { file: place.0, record: place.1 };
         let [final_user_module, final_kernel_module] = modules;
-        Sighting {
+        EventContext {
             place, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
             final_kernel_module, contains_unbacked, has_user_part,
         }
@@ -243,11 +243,11 @@ prop_compose! {
 }
 
 /// Any event with any answers.
-pub fn event_with_answers() -> impl Strategy<Value = (Sighting, Vec<Finding>)> {
-    (sighting(), vec(any_finding(), 0..5))
+pub fn event_with_answers() -> impl Strategy<Value = (EventContext, Vec<Finding>)> {
+    (event_context(), vec(any_finding(), 0..5))
 }
 
 /// Several of them.
-pub fn events() -> impl Strategy<Value = Vec<(Sighting, Vec<Finding>)>> {
+pub fn events() -> impl Strategy<Value = Vec<(EventContext, Vec<Finding>)>> {
     vec(event_with_answers(), 0..4)
 }

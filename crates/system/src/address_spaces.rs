@@ -4,13 +4,13 @@ use stackhound_trace::TraceTime;
 use stackhound_types::Address;
 
 use crate::process::ProcessId;
-use crate::ranges::{RangeHistory, Stretch};
+use crate::ranges::{RangeHistory, ValidityId};
 
 /// By process.
 #[derive(Debug, Default)]
-pub(crate) struct Spaces(Vec<RangeHistory>);
+pub(crate) struct AddressSpaces(Vec<RangeHistory>);
 
-impl Spaces {
+impl AddressSpaces {
     /// What a process has, if anything was ever stated about it.
     #[inline]
     pub fn get(&self, process: ProcessId) -> Option<&RangeHistory> {
@@ -32,8 +32,8 @@ impl Spaces {
     }
 
     /// The stretch of time in which nothing changes in a process.
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> Stretch {
-        self.get(process).map_or_else(Stretch::default, |space| space.stretch(time))
+    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
+        self.get(process).map_or_else(ValidityId::default, |space| space.stretch(time))
     }
 
     /// Forgets all of a process: it is over, or there is too much of it.

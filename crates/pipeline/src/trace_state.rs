@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stackhound_etl::Selection;
 use stackhound_etl::record::HeaderKind;
-use stackhound_live::Arrivals;
+use stackhound_live::LiveMerger;
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
 use stackhound_stacks::OwnerKind;
 use stackhound_system::{Limits, Losses, System};
@@ -18,7 +18,7 @@ use crate::pipeline::Passes;
 
 /// Everything that is known.
 #[derive(Debug)]
-pub struct Knowledge {
+pub struct TraceState {
     system: System,
     /// Look-ups fill a cache.
     schemas: RefCell<SchemaStore>,
@@ -46,24 +46,24 @@ impl Deref for SchemaRef {
     }
 }
 
-impl Knowledge {
+impl TraceState {
     /// Of recordings. With one pass, only those losses are known at the beginning that the session stated then.
-    pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> Knowledge {
+    pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> TraceState {
         let system = match passes {
             Passes::Two => System::of(trace),
             Passes::One => System::of_sessions(trace.sessions()),
         };
-        Knowledge::new(system, schemas)
+        TraceState::new(system, schemas)
     }
 
     /// Of live sessions, at their beginning.
-    pub(crate) fn live(arrivals: &Arrivals, schemas: SchemaStore) -> Knowledge {
+    pub(crate) fn live(arrivals: &LiveMerger, schemas: SchemaStore) -> TraceState {
         let system = System::of_sessions(arrivals.sessions());
-        Knowledge::new(system.limited(Limits::default()), schemas)
+        TraceState::new(system.limited(Limits::default()), schemas)
     }
 
-    fn new(system: System, schemas: SchemaStore) -> Knowledge {
-        Knowledge { system, schemas: RefCell::new(schemas), unreadable: 0 }
+    fn new(system: System, schemas: SchemaStore) -> TraceState {
+        TraceState { system, schemas: RefCell::new(schemas), unreadable: 0 }
     }
 
     /// Records that something is learned from.

@@ -1,27 +1,29 @@
-//! Judged events with all that outputs tell of them.
+//! Evaluated events with all that outputs tell of them.
 
-use stackhound_detect::report::{EventReport, FrameReport, FunctionReport, Place, ProcessReport, Sighting};
+use stackhound_detect::report::{
+    EventContext, EventReport, FrameReport, FunctionReport, Place, ProcessReport,
+};
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
-use stackhound_pipeline::{NameOrigin, Seen};
+use stackhound_pipeline::{EventView, NameOrigin};
 use stackhound_stacks::StackState;
 use stackhound_system::{Span, System};
 use stackhound_types::{Mode, RawTime};
 
 use super::services::Files;
-use super::{Circumscribed, Hunter, services};
+use super::{CaseContext, HuntSession, services};
 
-impl Hunter {
-    /// All that outputs tell of an event, named from the files that the judge looks into. For findings: it costs far more than
-    /// judging does.
-    pub fn sighting(&mut self, seen: &Seen<'_>, place: Place) -> Sighting {
+impl HuntSession {
+    /// All that outputs tell of an event, named from the files that the engine looks into. For findings: it costs far more than
+    /// evaluating does.
+    pub fn event_context(&mut self, seen: &EventView<'_>, place: Place) -> EventContext {
         let resolver = &mut *seen.resolver();
-        let all = self.circumscribe(seen, resolver);
-        let (system, around) = (seen.knowledge().system(), &all.around);
+        let all = self.context_of(seen, resolver);
+        let (system, around) = (seen.trace_state().system(), &all.around);
         let (_, context) =
             resolver.modules_and_process(system, around.session, around.owner.process, seen.time());
         let process = self.process_report(seen, &all, context);
-        let target_pid = all.told.target.map(|target| target.pid.0);
+        let target_pid = all.facts.target.map(|target| target.pid.0);
         let mut summary = Summary::default();
         let (event, stack, has_user_part) =
             self.with_case(seen, resolver, &all, |(modules, binaries), case| {
@@ -32,7 +34,7 @@ impl Hunter {
                 let event = event_report(seen, (modules, binaries), case, target_pid);
                 (event, stack, case.stack.user == Part::Whole)
             });
-        Sighting {
+        EventContext {
             place,
             count: 1,
             time: u64::try_from(seen.utc().0).ok(),
@@ -54,12 +56,12 @@ impl Hunter {
 
     fn process_report(
         &self,
-        seen: &Seen<'_>,
-        all: &Circumscribed,
+        seen: &EventView<'_>,
+        all: &CaseContext,
         context: &ProcessContext,
     ) -> ProcessReport {
         let owner = all.around.owner;
-        let system = seen.knowledge().system();
+        let system = seen.trace_state().system();
         let process = owner.process.map(|process| system.process(process));
         let name = process.map_or("", |process| process.image_name());
         let from = process.map(|process| process.span().from).filter(|from| *from != Span::BEGINNING);
@@ -78,7 +80,7 @@ impl Hunter {
 }
 
 fn event_report(
-    seen: &Seen<'_>,
+    seen: &EventView<'_>,
     (modules, _): Files<'_>,
     case: &Case<'_>,
     target_pid: Option<u32>,
