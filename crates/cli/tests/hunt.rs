@@ -217,7 +217,7 @@ fn the_closing_line_says_what_was_evaluated_found_and_missing() {
         " evaluated, ",
         " of them with stacks; findings: ",
         " high",
-        " for want of ",
+        "; missing evidence: ",
         "buffers lost",
     ] {
         assert!(closing.contains(part), "{part}: {closing}");
@@ -369,6 +369,49 @@ fn lists_of_ones_own_count() {
     assert!(!found.is_empty());
 }
 
+/// An analyst's terms lead to their detections, and are in the documentation.
+#[test]
+fn detections_are_found_by_the_terms_of_the_field() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hunt.md");
+    let page = std::fs::read_to_string(page).unwrap().to_lowercase();
+    for (term, expected) in [
+        ("direct system call", "CS01"),
+        ("indirect system call", "CS05"),
+        ("service/stub mismatch", "CS03"),
+        ("private stub", "CS05"),
+        ("unbacked executable memory", "CS07"),
+        ("remapped or second ntdll", "CS10"),
+        ("unhooking", "CS10"),
+        ("call stack spoofing", "CS16"),
+        ("return address not preceded by a call", "CS11"),
+        ("ROP gadget", "CS12"),
+        ("outside any function", "CS13"),
+        ("caller/callee mismatch", "CS16"),
+        ("truncated stack", "CS14"),
+        ("stack root does not match the thread's start address", "CS15"),
+        ("proxy call through a thread-pool callback", "CS17"),
+        ("module stomping", "CS18"),
+        ("patched image", "CS18"),
+        ("suspicious thread start address", "CS19"),
+        ("heaven's gate", "CS20"),
+        ("Sleep Obfuscation", "CS21"),
+        ("vectored exception handler", "CS22"),
+        ("unbacked kernel code", "CS23"),
+        ("suspicious LSASS handle", "CS24"),
+        ("T1003.001", "CS24"),
+    ] {
+        let output = stackhound(&["explain", "--search", term]);
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert!(found.lines().any(|line| line.starts_with(expected)), "{term}: {found}");
+        assert!(found.lines().count() < 24, "{term} is in all of them");
+        assert!(term.starts_with('T') || page.contains(&term.to_lowercase()), "docs/hunt.md has no {term}");
+    }
+    refused(
+        &["explain", "--search", "no such term"],
+        "no detection contains `no such term`; `stackhound explain` lists all",
+    );
+}
+
 #[test]
 fn detections_are_explained() {
     let all = stackhound(&["explain"]);
@@ -378,7 +421,7 @@ fn detections_are_explained() {
         let one = stackhound(&["explain", spelling]);
         let explained = String::from_utf8(one.stdout).unwrap();
         assert_eq!(one.status.code(), Some(0));
-        assert!(explained.starts_with("CS05: own stub jumps into ntdll\n"), "{explained}");
+        assert!(explained.starts_with("CS05: indirect system call: private stub\n"), "{explained}");
         assert!(explained.contains("ATT&CK: T1106, T1027.007"), "{explained}");
     }
     refused(

@@ -12,7 +12,7 @@ pub struct Tally {
     pub no: u64,
     /// Those that were undetermined.
     pub undetermined: u64,
-    /// Those of them that wanted for an input, by [`Input::ALL`]. One that wanted for two is in both.
+    /// Those of them that missed an input, by [`Input::ALL`]. One that missed two is in both.
     pub missing: [u64; Input::ALL.len()],
 }
 
@@ -88,7 +88,7 @@ impl Tally {
         Severity::ALL.into_iter().rev().find(|severity| self.yes[*severity as usize] > 0)
     }
 
-    /// What undetermined answers wanted for, with how often, the most wanted first.
+    /// The inputs that undetermined answers missed, with their numbers, the most frequent first.
     pub fn wanted(&self) -> Vec<(Input, u64)> {
         let mut wanted: Vec<_> =
             Input::ALL.into_iter().zip(self.missing).filter(|(_, count)| *count > 0).collect();

@@ -4,13 +4,8 @@
 use stackhound_detect::catalogue::DETECTIONS;
 use stackhound_detect::{DetectionId, Severity};
 
-const HEADINGS: [&str; 5] = [
-    "What it means",
-    "What it needs",
-    "What it cannot see",
-    "Honest programs that do this",
-    "What to do next",
-];
+const HEADINGS: [&str; 5] =
+    ["What it means", "False positives", "Limitations", "Missing evidence", "Next steps"];
 
 /// What stands under a heading.
 fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {

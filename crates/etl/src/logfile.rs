@@ -64,7 +64,7 @@ pub struct LogfileHeader {
     pub buffers_written: u32,
     /// Pointer size of the session.
     pub pointer_size: PointerSize,
-    /// Events refused for want of a buffer.
+    /// Events that were refused because no buffer was free.
     pub events_lost: u32,
     /// Processor speed in MHz.
     pub cpu_mhz: u32,

@@ -179,7 +179,7 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
         let shown = missing.iter().take(MISSING_SHOWN);
         let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
         if !shown.is_empty() {
-            text += &format!(" for want of {}", shown.join(", "));
+            text += &format!("; missing evidence: {}", shown.join(", "));
         }
     }
     text
@@ -210,7 +210,7 @@ mod tests {
         totals.add_outcome(id(15), &open(&[Input::ThreadStart]), 1);
         totals.add_outcome(id(18), &open(&[Input::MemoryBytes]), 1);
         let expected = ", 12,345 evaluated, 2,000 of them with stacks; findings: 3 high, 1,000 low; 44 answers \
-                        undetermined for want of image_bytes 42, service 40, memory_bytes 1";
+                        undetermined; missing evidence: image_bytes 42, service 40, memory_bytes 1";
         assert_eq!(closing(&totals, 2_000), expected);
     }
 }

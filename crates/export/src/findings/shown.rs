@@ -111,7 +111,7 @@ pub(crate) fn used(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.used.iter().map(|input| input.name()).collect()
 }
 
-/// What the answer wanted for.
+/// The evidence that was missing.
 pub(crate) fn missing(finding: &Finding) -> Vec<&'static str> {
     finding.outcome.missing.iter().map(|input| input.name()).collect()
 }

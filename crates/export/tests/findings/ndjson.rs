@@ -149,7 +149,7 @@ fn a_line_is_a_finding() {
     assert_eq!(first["reasons"], json!(["sensitive-operation", "caller-unbacked"]));
     let explanation = first["explanation"].as_str().unwrap();
     assert!(
-        explanation.contains("unbacked 0x24f64b7b7a1, in no module, calls the native layer."),
+        explanation.contains("unbacked 0x24f64b7b7a1, in no module, calls the native API."),
         "{explanation}"
     );
     assert_eq!(first["frame_index"], 2);

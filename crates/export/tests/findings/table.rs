@@ -11,13 +11,13 @@ use crate::event_contexts::{
 };
 use crate::written;
 
-const ACCESS: &str = r"HIGH  CS07  unbacked code calls the native layer
-  unbacked 0x24f64b7b7a1, in no module, calls the native layer. What was done is what attacks need.
-CRITICAL  CS24  sensitive handle to lsass
-  The module that asked, unbacked 0x24f64b7b7a1, is neither part of Windows nor installed.
-UNDETERMINED  CS11  return address without a call (at most high if so)
-  The image file that would tell is not at hand.
-  For want of: image_bytes.
+const ACCESS: &str = r"HIGH  CS07  unbacked executable memory calls the native API
+  unbacked 0x24f64b7b7a1, in no module, calls the native API. The operation is one that attacks need.
+CRITICAL  CS24  suspicious LSASS handle
+  The final user module, unbacked 0x24f64b7b7a1, is neither part of Windows nor an installed program.
+UNDETERMINED  CS11  call stack spoofing: return address not preceded by a call (at most high if so)
+  The image file that would decide is missing.
+  Missing evidence: image_bytes.
   tool.exe (pid 4021, thread 5032, parent 640)  C:\Users\Public\tool.exe
   tool.exe --dump
   ProcessAccess, NtOpenProcess of C:\Windows\System32\lsass.exe (pid 612), access 0x1410
@@ -29,8 +29,8 @@ UNDETERMINED  CS11  return address without a call (at most high if so)
 ";
 
 const NOTHING: &str = r"UNDETERMINED  CS01  direct system call from unbacked memory (at most high if so)
-  The stack, or the part of it that counts, is not there.
-  For want of: stack.
+  The stack, or the part of it that decides, is missing.
+  Missing evidence: stack.
   unknown process
   unknown event
   time unknown  1 event
@@ -43,11 +43,11 @@ const SUMMARY: &str = r"Alerts by score
 
 Findings in 10 events, by severity
             info       low    medium      high  critical
-  CS07         -         -         -         3         -  unbacked code calls the native layer
-  CS24         -         -         -         -         3  sensitive handle to lsass
+  CS07         -         -         -         3         -  unbacked executable memory calls the native API
+  CS24         -         -         -         -         3  suspicious LSASS handle
 
-Undetermined (neither found nor excluded), and for want of what
-  CS11         4  return address without a call: image_bytes 4, stack 1
+Undetermined (neither found nor excluded), with the missing evidence
+  CS11         4  call stack spoofing: return address not preceded by a call: image_bytes 4, stack 1
 ";
 
 fn table(events: &[(EventContext, Vec<stackhound_detect::report::Finding>)]) -> String {
@@ -91,7 +91,7 @@ fn what_a_finding_did_without_is_told() {
     let (event_context, mut findings) = access();
     findings.truncate(1);
     findings[0].outcome.missing = Inputs::of(&[Input::CompiledCode, Input::Regions]);
-    assert!(table(&[(event_context, findings)]).contains("\n  Found without: compiled_code, regions.\n"));
+    assert!(table(&[(event_context, findings)]).contains("\n  Missing evidence: compiled_code, regions.\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where threads start (CS19), kernel code in no driver (CS23), handles to the process that holds credentials (CS24).
+//! Where threads start (CS19), unbacked kernel code (CS23), handles to the process that holds credentials (CS24).
 
 use crate::Answer::No;
 use crate::book::{AGENT, BOTH, Book, CALLS, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};

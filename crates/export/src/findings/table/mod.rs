@@ -1,8 +1,8 @@
 //! Findings for people: a block for each event, and at the end what it all comes to.
 //!
 //! ```text
-//! HIGH  CS07  unbacked code calls the native layer
-//!   unbacked 0x24f64b7b7a1, in no module, calls the native layer.
+//! HIGH  CS07  unbacked executable memory calls the native API
+//!   unbacked 0x24f64b7b7a1, in no module, calls the native API.
 //!   tool.exe (pid 4021, thread 5032)  C:\Users\Public\tool.exe
 //!   ProcessAccess of lsass.exe (pid 612), access 0x1410
 //!   2023-01-01T00:00:00.0000000Z  events.evtx record 17  3 events  alert 0123456789abcdef
@@ -117,9 +117,7 @@ impl Table {
         }
         let missing = shown::missing(finding);
         if !missing.is_empty() {
-            let is_found = finding.outcome.verdict == Verdict::Yes;
-            let what = if is_found { "Found without" } else { "For want of" };
-            writeln!(out, "  {what}: {}.", missing.join(", "))?;
+            writeln!(out, "  Missing evidence: {}.", missing.join(", "))?;
         }
         Ok(())
     }

@@ -98,7 +98,7 @@ fn undetermined(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out)?;
-    writeln!(out, "Undetermined (neither found nor excluded), and for want of what")?;
+    writeln!(out, "Undetermined (neither found nor excluded), with the missing evidence")?;
     for (id, tally) in open {
         let wanted: Vec<String> =
             tally.wanted().iter().map(|(input, count)| format!("{} {count}", input.name())).collect();
