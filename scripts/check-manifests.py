@@ -88,10 +88,10 @@ def ours(program, image, guid):
     provider = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]
     parts = ("id", "version", "channel", "level", "opcode", "task")
     rows = [
-        (*(event[part] for part in parts), int(event["keywords"], 16), sorted(names(event["fields"])))
+        (*(event[part] for part in parts), int(event["keyword"], 16), sorted(names(event["fields"])))
         for event in provider["events"]
     ]
-    keywords = [(int(keyword["value"], 16), keyword["name"]) for keyword in provider["keywords"]]
+    keywords = [(int(keyword["mask"], 16), keyword["name"]) for keyword in provider["keywords"]]
     return {"events": rows, "keywords": keywords, "maps": sorted(found["name"] for found in provider["maps"])}
 
 
