@@ -115,7 +115,7 @@ step "hunt --live finds what is found in the recording, and says what was lost"
 # What findings say, without where they stand, since a session has no file, and without times of day: those of a session follow
 # from when it was opened. Alerts are named after the first of their times.
 findings() {
-  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"(alert|time|start_time)":"[^"]*"/"\1":""/g'
+  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g'
 }
 status=0
 _NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson \
