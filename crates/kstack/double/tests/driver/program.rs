@@ -15,7 +15,7 @@ fn kstack(arguments: &[&str]) -> Output {
 
 fn addresses(frames: &Value) -> Vec<u64> {
     let address = |frame: &Value| {
-        let text = frame["addr"].as_str().expect("an address");
+        let text = frame["address"].as_str().expect("an address");
         u64::from_str_radix(text.strip_prefix("0x").expect("a hexadecimal number"), 16).expect("a number")
     };
     frames.as_array().expect("frames").iter().map(address).collect()
@@ -31,7 +31,7 @@ pub fn shows_the_stack(world: &mut World) {
     let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let thread = &told["threads"][0];
     assert_eq!((thread["pid"].to_string(), thread["tid"].to_string()), (pid, tid));
-    assert_eq!(thread["evidence"]["kind"], "captured", "{thread}");
+    assert_eq!(thread["capture"]["kind"], "captured", "{thread}");
     assert_eq!(addresses(&thread["kernel"]), expected.kernel.expect("frames"), "{thread}");
     assert_eq!(addresses(&thread["user"]), expected.user.expect("frames"), "{thread}");
 }
