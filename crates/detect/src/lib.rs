@@ -1,4 +1,4 @@
-//! Evaluating call stacks: who entered the kernel, and in a way that honest programs do not?
+//! Evaluating call stacks: who entered the kernel, and in a way that legitimate programs do not?
 //!
 //! A source of events puts each stack into the normal form ([`Stack`]) and says what it knows of the event ([`Event`]).
 //! The [`Detector`] answers 24 questions about it, the [detections](catalogue::DETECTIONS): `yes`, `no` or `undetermined`, each

@@ -1,4 +1,4 @@
-//! An evaluated event with all that outputs tell of it: plain texts and numbers, so that nobody has to know where it comes from.
+//! An evaluated event with the facts that outputs show: plain texts and numbers, whatever the source.
 
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_types::Mode;

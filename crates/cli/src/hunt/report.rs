@@ -78,7 +78,7 @@ impl<'a> Report<'a> {
         self.arguments.only.is_empty() || self.arguments.only.contains(&id)
     }
 
-    /// Writes what is to be told of an evaluated event. Breaks if nothing more can be written.
+    /// Writes the findings of an evaluated event that were asked for. Breaks if nothing more can be written.
     pub fn write(&mut self, event_context: &EventContext, evaluation: &Evaluation) -> ControlFlow<()> {
         let told = evaluation.iter().filter(|(id, outcome)| self.is_told(*id, outcome));
         let mut findings: Vec<Finding> =

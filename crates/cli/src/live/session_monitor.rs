@@ -259,7 +259,7 @@ fn status_line() -> ProgressBar {
     line
 }
 
-/// How long the session_monitor has to stop sessions before the thread that tells of the end does it.
+/// Time for the monitor to stop the sessions; after it, the thread that handles the end of the program stops them.
 const HANDLER_WAITS: Duration = Duration::from_secs(2);
 
 /// Becomes true when the user interrupts for the first time, or when the console is closed. The second time, and if the session_monitor
