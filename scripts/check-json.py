@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads what `events --format ndjson` writes as docs/events.md says: with DuckDB, Polars and jq, each by the page's own lines.
 
-usage: check-json.py PROGRAM RECORDING...
+usage: check-json.py PROGRAM TRACE...
 
 Compared are the number of events and the loads of images by process and file, which are also counted with json.loads.
 

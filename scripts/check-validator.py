@@ -84,15 +84,15 @@ class Trace:
     def __init__(self, path):
         self.name, self.data = path.name, path.read_bytes()
         data = self.data
-        self.places = collections.defaultdict(list)
-        self.places["header buffer"] = [(0, BUFFER_FIELDS)]
+        self.locations = collections.defaultdict(list)
+        self.locations["header buffer"] = [(0, BUFFER_FIELDS)]
         pointer = 4 if data[0x4A] == 1 else 8
-        self.places["logfile header"] = [(0x48, SYSTEM_FIELDS), (0, list(logfile_fields(pointer)))]
+        self.locations["logfile header"] = [(0x48, SYSTEM_FIELDS), (0, list(logfile_fields(pointer)))]
         buffer = 0
         while buffer < len(data):
             size, saved = struct.unpack_from("<II", data, buffer)
             if buffer:
-                self.places["data buffer"].append((buffer, BUFFER_FIELDS))
+                self.locations["data buffer"].append((buffer, BUFFER_FIELDS))
             end = saved or struct.unpack_from("<I", data, buffer + 0x30)[0]
             record = buffer + 0x48
             while not data[buffer + 0x34] & COMPRESSED and record + 8 <= buffer + end:
@@ -100,11 +100,11 @@ class Trace:
                 first, second = struct.unpack_from("<HxxH", data, record)
                 length = second if kind in (1, 2, 16, 17) else first
                 if record != 0x48:
-                    self.places["record"].append((record, RECORD_FIELDS[kind]))
+                    self.locations["record"].append((record, RECORD_FIELDS[kind]))
                 linked = kind in (18, 19) and data[record + 4] & 1
                 item = record + EVENT_HEADER_SIZE
                 while linked:
-                    self.places["item"].append((item, ITEM_FIELDS))
+                    self.locations["item"].append((item, ITEM_FIELDS))
                     stride, _, linked = struct.unpack_from("<HHH", data, item)
                     item += stride
                 record += (length + 7) & ~7
@@ -112,7 +112,7 @@ class Trace:
 
     def corrupt(self, rng, what):
         """A copy with one field changed, and what was changed."""
-        base, fields = rng.choice(self.places[what])
+        base, fields = rng.choice(self.locations[what])
         name, offset, size = rng.choice(fields)
         at = base + offset
         old = int.from_bytes(self.data[at : at + size], "little")
@@ -194,14 +194,14 @@ def main():
 
     rng = random.Random(options.seed)
     traces = [Trace(path) for path in options.traces]
-    kinds = sorted({kind for trace in traces for kind, places in trace.places.items() if places})
+    kinds = sorted({kind for trace in traces for kind, locations in trace.locations.items() if locations})
     outcomes, rules, missed = collections.Counter(), collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         for start in range(0, options.corruptions, BATCH):
             batch = {}
             for number in range(start, min(start + BATCH, options.corruptions)):
                 kind = kinds[number % len(kinds)]
-                trace = rng.choice([trace for trace in traces if trace.places[kind]])
+                trace = rng.choice([trace for trace in traces if trace.locations[kind]])
                 data, description = trace.corrupt(rng, kind)
                 path = pathlib.Path(folder, f"{number}.etl")
                 path.write_bytes(data)

@@ -145,8 +145,8 @@ def compare(recording, header, kind, expected):
             ids = [fields.InstanceId, fields.ParentInstanceId]
             read["extras"] = b"".join(n.to_bytes(4, "little") for n in ids).hex() + bytes(fields.ParentGuid).hex()
         read["payload"] = payload.hex()
-        hook = getattr(header, "hook_id", None)
-        read["identity"] = f"{hook:04x}" if hook is not None else bytes(header.header.ProviderId).hex()
+        hook_id = getattr(header, "hook_id", None)
+        read["identity"] = f"{hook_id:04x}" if hook_id is not None else bytes(header.header.ProviderId).hex()
     if read["issued"]:
         ids = (header.thread_id, header.process_id)
         if ids != (4321, 1234):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the driver for kernel stacks in Wine, with a double of the kernel; see docs/windows.md. Needs .ci/setup-windows.
+# Checks the driver for kernel stacks in Wine, with a fake of the kernel; see docs/windows.md. Needs .ci/setup-windows.
 #
 # usage: kstack-check.sh
 #
@@ -45,21 +45,21 @@ windows timeout 120 /usr/lib/wine/wineserver64 --wait
 system=$WINEPREFIX/drive_c/windows/system32
 cp "$tools/wine/drive_c/windows/system32/bcryptprimitives.dll" "$system"
 
-# The double takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
+# The fake takes the place of Wine's own library and forwards to a copy of it what it does not do itself. Its exports are those of
 # the Wine at hand, and its own.
-step "the double of the kernel"
-scripts/double-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr double crates/kstack/double/src/ffi/*.rs
+step "the fake of the kernel"
+scripts/fake-exports "$work/exports.def" "$system/ntoskrnl.exe" ntosr fake crates/kstack/fake/src/ffi/*.rs
 (
-  cd crates/kstack/double
+  cd crates/kstack/fake
   cargo test --locked --quiet --lib
-  export STACKHOUND_DOUBLE_EXPORTS=$work/exports.def
+  export STACKHOUND_FAKE_EXPORTS=$work/exports.def
   ../../../scripts/with-windows cargo clippy --quiet --locked --all-targets --target $gnu
   ../../../scripts/with-windows cargo build --quiet --locked --lib --target $gnu
   ../../../scripts/with-windows cargo test --quiet --locked --no-run --test driver --target $gnu
 )
 # Where a module is loaded from, its name there counts: what imports ntosr.dll is to find Wine's own.
 mv "$system/ntoskrnl.exe" "$system/ntosr.dll"
-cp "$STACKHOUND_WINDOWS_TARGET/$gnu/debug/stackhound_kstack_double.dll" "$system/ntoskrnl.exe"
+cp "$STACKHOUND_WINDOWS_TARGET/$gnu/debug/stackhound_kstack_fake.dll" "$system/ntoskrnl.exe"
 cp "$driver" "$system/drivers/stackhound-kstack.sys"
 mkdir "$WINEPREFIX/drive_c/stackhound-kstack"
 
@@ -68,9 +68,9 @@ export WINEDLLOVERRIDES="ntoskrnl.exe=n,b;mscoree,mshtml=;winedbg.exe=d"
 for kernel in whole old; do
   step "the driver in a kernel that is $kernel"
   (
-    cd crates/kstack/double
+    cd crates/kstack/fake
     # As it was built above.
-    export STACKHOUND_DOUBLE_EXPORTS=$work/exports.def
+    export STACKHOUND_FAKE_EXPORTS=$work/exports.def
     ../../../scripts/with-windows timeout 600 cargo test --quiet --locked --test driver --target $gnu -- $kernel
   )
   windows wineserver --kill || true

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # One code, two sources: what `events` tells of a recording here, and what `events --live` tells of the same recording in
-# Wine, where a double of ETW hands it out as a session would: processors in any order, each seed another one. Line by
+# Wine, where a fake of ETW hands it out as a session would: processors in any order, each seed another one. Line by
 # line the same, but for what the two cannot share. Needs .ci/setup-windows.
 #
-# usage: live-check.sh [--short] [RECORDING...]
+# usage: live-check.sh [--short] [TRACE...]
 #
 # Without recordings: all of the corpus (STACKHOUND_CORPUS, else ../shared/corpus) and generated ones, by several seeds,
 # event by event and by whole buffers. --short is what CI does each time: some of them, one seed, whole buffers of the generated one.
@@ -18,8 +18,8 @@ trap 'rm -rf "$folder" || true' EXIT
 short=
 [ "${1:-}" != --short ] || { short=yes; shift; }
 
-scripts/with-double
-export STACKHOUND_DOUBLE_BUILT=$STACKHOUND_WINDOWS_TARGET/double
+scripts/with-fake
+export STACKHOUND_FAKE_BUILT=$STACKHOUND_WINDOWS_TARGET/fake
 scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
 cargo build --quiet --locked --workspace --bin stackhound
 live=$STACKHOUND_WINDOWS_TARGET/$gnu/cross/stackhound.exe
@@ -34,19 +34,19 @@ same() {
 
 failed=0
 total=0
-# usage: check RECORDING SEED WAY
+# usage: check TRACE SEED WAY
 check() {
   local name
   name=$(basename "$1")
   cat >"$folder/settings" <<SETTINGS
 raw = $3
 [live check]
-recording = $1
+trace = $1
 seed = $2
 SETTINGS
   local lines
   lines=$(wc -l <"$folder/file")
-  if ! STACKHOUND_DOUBLE=$folder/settings scripts/with-double "$live" events --live --session "live check" --no-progress \
+  if ! STACKHOUND_FAKE=$folder/settings scripts/with-fake "$live" events --live --session "live check" --no-progress \
     --stacks --format ndjson >"$folder/out" 2>"$folder/err"; then
     echo "$name, seed $2, raw $3: $(tr -d '\r' <"$folder/err")"
     failed=$((failed + 1))

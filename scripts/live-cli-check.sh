@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what people use for live sessions in Wine, with the test double in place of ETW: `events --live`, `hunt --live`,
+# Runs what people use for live sessions in Wine, with the test fake in place of ETW: `events --live`, `hunt --live`,
 # `kstack --live`, `record`, and the two tutorial programs. Needs .ci/setup-windows.
 #
 # usage: live-cli-check.sh
@@ -25,21 +25,21 @@ has() { grep -Eq -- "$2" "$1" || { cat "$1" >&2; fail "$1 has no line like: $2";
 has_not() { ! grep -Eq -- "$2" "$1" || { cat "$1" >&2; fail "$1 has a line like: $2"; }; }
 
 step "programs"
-scripts/with-double
-export STACKHOUND_DOUBLE_BUILT=$target/double
+scripts/with-fake
+export STACKHOUND_FAKE_BUILT=$target/fake
 scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound-cli --target $gnu
 scripts/with-windows cargo build --quiet --locked --profile cross -p stackhound --examples --target $gnu
 built=$target/$gnu/cross
-# Runs the program with the double. The settings are what stands on the input of the call.
+# Runs the program with the fake. The settings are what stands on the input of the call.
 live() {
   local status=0
-  scripts/with-double "$built/stackhound.exe" "$@" >"$folder/out" 2>"$folder/err" || status=$?
+  scripts/with-fake "$built/stackhound.exe" "$@" >"$folder/out" 2>"$folder/err" || status=$?
   echo "$status" >"$folder/status"
 }
-# What the double does from here on.
-double() { cat >"$folder/double"; : >"$folder/log"; }
-export STACKHOUND_DOUBLE=$folder/double
-# Waits until the double says that a session has handed out all it has; what is missing then shows in what comes out.
+# What the fake does from here on.
+fake() { cat >"$folder/fake"; : >"$folder/log"; }
+export STACKHOUND_FAKE=$folder/fake
+# Waits until the fake says that a session has handed out all it has; what is missing then shows in what comes out.
 until_all_is_out() {
   for _ in $(seq 1200); do
     ! grep -q '^all is handed out of' "$folder/log" || return 0
@@ -57,15 +57,15 @@ step "the tutorials, live, print the same as from a recording"
 for row in "network_monitor network.etl network-monitor" "syscall_sensor calls.etl syscall-sensor"; do
   read -r example recording session <<<"$row"
   _NT_SYMBOL_PATH="srv*$folder/symbols" "$here/examples/$example" "$folder/$recording" >"$folder/expected" 2>"$folder/end"
-  double <<EOF
+  fake <<EOF
 log = $folder/log
 [$session]
-recording = $folder/$recording
+trace = $folder/$recording
 at_end = wait
 EOF
   # Somebody presses Enter when everything was handed over.
   { until_all_is_out; echo; } | _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\symbols" \
-    scripts/with-double "$built/examples/$example.exe" >"$folder/out" 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
+    scripts/with-fake "$built/examples/$example.exe" >"$folder/out" 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
   tr -d '\r' <"$folder/out" | diff "$folder/expected" - || fail "$example: live is not as recorded"
   tr -d '\r' <"$folder/err" | diff "$folder/end" - || fail "$example: live counts other events"
   has "$folder/log" StartTraceW
@@ -75,10 +75,10 @@ has "$folder/log" 'StartTraceW.*name="syscall-sensor".*buffer_kib=64 minimum=20 
 
 # With delays, since the end of a short recording would be the end of a session that is still being set up.
 step "events --live"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/calls.etl
+trace = $folder/calls.etl
 delay_ms = 20
 EOF
 live events --live --session mine --stacks --format ndjson --for 600s
@@ -89,10 +89,10 @@ has "$folder/log" 'StartTraceW.*name="mine"'
 echo "$(wc -l <"$folder/out") lines: $(tr -d '\r' <"$folder/err")"
 
 step "events --live shows what it has when nothing happens, ends when time is up, and says what was lost"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/calls.etl
+trace = $folder/calls.etl
 lose_every = 5
 at_end = wait
 EOF
@@ -122,10 +122,10 @@ _NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format n
   "$folder/demo/stackhound-demo.etl" >"$folder/recorded" 2>"$folder/end" || status=$?
 [ "$status" = 1 ] || { cat "$folder/end" >&2; fail "hunt --one-pass finds nothing"; }
 export _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\none"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/demo/stackhound-demo.etl
+trace = $folder/demo/stackhound-demo.etl
 delay_ms = 20
 EOF
 live hunt --live --session mine --preset syscalls --format ndjson --for 600s
@@ -134,10 +134,10 @@ findings <"$folder/recorded" >"$folder/expected"
 findings <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "hunt --live finds something else than hunt --one-pass"
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ evaluated, [0-9,]+ of them with stacks; findings: .* high'
 echo "the same $(wc -l <"$folder/expected") findings: $(tr -d '\r' <"$folder/err" | tail -1)"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/demo/stackhound-demo.etl
+trace = $folder/demo/stackhound-demo.etl
 lose_every = 5
 at_end = wait
 EOF
@@ -151,12 +151,12 @@ step "kstack --live tells the stacks that it tells of the recording"
 stacks() {
   tr -d '\r' | sed -E 's/"(time|since)":"[^"]*"/"\1":""/g; s/,"later_lost":[a-z]*,"lost_between":[a-z]*//; s/"(lost|not-taken)"/"none"/g'
 }
-"$here/stackhound" kstack --quiet --one-pass --recording "$folder/demo/stackhound-demo.etl" --user --symbols modules \
+"$here/stackhound" kstack --quiet --one-pass --trace "$folder/demo/stackhound-demo.etl" --user --symbols modules \
   --format ndjson >"$folder/recorded"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/demo/stackhound-demo.etl
+trace = $folder/demo/stackhound-demo.etl
 delay_ms = 20
 EOF
 live kstack --live --session mine --for 600s --user --symbols modules --format ndjson
@@ -168,13 +168,13 @@ has "$folder/log" 'TraceSetInformation stacks \{3d6fa8d1-fe05-11d0-9dda-00c04fd7
 echo "the same $(wc -l <"$folder/expected") threads: $(tr -d '\r' <"$folder/err" | tail -1)"
 
 step "providers have a session of their own"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/calls.etl
+trace = $folder/calls.etl
 delay_ms = 20
 [mine-providers]
-recording = $folder/network.etl
+trace = $folder/network.etl
 delay_ms = 300
 EOF
 live events --live --session mine --preset syscalls --stacks --provider Microsoft-Windows-Kernel-Network:0x10:4 --format csv
@@ -188,10 +188,10 @@ pid=$("$here/stackhound" events -q --format ndjson "$folder/network.etl" | sed -
 # Of a session, the first record of a file is not known.
 "$here/stackhound" events -q --format csv "$folder/network.etl" --pid "$pid" | grep -v EventTrace/Header >"$folder/own"
 "$here/stackhound" events -q --format csv "$folder/network.etl" | grep -v EventTrace/Header >"$folder/recorded"
-double <<EOF
+fake <<EOF
 log = $folder/log
 [mine]
-recording = $folder/network.etl
+trace = $folder/network.etl
 delay_ms = 300
 own_pid = $pid
 EOF
@@ -201,29 +201,29 @@ left=$(($(wc -l <"$folder/recorded") - $(wc -l <"$folder/own") + 1))
 [ "$(wc -l <"$folder/out")" = "$left" ] || fail "$(wc -l <"$folder/out") lines and not $left without the program's own events"
 
 step "errors"
-double <<EOF
+fake <<EOF
 error StartTraceW = 5
 EOF
 live events --live --session mine
 [ "$(cat "$folder/status")" = 2 ] || fail "access denied is not told by the exit code"
 has "$folder/err" '^error: access to session "mine" was denied: this needs an administrator'
-double <<EOF
+fake <<EOF
 error EnableTraceEx2 {f4e1897c-bb5d-5668-f1d8-040f4d8dd344} = 5
 EOF
 live events --live --provider '{f4e1897c-bb5d-5668-f1d8-040f4d8dd344}'
 has "$folder/err" 'denied: this needs an antimalware-light protected process'
-double <<EOF
+fake <<EOF
 exists = mine
 EOF
 live events --live --session mine
 has "$folder/err" 'a session "mine" runs already'
 
 step "record"
-double <<EOF
+fake <<EOF
 log = $folder/log
 exists = Other
 [mine]
-recording = $folder/calls.etl
+trace = $folder/calls.etl
 at_end = wait
 EOF
 live record --session mine --preset syscalls -o "$folder/x.etl" --for 4s
@@ -245,7 +245,7 @@ step "a console that is closed, and a second Ctrl-C, stop the sessions before th
 for row in "close-300 events --live" "close-300 record -o $folder/y.etl" "interrupt-300,interrupt-301 hunt --live"; do
   read -r console verb <<<"$row"
   { echo "log = $folder/log"; sed 's/,/\n/; s/-/ /g' <<<"$console" | sed 's/^/console = /'
-    printf '[mine]\nrecording = %s\nrate = 1000\nrounds = forever\n' "$folder/calls.etl"; } >"$folder/double"
+    printf '[mine]\ntrace = %s\nrate = 1000\nrounds = forever\n' "$folder/calls.etl"; } >"$folder/fake"
   : >"$folder/log"
   # shellcheck disable=SC2086
   live $verb --session mine --preset syscalls
@@ -256,11 +256,11 @@ for row in "close-300 events --live" "close-300 record -o $folder/y.etl" "interr
 done
 
 step "sessions that earlier runs left are stopped, those of others are not"
-double <<EOF
+fake <<EOF
 log = $folder/log
 exists = Stackhound-4000000001-0badcafe, Stackhound-mine
 [*]
-recording = $folder/calls.etl
+trace = $folder/calls.etl
 EOF
 live events --live --preset syscalls --for 600s
 has "$folder/err" '^stopped session Stackhound-4000000001-0badcafe, whose process has ended without stopping it'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints one table: how fast each stage is, and what share of the bare record walk of the same run.
 
-usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [RECORDING...]
+usage: scripts/speed.py [--runs N] [--events N] [--no-dissect] [TRACE...]
        scripts/speed.py --live
        scripts/speed.py --hunt [--runs N] [--events N]
 

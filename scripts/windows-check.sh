@@ -64,23 +64,23 @@ fi
 step "consumers, in Wine"
 windows cargo test --locked --profile cross -p stackhound --test consumer --test krabs --test predicate --target $gnu
 
-step "the double of ETW, proven by a consumer of its own"
-scripts/with-double
+step "the fake of ETW, proven by a consumer of its own"
+scripts/with-fake
 (
-  cd crates/windows-double
+  cd crates/windows-fake
   cargo test --locked
   ../../scripts/with-windows cargo clippy --locked --all-targets --target $gnu
-  ../../scripts/with-double cargo test --locked --test consumer --target $gnu
+  ../../scripts/with-fake cargo test --locked --test consumer --target $gnu
 )
 
-step "live sessions, with the double"
-scripts/with-double cargo test --locked --profile cross -p stackhound --test live --target $gnu -- --nocapture
+step "live sessions, with the fake"
+scripts/with-fake cargo test --locked --profile cross -p stackhound --test live --target $gnu -- --nocapture
 
 step "one code, two sources"
 scripts/live-check.sh --short
 
-step "event tracing and live sessions, each by itself, with the double"
-scripts/with-double cargo test --locked --profile cross -p stackhound-windows -p stackhound-live \
+step "event tracing and live sessions, each by itself, with the fake"
+scripts/with-fake cargo test --locked --profile cross -p stackhound-windows -p stackhound-live \
   --test etw --test live --target $gnu
 
 step "the demonstration in Wine, the same as here"

@@ -28,7 +28,7 @@ impl<'t> Frame<'t> {
 
     pub(crate) fn numbered(trace: &'t Trace, number: u64) -> Option<Self> {
         let node = trace.index.frames.node(number)?;
-        Some(Self { trace, node, stack: trace.stack_at(node.place) })
+        Some(Self { trace, node, stack: trace.stack_at(node.position) })
     }
 
     /// Its number.
@@ -84,19 +84,19 @@ impl<'t> Frame<'t> {
     /// The first context at which it is itself the top of the active stack, not a frame it called. `None` if it never is.
     /// Takes longer the more frames it calls without doing anything in between.
     pub fn first_executed_context(&self) -> Option<Context<'t>> {
-        let end = self.end_place();
+        let end = self.end_position();
         let row = self.trace.row(self.stack).0;
-        let (mut from, mut place) = (self.first(), self.node.place + 1);
+        let (mut from, mut position) = (self.first(), self.node.position + 1);
         loop {
-            let to = if place < end { self.trace.boundary(&row, place) } else { self.last() + 1 };
+            let to = if position < end { self.trace.boundary(&row, position) } else { self.last() + 1 };
             if let Some(active) = self.active_from(from).filter(|active| *active < to) {
                 return Some(Context::new(self.trace, ContextId(active)));
             }
-            if place >= end {
+            if position >= end {
                 return None;
             }
-            place = self.trace.index.frames.end(place)? + 1;
-            from = self.trace.boundary(&row, place - 1);
+            position = self.trace.index.frames.end(position)? + 1;
+            from = self.trace.boundary(&row, position - 1);
         }
     }
 
@@ -173,7 +173,7 @@ impl<'t> Frame<'t> {
     /// The frame that it returns to, on the same stack.
     pub fn parent(&self) -> Option<Self> {
         let row = self.trace.row(self.stack).0;
-        let before = self.node.place.checked_sub(1).filter(|before| *before >= row.bounds)?;
+        let before = self.node.position.checked_sub(1).filter(|before| *before >= row.bounds)?;
         let node = self.trace.index.frames.top(before)?;
         Some(Self { node, ..*self })
     }
@@ -185,28 +185,28 @@ impl<'t> Frame<'t> {
 
     /// The numbers of its ancestors, the nearest first, appended to `numbers`: at the price of one look into the index.
     pub fn ancestor_ids(&self, numbers: &mut Vec<FrameId>) {
-        if let Some(before) = self.node.place.checked_sub(1) {
+        if let Some(before) = self.node.position.checked_sub(1) {
             self.trace.index.frames.line(before, |number| numbers.push(FrameId(number)));
         }
     }
 
     /// How many ancestors it has.
     pub fn depth(&self) -> u64 {
-        self.trace.index.frames.depth(self.node.place).saturating_sub(1)
+        self.trace.index.frames.depth(self.node.position).saturating_sub(1)
     }
 
     /// The frames it called, in order.
     pub fn children(&self) -> impl Iterator<Item = Self> + use<'t> {
         let frame = *self;
-        let end = frame.end_place();
-        let mut place = frame.node.place + 1;
+        let end = frame.end_position();
+        let mut position = frame.node.position + 1;
         std::iter::from_fn(move || {
             let frames = &frame.trace.index.frames;
-            if place >= end || !frames.begins(place) {
+            if position >= end || !frames.begins(position) {
                 return None;
             }
-            let node = Node { number: frames.rank(place), place };
-            place = frames.end(place)? + 1;
+            let node = Node { number: frames.rank(position), position };
+            position = frames.end(position)? + 1;
             Some(Self { node, ..frame })
         })
     }
@@ -214,29 +214,29 @@ impl<'t> Frame<'t> {
     /// The frames it called, the last one first.
     pub fn reversed_children(&self) -> impl Iterator<Item = Self> + use<'t> {
         let frame = *self;
-        let mut behind = frame.end_place();
+        let mut behind = frame.end_position();
         std::iter::from_fn(move || {
-            let last = behind.checked_sub(1).filter(|last| *last > frame.node.place)?;
+            let last = behind.checked_sub(1).filter(|last| *last > frame.node.position)?;
             // The frame that ends here is the top one just before.
             let node = frame.trace.index.frames.top(last.checked_sub(1)?)?;
-            behind = node.place;
+            behind = node.position;
             Some(Self { node, ..frame })
         })
     }
 
     /// The next frame that its parent called; for one without a parent, the next one of the stack.
     pub fn next_sibling(&self) -> Option<Self> {
-        let place = self.end_place() + 1;
+        let position = self.end_position() + 1;
         let end = self.trace.row(self.stack).1;
         let frames = &self.trace.index.frames;
-        (place < end && frames.begins(place))
-            .then(|| Self { node: Node { number: frames.rank(place), place }, ..*self })
+        (position < end && frames.begins(position))
+            .then(|| Self { node: Node { number: frames.rank(position), position }, ..*self })
     }
 
     /// The frame that its parent called before; for one without a parent, the one of the stack before.
     pub fn previous_sibling(&self) -> Option<Self> {
         let row = self.trace.row(self.stack).0;
-        let before = self.node.place.checked_sub(1).filter(|before| *before > row.bounds)?;
+        let before = self.node.position.checked_sub(1).filter(|before| *before > row.bounds)?;
         let frames = &self.trace.index.frames;
         // The frame that ends just before is the top one before its end.
         let node = frames.top(before - 1).filter(|_| !frames.begins(before))?;
@@ -261,7 +261,7 @@ impl<'t> Frame<'t> {
 
     /// How many frames are below it: their numbers follow its own.
     pub fn descendant_number(&self) -> u64 {
-        (self.end_place() - self.node.place - 1) / 2
+        (self.end_position() - self.node.position - 1) / 2
     }
 
     /// The beginnings and ends of all frames below it, and the changes to other stacks and back, in order.
@@ -302,8 +302,8 @@ impl<'t> Frame<'t> {
     }
 
     /// The place of its end, behind that of its beginning.
-    pub(crate) fn end_place(&self) -> u64 {
-        self.trace.index.frames.end(self.node.place).unwrap_or(self.node.place + 1)
+    pub(crate) fn end_position(&self) -> u64 {
+        self.trace.index.frames.end(self.node.position).unwrap_or(self.node.position + 1)
     }
 
     /// A period of its stack.
@@ -316,12 +316,12 @@ impl<'t> Frame<'t> {
     }
 
     fn first(&self) -> u64 {
-        let first = self.trace.boundary(&self.trace.row(self.stack).0, self.node.place);
+        let first = self.trace.boundary(&self.trace.row(self.stack).0, self.node.position);
         first.min(self.trace.transition_count())
     }
 
     fn last(&self) -> u64 {
-        let behind = self.trace.boundary(&self.trace.row(self.stack).0, self.end_place());
+        let behind = self.trace.boundary(&self.trace.row(self.stack).0, self.end_position());
         behind.saturating_sub(1)
     }
 
@@ -418,7 +418,7 @@ pub struct StackEvents<'t> {
     frame: Frame<'t>,
     row: StackRow,
     /// The next beginning or end, and the place behind the last one.
-    place: u64,
+    position: u64,
     end: u64,
     /// The next change of stacks, and its number among the stack's starts and ends of periods.
     change: u64,
@@ -439,26 +439,26 @@ impl<'t> StackEvents<'t> {
     pub(crate) fn new(frame: Frame<'t>) -> Self {
         let trace = frame.trace();
         let row = trace.row(frame.stack_id()).0;
-        let own_end = frame.end_place();
+        let own_end = frame.end_position();
         let end = match frame.has_ended() {
             true => own_end,
             // Behind what holds at the last context stands only what is left open.
             false => trace
-                .place(frame.stack_id(), trace.transition_count())
+                .position(frame.stack_id(), trace.transition_count())
                 .map_or(own_end, |last| own_end.min(last + 1)),
         };
         let mut events = Self {
             trace,
             frame,
             row,
-            place: frame.node().place + 1,
+            position: frame.node().position + 1,
             end,
             change: 0,
             changes_end: 0,
             open: Vec::new(),
             just_started: false,
         };
-        events.change = events.changes_before((trace.boundary(&row, frame.node().place), FRAME));
+        events.change = events.changes_before((trace.boundary(&row, frame.node().position), FRAME));
         events.changes_end = events.changes_before((trace.boundary(&row, own_end), FRAME)).max(events.change);
         events
     }
@@ -467,8 +467,8 @@ impl<'t> StackEvents<'t> {
     /// [`StackEvent::FrameStart`]; otherwise it does nothing. Costs the same however much is left out.
     pub fn skip_children(&mut self) {
         let Some(node) = self.open.last().filter(|_| self.just_started) else { return };
-        let Some(end) = self.trace.index.frames.end(node.place) else { return };
-        self.place = end;
+        let Some(end) = self.trace.index.frames.end(node.position) else { return };
+        self.position = end;
         let behind = self.changes_before((self.trace.boundary(&self.row, end), FRAME));
         self.change = behind.clamp(self.change, self.changes_end);
         self.just_started = false;
@@ -499,9 +499,9 @@ impl<'t> Iterator for StackEvents<'t> {
     fn next(&mut self) -> Option<StackEvent<'t>> {
         self.just_started = false;
         if self.change < self.changes_end {
-            let key = (self.trace.boundary(&self.row, self.place), FRAME);
+            let key = (self.trace.boundary(&self.row, self.position), FRAME);
             if let Some((context, kind)) = self.change_key(self.change)
-                && (self.place >= self.end || (context, kind) < key)
+                && (self.position >= self.end || (context, kind) < key)
             {
                 self.change += 1;
                 let transition = Transition::new(self.trace, TransitionId(context.saturating_sub(1)));
@@ -512,19 +512,19 @@ impl<'t> Iterator for StackEvents<'t> {
                 });
             }
         }
-        if self.place >= self.end {
+        if self.position >= self.end {
             return None;
         }
         let frames = &self.trace.index.frames;
-        let place = self.place;
-        self.place += 1;
-        if frames.begins(place) {
+        let position = self.position;
+        self.position += 1;
+        if frames.begins(position) {
             let number = match self.open.last() {
                 // Nothing lies between a frame and its first child.
-                Some(parent) if parent.place + 1 == place => parent.number + 1,
-                _ => frames.rank(place),
+                Some(parent) if parent.position + 1 == position => parent.number + 1,
+                _ => frames.rank(position),
             };
-            let node = Node { number, place };
+            let node = Node { number, position };
             self.open.push(node);
             self.just_started = true;
             return Some(StackEvent::FrameStart(Frame::at(self.trace, node, self.frame.stack_id())));

@@ -260,25 +260,25 @@ impl Trace {
     }
 
     /// The last beginning or end of a stack that holds at a context.
-    pub(crate) fn place(&self, stack: StackId, at: u64) -> Option<u64> {
+    pub(crate) fn position(&self, stack: StackId, at: u64) -> Option<u64> {
         let (row, end) = self.row(stack);
         let since = at.checked_sub(row.first)?;
         let count = self.index.bounds.rank(row.stretch.checked_add(since)?).min(end);
-        count.checked_sub(1).filter(|place| *place >= row.bounds)
+        count.checked_sub(1).filter(|position| *position >= row.bounds)
     }
 
-    /// The context at which the beginning or end at `place` of `stack` holds first.
-    pub(crate) fn boundary(&self, row: &StackRow, place: u64) -> u64 {
-        let key = self.index.bounds.get(place);
+    /// The context at which the beginning or end at `position` of `stack` holds first.
+    pub(crate) fn boundary(&self, row: &StackRow, position: u64) -> u64 {
+        let key = self.index.bounds.get(position);
         (row.first + key.saturating_sub(row.stretch)).min(self.transition_count() + 1)
     }
 
-    /// The stack to which the bound at `place` belongs.
-    pub(crate) fn stack_at(&self, place: u64) -> StackId {
+    /// The stack to which the bound at `position` belongs.
+    pub(crate) fn stack_at(&self, position: u64) -> StackId {
         let (mut low, mut high) = (0, self.stack_count());
         while low + 1 < high {
             let middle = low.midpoint(high);
-            if self.index.tables.stack_row(middle).bounds <= place { low = middle } else { high = middle }
+            if self.index.tables.stack_row(middle).bounds <= position { low = middle } else { high = middle }
         }
         StackId(low)
     }
@@ -636,9 +636,9 @@ impl<'t> Stack<'t> {
 
     /// Its top frame; `None` if no frame of it is known here.
     pub fn frame(&self) -> Option<Frame<'t>> {
-        let place = self.trace.place(self.id, self.at.0)?;
+        let position = self.trace.position(self.id, self.at.0)?;
         let (row, _) = self.trace.row(self.id);
-        let node = self.trace.index.frames.top(place).filter(|node| node.place >= row.bounds)?;
+        let node = self.trace.index.frames.top(position).filter(|node| node.position >= row.bounds)?;
         Some(Frame::at(self.trace, node, self.id))
     }
 
@@ -653,8 +653,8 @@ impl<'t> Stack<'t> {
     /// The numbers of its known frames, from the top down, appended to `numbers`: a call stack at the price of one look
     /// into the index.
     pub fn frame_ids(&self, numbers: &mut Vec<FrameId>) {
-        let Some(place) = self.trace.place(self.id, self.at.0) else { return };
-        self.trace.index.frames.line(place, |number| numbers.push(FrameId(number)));
+        let Some(position) = self.trace.position(self.id, self.at.0) else { return };
+        self.trace.index.frames.line(position, |number| numbers.push(FrameId(number)));
     }
 
     /// What came to be known of the start of the period of activity it is seen in, or of the one before; `None` if it

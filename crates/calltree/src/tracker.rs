@@ -598,7 +598,7 @@ impl Tracker {
 
     fn switch(&mut self, now: &Now, to: Thread, read: Read, sink: Sink) {
         self.announce(sink);
-        let place = self.place();
+        let current = self.position();
         if self.threads.len() < THREADS_MAX || self.threads.contains_key(&self.thread) {
             let space = self
                 .active
@@ -606,7 +606,7 @@ impl Tracker {
                 .map_or(now.space, |region| region.space);
             let position =
                 self.threads.entry(self.thread).or_insert(Position { own: None, last: None, space, sp: 0 });
-            (position.last, position.space, position.sp) = (place, space, now.before.sp.0);
+            (position.last, position.space, position.sp) = (current, space, now.before.sp.0);
         } else {
             self.counts.stacks_refused += 1;
         }
@@ -626,7 +626,7 @@ impl Tracker {
 
     /// Notes the active stack as the one that the thread began with.
     fn remember_own(&mut self) {
-        let own = self.place();
+        let own = self.position();
         if self.threads.len() < THREADS_MAX {
             let space = Space::default();
             self.threads.entry(self.thread).or_insert(Position { own, last: None, space, sp: 0 });
@@ -730,7 +730,7 @@ impl Tracker {
     }
 
     /// The active stack, with its number to tell it from later ones in the same region.
-    fn place(&self) -> Option<(RegionIndex, StackId)> {
+    fn position(&self) -> Option<(RegionIndex, StackId)> {
         let index = self.active?;
         Some((index, self.stack_id(index)?))
     }

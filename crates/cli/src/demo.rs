@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use stackhound::detect::report::{Finding, Place};
+use stackhound::detect::report::{Finding, SourceLocation};
 use stackhound::detect::{Binaries, DetectionId, Severity};
 use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::symbols::file_loader;
 use stackhound::symbols::temporary::{self, Temporary};
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{EventView, Label, Mode, Passes, Pipeline};
 use stackhound_scenario::{Attack, AttackKind, Scenario, Truth};
 
@@ -142,12 +142,12 @@ struct Hits {
 type Hunted = Vec<Hits>;
 
 fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
-    let trace = Recordings::file(path).threads(common.threads()).open()?;
+    let trace = TraceFiles::file(path).threads(common.threads()).open()?;
     let mut progress = Progress::new(common, truth.bytes);
     let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);
     let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
-    let mut hunter = HuntSession::new(binaries, pipeline.clock());
+    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|seen| {
@@ -156,7 +156,7 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
         if let Some(attack) = truth.attacks.iter().find(is_one) {
             attacks.push((attack.kind, lines(seen)));
         }
-        hunt(&mut hunter, seen, &mut hunted);
+        hunt(&mut hunt_session, seen, &mut hunted);
         ControlFlow::Continue(())
     });
     let processes = pipeline.trace_state().system().processes().count();
@@ -166,11 +166,11 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
 }
 
 /// Evaluates an event, and puts what is found to what was found before.
-fn hunt(hunter: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunted) {
+fn hunt(hunt_session: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunted) {
     if !HuntSession::can_evaluate(seen) {
         return;
     }
-    let evaluation = *hunter.evaluate(seen);
+    let evaluation = *hunt_session.evaluate(seen);
     for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
         let process = seen.process_name().unwrap_or_default();
         let same =
@@ -179,7 +179,7 @@ fn hunt(hunter: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunted) {
             hits.count += 1;
             continue;
         }
-        let event_context = hunter.event_context(seen, Place::default());
+        let event_context = hunt_session.event_context(seen, SourceLocation::default());
         let finding = Finding { id, outcome: *outcome, alert: String::new() };
         let sentence = finding.sentences(&event_context).into_iter().next().unwrap_or_default();
         let process = process.to_owned();

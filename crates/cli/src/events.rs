@@ -92,8 +92,8 @@ fn run_recorded(
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = enrichment(arguments, &filter, common)?;
     let mut pipeline = with(arguments.reading.pipeline(trace)?, enrichment);
-    printer.start = trace.sources()[0].recording.session().start_time;
-    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    printer.start = trace.sources()[0].etl_file.session().start_time;
+    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let choose = |seen: &EventView<'_>| {
         progress.tick();

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use rustc_hash::FxHashMap;
 use stackhound::expr::Undecided;
-use stackhound::stacks::OwnerKind;
+use stackhound::stacks::TriggerKind;
 use stackhound::system::System;
 use stackhound::trace::OpenTrace;
 use stackhound::{Clock, EventView, FileTime, Predicate, RawTime};
@@ -56,7 +56,7 @@ pub struct EventFilter {
     kinds: RefCell<Option<Kinds>>,
 }
 
-type Kinds = FxHashMap<OwnerKind, (u64, String)>;
+type Kinds = FxHashMap<TriggerKind, (u64, String)>;
 
 /// Names that are listed where nothing is selected.
 const LISTED_MAX: usize = 8;
@@ -64,7 +64,7 @@ const LISTED_MAX: usize = 8;
 impl EventFilter {
     /// For recordings.
     pub fn new(filters: &Filters, trace: &OpenTrace) -> Result<EventFilter> {
-        let start = trace.sources()[0].recording.session().start_time;
+        let start = trace.sources()[0].etl_file.session().start_time;
         Ok(EventFilter::parse(filters)?.between(filters, &trace.clock(), start))
     }
 
@@ -126,7 +126,7 @@ impl EventFilter {
             self.kinds.replace(None);
         } else if let Some(kinds) = &mut *self.kinds.borrow_mut() {
             let new = || (0, seen.name().to_string());
-            kinds.entry(OwnerKind::of(seen.event())).or_insert_with(new).0 += 1;
+            kinds.entry(TriggerKind::of(seen.event())).or_insert_with(new).0 += 1;
         }
         is_wanted
     }

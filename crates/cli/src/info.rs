@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use stackhound::etl::record::HeaderKind;
 use stackhound::etl::{Block, Damage, Index, LogfileHeader};
-use stackhound::stacks::{OwnerKind, StackState, StackStats};
+use stackhound::stacks::{StackState, StackStats, TriggerKind};
 use stackhound::trace::{Capture, OpenTrace, Source};
 use stackhound::types::FileTime;
 use stackhound::{Guid, Passes, Pipeline};
@@ -110,13 +110,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 }
 
 fn session_facts(source: &Source, index: &Index) -> FileInfo {
-    let session = source.recording.session();
+    let session = source.etl_file.session();
     let clock = session.clock();
     // A session that was appended counts its own buffers only.
     let is_counted = index.sessions.len() > 1 || u64::from(session.buffers_written) >= index.found();
     FileInfo {
         file: source.name.clone(),
-        size: source.recording.size(),
+        size: source.etl_file.size(),
         session: session.session_name.clone(),
         log_file: session.file_name.clone(),
         windows: format!("{}.{}", session.windows_version.0, session.windows_version.1),
@@ -154,8 +154,8 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
         appended_sessions: index.sessions.iter().skip(1).map(|session| session_info(session)).collect(),
         ..Contents::default()
     };
-    let recording = &trace.sources()[0].recording;
-    contents.compression = (contents.compressed_buffers > 0).then(|| recording.compression().name());
+    let etl_file = &trace.sources()[0].etl_file;
+    contents.compression = (contents.compressed_buffers > 0).then(|| etl_file.compression().name());
     let mut counts = Counts::default();
     for (_, loaded) in trace.blocks() {
         if let Ok((block, _)) = loaded {
@@ -164,7 +164,7 @@ fn scan(trace: &OpenTrace, common: &Common) -> Result<(Contents, Vec<DamageInfo>
     }
     counts.report(&mut contents);
 
-    let mut progress = Progress::new(common, recording.size());
+    let mut progress = Progress::new(common, etl_file.size());
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let outcome = pipeline.run(|_| {
         progress.tick();
@@ -206,11 +206,11 @@ fn damage_info(damage: &Damage) -> DamageInfo {
 fn stack_info(
     stats: &StackStats,
     distinct_frames: usize,
-    name: impl Fn(&OwnerKind) -> String,
+    name: impl Fn(&TriggerKind) -> String,
 ) -> StackCounts {
-    let mut by_owner = BTreeMap::new();
-    for (owner, parts) in &stats.by_owner {
-        *by_owner.entry(name(owner)).or_default() += parts;
+    let mut by_triggering_event = BTreeMap::new();
+    for (owner, parts) in &stats.by_triggering_event {
+        *by_triggering_event.entry(name(owner)).or_default() += parts;
     }
     StackCounts {
         full: stats.full,
@@ -223,7 +223,7 @@ fn stack_info(
         ambiguous_parts: stats.ambiguous_parts,
         unresolved_keys: stats.unresolved_keys,
         distinct_frames: distinct_frames as u64,
-        by_owner,
+        by_triggering_event,
         by_state: StackState::ALL
             .iter()
             .map(|state| (state.name(), stats.by_state[*state as usize]))
@@ -234,7 +234,7 @@ fn stack_info(
 /// Counters by dense numbers, so that the scan does not hash.
 struct Counts {
     kinds: [u64; HeaderKind::ALL.len()],
-    hooks: Vec<u64>,
+    hook_ids: Vec<u64>,
     providers: BTreeMap<Guid, u64>,
     first: FileTime,
     last: FileTime,
@@ -244,7 +244,7 @@ impl Default for Counts {
     fn default() -> Counts {
         Counts {
             kinds: Default::default(),
-            hooks: vec![0; 1 << 16],
+            hook_ids: vec![0; 1 << 16],
             providers: BTreeMap::new(),
             first: FileTime(i64::MAX),
             last: FileTime(i64::MIN),
@@ -264,8 +264,8 @@ impl Counts {
         for entry in block.entries() {
             let kind = entry.kind();
             self.kinds[kind as usize] += 1;
-            if kind.has_hook() {
-                self.hooks[usize::from(entry.tag)] += 1;
+            if kind.has_hook_id() {
+                self.hook_ids[usize::from(entry.tag)] += 1;
             } else if let Some(guid) = block.record(entry).guid() {
                 *self.providers.entry(guid).or_default() += 1;
             }
@@ -284,8 +284,9 @@ impl Counts {
             .filter(|&kind| of(kind) > 0)
             .map(|kind| (kind.name(), of(kind)))
             .collect();
-        let hooks = self.hooks.iter().enumerate().filter(|(_, count)| **count > 0);
-        contents.kernel_hooks = hooks.map(|(hook, &count)| (format!("{hook:04x}"), count)).collect();
+        let hook_ids = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);
+        contents.kernel_hook_ids =
+            hook_ids.map(|(hook_id, &count)| (format!("{hook_id:04x}"), count)).collect();
         let provider = |(guid, events): (Guid, u64)| (guid.to_string(), ProviderCount { name: None, events });
         contents.providers = self.providers.into_iter().map(provider).collect();
         if contents.events > 0 {
@@ -356,7 +357,7 @@ fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Content
                 grouped(s.extended)
             ),
         )?;
-        for (owner, parts) in &s.by_owner {
+        for (owner, parts) in &s.by_triggering_event {
             line("", format!("{:>9}  {owner}", grouped(*parts)))?;
         }
         let states: Vec<_> = s.by_state.iter().filter(|(_, n)| **n > 0).collect();

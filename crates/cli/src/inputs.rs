@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
-use stackhound::trace::{self, Capture, Captures, Error, OpenTrace, Recordings, several_captures};
+use stackhound::trace::{self, Capture, Captures, Error, OpenTrace, TraceFiles, several_captures};
 
 use crate::options::Common;
 use crate::output::message;
@@ -120,9 +120,9 @@ pub fn captures(
     common: &Common,
 ) -> Result<Vec<Capture>> {
     let files = expanded(files)?;
-    let recordings = Recordings::files(files.clone()).threads(common.threads()).grouping(grouping.into());
-    match recordings.captures() {
-        Err(error @ Error::NotARecording(..)) => match files
+    let trace_files = TraceFiles::files(files.clone()).threads(common.threads()).grouping(grouping.into());
+    match trace_files.captures() {
+        Err(error @ Error::NotATrace(..)) => match files
             .iter()
             .find(|path| recognition::holds_call_trees(path))
         {

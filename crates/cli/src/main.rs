@@ -9,6 +9,8 @@ mod config;
 mod demo;
 mod ending;
 mod events;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod exact;
 mod explain;
 mod filter;
 mod hunt;
@@ -25,8 +27,6 @@ mod progress;
 mod providers;
 mod reading;
 mod recognition;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod recording;
 mod render;
 mod stacks;
 mod symbols;
@@ -140,7 +140,7 @@ fn is_recording(verb: &Verb) -> bool {
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-use recording::run as exact;
+use exact::run as exact;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn exact(_: &live::record::Arguments, _: &options::Common) -> Result<Outcome> {

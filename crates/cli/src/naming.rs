@@ -30,7 +30,7 @@ pub struct Naming {
     #[arg(long, value_enum, value_name = "HOW")]
     pub kernel_symbols: Option<Symbols>,
     #[command(flatten)]
-    pub places: SymbolArguments,
+    pub locations: SymbolArguments,
 }
 
 /// How much of stacks is named.
@@ -62,7 +62,7 @@ pub fn enrichment(
     used: Use,
     filter: Option<&EventFilter>,
 ) -> Result<Enrichment> {
-    let mut config = Config::read(common, &arguments.places)?;
+    let mut config = Config::read(common, &arguments.locations)?;
     let kernel_symbols = arguments.kernel_symbols.map(|symbols| match symbols {
         Symbols::Full => KernelSymbols::Full,
         Symbols::Modules => KernelSymbols::Modules,
@@ -114,8 +114,8 @@ fn options(config: &Config, common: &Common, call_sites: bool) -> Result<Symboli
 
 /// What a symbolizer is made with, for sources that make their own.
 #[cfg(windows)]
-pub fn symbolizer_options(places: &SymbolArguments, common: &Common) -> Result<SymbolizerOptions> {
-    options(&Config::read(common, places)?, common, false)
+pub fn symbolizer_options(locations: &SymbolArguments, common: &Common) -> Result<SymbolizerOptions> {
+    options(&Config::read(common, locations)?, common, false)
 }
 
 /// Where symbol files are looked for.

@@ -21,7 +21,7 @@ pub struct Sink {
 enum Inner {
     Standard(BufWriter<io::Stdout>),
     /// A pipe or device, which nothing must replace.
-    Place(BufWriter<File>),
+    Destination(BufWriter<File>),
     File(BufWriter<Temporary>, PathBuf),
 }
 
@@ -34,9 +34,9 @@ impl Sink {
         let inner = match path {
             None => Inner::Standard(BufWriter::with_capacity(BUFFER_SIZE, io::stdout())),
             Some(path) if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) => {
-                let place = File::options().write(true).open(path);
-                let place = place.with_context(|| format!("cannot write {}", path.display()))?;
-                Inner::Place(BufWriter::with_capacity(BUFFER_SIZE, place))
+                let location = File::options().write(true).open(path);
+                let location = location.with_context(|| format!("cannot write {}", path.display()))?;
+                Inner::Destination(BufWriter::with_capacity(BUFFER_SIZE, location))
             }
             Some(path) => {
                 let path = path.canonicalize().unwrap_or(path.to_owned());
@@ -54,7 +54,7 @@ impl Sink {
     pub fn finish(self) -> Result<()> {
         match self.inner {
             Inner::Standard(mut out) => out.flush()?,
-            Inner::Place(mut out) => out.flush()?,
+            Inner::Destination(mut out) => out.flush()?,
             Inner::File(out, path) => {
                 let file = out.into_inner().map_err(|error| error.into_error())?;
                 file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -74,7 +74,7 @@ impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.inner {
             Inner::Standard(out) => out.write(bytes),
-            Inner::Place(out) => out.write(bytes),
+            Inner::Destination(out) => out.write(bytes),
             Inner::File(out, _) => out.write(bytes),
         }
     }
@@ -82,7 +82,7 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.inner {
             Inner::Standard(out) => out.flush(),
-            Inner::Place(out) => out.flush(),
+            Inner::Destination(out) => out.flush(),
             Inner::File(out, _) => out.flush(),
         }
     }

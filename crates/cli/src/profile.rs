@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let mut collector = Collector::new(product(arguments), &captures[0].trace, chosen, limits);
     let sources = captures.iter().flat_map(|capture| capture.trace.sources());
-    let mut progress = Progress::new(common, sources.map(|source| source.recording.size()).sum());
+    let mut progress = Progress::new(common, sources.map(|source| source.etl_file.size()).sum());
     let (mut losses, mut damaged, mut symbols) = (render::Losses::default(), false, Vec::new());
     let mut undecided = String::new();
     for (index, capture) in captures.iter().enumerate() {

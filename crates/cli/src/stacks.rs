@@ -192,7 +192,7 @@ fn of_capture(
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
-    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let mut kinds: HashMap<String, Collected> = HashMap::new();
     let mut frames = Frames::default();

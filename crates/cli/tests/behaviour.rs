@@ -42,7 +42,7 @@ fn bad_input_gets_one_clear_sentence() {
 
 #[test]
 fn a_truncated_first_buffer_is_told() {
-    let Some(bytes) = stackhound_corpus::recording("perfview-primitive-types.etl") else { return };
+    let Some(bytes) = stackhound_corpus::etl_file("perfview-primitive-types.etl") else { return };
     let (_folder, path) = file(&bytes[..5_000]);
     let sentence = format!("{}: the first buffer is cut off: 5000 of 8192 bytes", path.display());
     refused(&["info", "--full", text(&path)], &sentence);
@@ -50,7 +50,7 @@ fn a_truncated_first_buffer_is_told() {
 
 #[test]
 fn damage_is_reported_and_strict_makes_it_an_error() {
-    let Some(mut bytes) = stackhound_corpus::recording("airbus-ShutdownPerfDiagLogger.etl") else { return };
+    let Some(mut bytes) = stackhound_corpus::etl_file("airbus-ShutdownPerfDiagLogger.etl") else { return };
     // The size of the third buffer.
     bytes[2 * 65_536] ^= 0x40;
     let (_folder, path) = file(&bytes);
@@ -68,7 +68,7 @@ fn damage_is_reported_and_strict_makes_it_an_error() {
 
 #[test]
 fn a_repeated_buffer_is_damage() {
-    let Some(bytes) = stackhound_corpus::recording("airbus-ShutdownPerfDiagLogger.etl") else { return };
+    let Some(bytes) = stackhound_corpus::etl_file("airbus-ShutdownPerfDiagLogger.etl") else { return };
     let (_folder, whole) = file(&bytes);
     let repeated = [&bytes[..], &bytes[3 * 65_536..4 * 65_536]].concat();
     let (_folder, path) = file(&repeated);
@@ -104,8 +104,8 @@ fn creates_of_the_demo_are_shown_as_windows_ends_them() {
             text(folder.path()),
         ]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let recording = folder.path().join("stackhound-demo.etl");
-        let output = stackhound(&["events", "-q", "--format", "ndjson", text(&recording)]);
+        let etl_file = folder.path().join("stackhound-demo.etl");
+        let output = stackhound(&["events", "-q", "--format", "ndjson", text(&etl_file)]);
         let mut found = std::collections::BTreeMap::new();
         for line in String::from_utf8(output.stdout).unwrap().lines() {
             let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -247,7 +247,7 @@ fn completions_and_manual_come_from_the_same_definition() {
 /// Kernel logger files are packed in archives with other files beside them.
 #[test]
 fn archives_and_packed_files_are_opened() {
-    let Some(bytes) = stackhound_corpus::recording("perfview-primitive-types.etl") else { return };
+    let Some(bytes) = stackhound_corpus::etl_file("perfview-primitive-types.etl") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.etl.zip");
     let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
@@ -273,28 +273,28 @@ fn output_goes_into_pipes_and_through_links() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
     let folder = tempfile::tempdir().unwrap();
-    let place = |name: &str| folder.path().join(name);
+    let location = |name: &str| folder.path().join(name);
     let write_to = |name: &str| {
-        let output = stackhound(&["config", "show", "-o", text(&place(name))]);
+        let output = stackhound(&["config", "show", "-o", text(&location(name))]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    let made = Command::new("mkfifo").arg(place("pipe")).status().unwrap();
+    let made = Command::new("mkfifo").arg(location("pipe")).status().unwrap();
     assert!(made.success());
-    let pipe = place("pipe");
+    let pipe = location("pipe");
     let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
     write_to("pipe");
     let read = reader.join().unwrap();
     assert!(read.contains("kernel_symbols"));
-    assert!(std::fs::metadata(place("pipe")).unwrap().file_type().is_fifo());
+    assert!(std::fs::metadata(location("pipe")).unwrap().file_type().is_fifo());
 
-    std::fs::write(place("file"), "old").unwrap();
-    std::os::unix::fs::symlink(place("file"), place("link")).unwrap();
+    std::fs::write(location("file"), "old").unwrap();
+    std::os::unix::fs::symlink(location("file"), location("link")).unwrap();
     write_to("link");
-    assert!(place("link").is_symlink());
-    assert_eq!(std::fs::read_to_string(place("file")).unwrap(), read);
+    assert!(location("link").is_symlink());
+    assert_eq!(std::fs::read_to_string(location("file")).unwrap(), read);
 
     write_to("new");
-    std::fs::write(place("usual"), "").unwrap();
-    let mode = |name: &str| std::fs::metadata(place(name)).unwrap().permissions().mode();
+    std::fs::write(location("usual"), "").unwrap();
+    let mode = |name: &str| std::fs::metadata(location(name)).unwrap().permissions().mode();
     assert_eq!(mode("new"), mode("usual"), "who may read it");
 }

@@ -46,7 +46,7 @@ fn object(verb: &str, trace: &Trace, arguments: &[&str]) -> Value {
 /// Transitions are a millisecond apart. Processor 0: the thread's user stack, from #3 on its kernel stack, from #5 to #6
 /// an interrupt. Processor 1: not known before #4, then another thread of the same process, which the first one follows at
 /// #8.
-fn recording() -> Trace {
+fn trace() -> Trace {
     let mut builder = Builder::new();
     builder.sampled();
     let stack = |builder: &mut Builder, kind, thread: Option<u32>, cpu: Option<u16>| {
@@ -238,7 +238,7 @@ fn stacks_and_backtraces() {
 
 #[test]
 fn a_backtrace_leads_from_an_interrupt_to_user_mode() {
-    let trace = recording();
+    let trace = trace();
     let lines = [
         "interrupt stack of processor 0, Context before #6, active since #6",
         "  #5 - IsrRoutine [interrupt]",
@@ -265,7 +265,7 @@ fn a_backtrace_leads_from_an_interrupt_to_user_mode() {
 
 #[test]
 fn times_and_processors() {
-    let trace = recording();
+    let trace = trace();
     let at = |arguments: &[&str]| object("stack", &trace, arguments)["at"].clone();
     let context = |context: u64, cpu: u64, time: &str| json!({"context": context, "cpu": cpu, "time": time});
     let fourth = context(4, 1, "2024-01-01T00:00:00.0040000Z");
@@ -287,7 +287,7 @@ fn times_and_processors() {
 
 #[test]
 fn bounds_and_lower_bounds_are_told_in_every_form() {
-    let trace = recording();
+    let trace = trace();
     check(
         "calls",
         &trace,
@@ -350,7 +350,7 @@ fn lists_are_one_object_or_one_object_a_line() {
 
 #[test]
 fn frames_are_named_as_they_are_shown() {
-    let trace = recording();
+    let trace = trace();
     let name = |frame: &str| object("ranges", &trace, &[frame])["frame"]["name"].clone();
     assert_eq!(name("#5"), "IsrRoutine");
     assert_eq!(name("~#5"), "NtWaitForSingleObject");
@@ -396,8 +396,8 @@ fn a_tree_goes_to_a_file_in_the_form_its_name_says() {
 #[test]
 fn what_is_not_there_gets_one_clear_sentence() {
     let (_examples, path) = index(&fixtures::trace());
-    let (_recording, recording) = index(&recording());
-    let (path, recording) = (text(&path), text(&recording));
+    let (_recording, trace) = index(&trace());
+    let (path, trace) = (text(&path), text(&trace));
     for verb in ["tree", "stack", "backtrace", "ranges", "events-of"] {
         for (trace, arguments, sentence) in [
             (
@@ -410,17 +410,17 @@ fn what_is_not_there_gets_one_clear_sentence() {
             (path, &["--at", "5", "--tid", "2"], "thread 2 was not seen running before context #5"),
             (path, &["--at", "5", "--cpu", "1"], "processor 1 is not of this trace, which has 1"),
             (
-                recording,
+                trace,
                 &["--at", "8", "--cpu", "0"],
                 "which stack of processor 0 is active at context #8 is not known",
             ),
             (
-                recording,
+                trace,
                 &["--at", "+1s"],
                 "2024-01-01T00:00:01.0000000Z is behind the trace, which ends at 2024-01-01T00:00:00.0110000Z",
             ),
             (
-                recording,
+                trace,
                 &["--at", "2023-12-31T00:00:00Z"],
                 "2023-12-31T00:00:00.0000000Z is before the trace, which begins at 2024-01-01T00:00:00.0000000Z",
             ),
@@ -435,7 +435,7 @@ fn what_is_not_there_gets_one_clear_sentence() {
             (path, "~#5", "no frame begins at context #5; name it as it is shown, or use --at"),
             (path, "@16", "frame number 16 is not of this trace, which has 16 frames"),
             (
-                recording,
+                trace,
                 "#3",
                 "2 frames begin at transition #3; say which: @1 (NtWriteFile on the kernel stack of thread 8), \
                  @2 (NtWaitForSingleObject on the kernel stack of thread 8)",

@@ -142,7 +142,7 @@ fn one_machine_at_one_time_is_not_made_of_two() {
         &["tree", folder, "--at", "5"][..],
         &["stack", folder, "--at", "5"],
         &["calls", folder, "x"],
-        &["kstack", "--recording", folder],
+        &["kstack", "--trace", folder],
     ] {
         refused(verb, &sentence);
         let merged = stackhound(&[verb, &["--merge", "-q"]].concat());
@@ -193,7 +193,7 @@ fn the_corpus_in_one_folder_is_what_its_captures_are() {
 fn what_is_undetermined_of_the_corpus_does_not_depend_on_other_captures() {
     const SIZE_MAX: u64 = 600_000;
     let folder = tempfile::tempdir().unwrap();
-    for (_, path) in stackhound_corpus::recordings() {
+    for (_, path) in stackhound_corpus::trace_files() {
         if path.metadata().unwrap().len() <= SIZE_MAX {
             let path = path.canonicalize().unwrap();
             std::os::unix::fs::symlink(&path, folder.path().join(path.file_name().unwrap())).unwrap();

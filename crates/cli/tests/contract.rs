@@ -20,8 +20,8 @@ const VERBS: [(&str, &str); 24] = [
     ("info", "info --full --format json T"),
     ("event", "events --stacks --symbols full --kernel-symbols full --symbol-path S --format ndjson T"),
     ("stacks", "stacks --symbols full --symbol-path S --format json T"),
-    ("kernel-stack", "kstack --user --symbol-path S --format ndjson --recording T"),
-    ("kernel-stacks", "kstack --user --symbol-path S --format json --recording T"),
+    ("kernel-stack", "kstack --user --symbol-path S --format ndjson --trace T"),
+    ("kernel-stacks", "kstack --user --symbol-path S --format json --trace T"),
     ("modules", "symbols list --format json T"),
     ("symbols", "symbols check --symbol-path S --format json T"),
     ("finding", "hunt --all --exit-zero --symbol-path S --format ndjson T"),
@@ -45,7 +45,7 @@ const VERBS: [(&str, &str); 24] = [
 
 /// Keys below which names of the trace are keys.
 const BY_NAME: [&str; 6] =
-    ["providers", "kernel_hooks", "by_header_type", "by_owner", "by_state", "verdicts"];
+    ["providers", "kernel_hook_ids", "by_header_type", "by_triggering_event", "by_state", "verdicts"];
 
 /// Lines of one output that are looked at.
 const LINES_MAX: usize = 10_000;
@@ -57,7 +57,7 @@ const LARGEST: i64 = 1 << 53;
 struct Types(BTreeMap<String, BTreeMap<&'static str, String>>);
 
 impl Types {
-    fn add(&mut self, path: &str, value: &Value, place: &str) {
+    fn add(&mut self, path: &str, value: &Value, location: &str) {
         let of_fields = path.contains(" fields.");
         let name = match value {
             // What is not known is null whatever the type.
@@ -65,7 +65,7 @@ impl Types {
             Value::Bool(_) => "bool",
             Value::String(_) => "text",
             Value::Array(items) => {
-                items.iter().for_each(|item| self.add(&format!("{path}[]"), item, place));
+                items.iter().for_each(|item| self.add(&format!("{path}[]"), item, location));
                 "list"
             }
             Value::Object(entries) => {
@@ -77,30 +77,30 @@ impl Types {
                             for (name, value) in value.as_object().into_iter().flatten() {
                                 let kind = ["provider", "event", "id", "version"]
                                     .map(|key| entries.get(key).map(Value::to_string));
-                                self.add(&format!("{path} {kind:?} fields.{name}"), value, place);
+                                self.add(&format!("{path} {kind:?} fields.{name}"), value, location);
                             }
                             continue;
                         }
                         () if by_name => format!("{path}.*"),
                         () => format!("{path}.{key}"),
                     };
-                    self.add(&path, value, place);
+                    self.add(&path, value, location);
                 }
                 "object"
             }
             Value::Number(number) => match number.as_i64() {
                 Some(integer) => {
                     let largest = if of_fields { 1 << 32 } else { LARGEST };
-                    assert!(integer.abs() <= largest, "{place}: {path}: {integer}");
+                    assert!(integer.abs() <= largest, "{location}: {path}: {integer}");
                     "integer"
                 }
                 None => {
-                    assert!(number.is_f64(), "{place}: {path}: {number}");
+                    assert!(number.is_f64(), "{location}: {path}: {number}");
                     "fraction"
                 }
             },
         };
-        self.0.entry(path.to_owned()).or_default().entry(name).or_insert_with(|| place.to_owned());
+        self.0.entry(path.to_owned()).or_default().entry(name).or_insert_with(|| location.to_owned());
     }
 
     fn check(&self) {
@@ -132,14 +132,14 @@ impl Schemas {
     }
 
     /// Says all that is wrong with a document, by the name of its schema. Formats of other tools have schemas of their own.
-    fn check(&self, name: &str, document: &Value, place: &str) {
+    fn check(&self, name: &str, document: &Value, location: &str) {
         let Some(schema) = self.0.get(document["type"].as_str().unwrap_or(name)) else {
             assert!(["ecs", "ocsf", "layer"].contains(&name), "{name} has no schema");
             return;
         };
         let errors: Vec<_> =
             schema.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
-        assert!(errors.is_empty(), "{place}: {errors:#?}\n{document:.2000}");
+        assert!(errors.is_empty(), "{location}: {errors:#?}\n{document:.2000}");
     }
 }
 
@@ -164,9 +164,9 @@ fn close(schema: &mut Value, is_whole: bool) {
 }
 
 /// The documents that a verb writes, the first ones of many.
-fn documents(verb: &str, recording: &Path, symbols: &Path) -> Vec<Value> {
+fn documents(verb: &str, etl_file: &Path, symbols: &Path) -> Vec<Value> {
     let words = verb.split(' ').map(|word| match word {
-        "T" => text(recording),
+        "T" => text(etl_file),
         "S" => text(symbols),
         word => word,
     });
@@ -181,7 +181,7 @@ fn documents(verb: &str, recording: &Path, symbols: &Path) -> Vec<Value> {
         out.lines().take(LINES_MAX).map(|line| read(&line.unwrap())).collect()
     };
     run.wait().unwrap();
-    let _ = std::fs::remove_file(recording.with_added_extension("index"));
+    let _ = std::fs::remove_file(etl_file.with_added_extension("index"));
     documents
 }
 
@@ -192,26 +192,26 @@ fn documents_follow_their_schemas() {
     assert!(made.status.success());
     let symbols = folder.path().join("symbols");
     let whole = std::env::var_os("STACKHOUND_WHOLE_CORPUS").is_some();
-    let mut recordings = vec![folder.path().join("stackhound-demo.etl")];
+    let mut trace_files = vec![folder.path().join("stackhound-demo.etl")];
     // Copies, since indexes are kept beside recordings.
-    for (index, (name, path)) in stackhound_corpus::recordings().into_iter().enumerate() {
+    for (index, (name, path)) in stackhound_corpus::trace_files().into_iter().enumerate() {
         if whole || index % 7 == 0 {
             let copy: PathBuf =
                 folder.path().join(if path.ends_with(&name) { name } else { format!("{name}.zst") });
             std::fs::copy(&path, &copy).unwrap();
-            recordings.push(copy);
+            trace_files.push(copy);
         }
     }
     let schemas = Schemas::read();
     let mut types = Types::default();
     let mut seen = BTreeSet::new();
-    for recording in &recordings {
+    for etl_file in &trace_files {
         for (name, verb) in VERBS {
-            for document in documents(verb, recording, &symbols) {
-                let place = format!("{verb} of {}", text(recording));
-                schemas.check(name, &document, &place);
+            for document in documents(verb, etl_file, &symbols) {
+                let location = format!("{verb} of {}", text(etl_file));
+                schemas.check(name, &document, &location);
                 let name = document["type"].as_str().unwrap_or(name).to_owned();
-                types.add(&name, &document, &place);
+                types.add(&name, &document, &location);
                 seen.insert(name);
             }
         }

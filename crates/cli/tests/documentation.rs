@@ -40,7 +40,7 @@ const RUN_ON_EVENTS: &str = "jq ";
 
 /// Commands that `scripts/windows-check.sh` runs, which is a step of `.ci/run` too.
 const RUN_UNDER_WINE: [&str; 2] = [
-    "scripts/with-double cargo test --locked --profile cross -p stackhound --test live",
+    "scripts/with-fake cargo test --locked --profile cross -p stackhound --test live",
     "scripts/live-check.sh",
 ];
 
@@ -54,9 +54,9 @@ fn is_live(arguments: &[String]) -> bool {
 const LONG: [&str; 4] = [
     "scripts/speed.py",
     "cargo run --release --locked -p stackhound-calltree --example scale",
-    "STACKHOUND_LOAD=\"60 1000000\" scripts/with-double cargo test",
+    "STACKHOUND_LOAD=\"60 1000000\" scripts/with-fake cargo test",
     // With settings of one's own, as the step "live" of windows-check.sh writes them.
-    "STACKHOUND_DOUBLE=settings.txt scripts/with-double",
+    "STACKHOUND_FAKE=settings.txt scripts/with-fake",
 ];
 
 /// Names of image files that `explain` uses, and the images of the demo that stand for them.
@@ -138,13 +138,13 @@ fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = run(folder.path(), &words("demo -q --out ."));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let place = |name: &str| folder.path().join(name);
-    std::fs::rename(place("stackhound-demo.etl"), place("trace.etl")).unwrap();
-    std::fs::write(place("example.stacks"), fixtures::trace().as_bytes()).unwrap();
-    std::fs::write(place("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
-    std::fs::write(place("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();
+    let location = |name: &str| folder.path().join(name);
+    std::fs::rename(location("stackhound-demo.etl"), location("trace.etl")).unwrap();
+    std::fs::write(location("example.stacks"), fixtures::trace().as_bytes()).unwrap();
+    std::fs::write(location("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
+    std::fs::write(location("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();
     for (name, image) in IMAGES {
-        std::fs::copy(stored(&place("symbols"), image), place(name)).unwrap();
+        std::fs::copy(stored(&location("symbols"), image), location(name)).unwrap();
     }
     folder
 }

@@ -30,25 +30,25 @@ fn demo() -> (&'static str, &'static str) {
 }
 
 /// Raw time and processor of an event.
-type Place = (i64, u64);
+type RecordKey = (i64, u64);
 
 /// The events that pass, as raw time and processor, and the closing line.
-fn chosen(arguments: &[&str]) -> (Vec<Place>, String) {
+fn chosen(arguments: &[&str]) -> (Vec<RecordKey>, String) {
     let (trace, symbols) = demo();
     let fixed = ["events", trace, "--symbol-path", symbols, "--no-progress", "--format", "ndjson"];
     let output = stackhound(&[&fixed[..], arguments].concat());
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{errors}");
-    let place = |line: &str| {
+    let location = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap();
         (event["ts"].as_i64().unwrap(), event["cpu"].as_u64().unwrap())
     };
-    (String::from_utf8(output.stdout).unwrap().lines().map(place).collect(), errors)
+    (String::from_utf8(output.stdout).unwrap().lines().map(location).collect(), errors)
 }
 
 /// System calls with the names of all their frames, as shown when everything is named; `None` where one that could have
 /// a name has none.
-fn calls() -> Vec<(Place, Vec<Option<String>>)> {
+fn calls() -> Vec<(RecordKey, Vec<Option<String>>)> {
     let (trace, symbols) = demo();
     let asked = ["--symbols", "full", "--stacks", "--event", "PerfInfo/SysCallEnter", "--format", "ndjson"];
     let output = stackhound(&[&["events", "-q", trace, "--symbol-path", symbols], &asked[..]].concat());
@@ -75,7 +75,7 @@ fn filters_see_names_that_are_not_shown() {
     let expected: Vec<_> = calls
         .iter()
         .filter(|(_, names)| names.iter().any(|name| name.as_deref() == Some(wanted)))
-        .map(|(place, _)| *place)
+        .map(|(location, _)| *location)
         .collect();
     assert!(expected.len() > 50, "{}", expected.len());
     let filter = format!("event = PerfInfo/SysCallEnter and stack.symbol = '{wanted}'");
@@ -91,11 +91,11 @@ fn what_has_no_name_makes_no_negation_true() {
     let filter = "event = PerfInfo/SysCallEnter and not stack.symbol ~ 'ntdll.dll!*'";
     let (found, _) = chosen(&["--where", filter]);
     let calls = calls();
-    for place in &found {
-        let (_, names) = calls.iter().find(|(known, _)| known == place).unwrap();
+    for location in &found {
+        let (_, names) = calls.iter().find(|(known, _)| known == location).unwrap();
         let is_other =
             |name: &Option<String>| name.as_ref().is_some_and(|name| !name.starts_with("ntdll.dll!"));
-        assert!(names.iter().all(is_other), "{place:?}: {names:?}");
+        assert!(names.iter().all(is_other), "{location:?}: {names:?}");
     }
     // Without symbol files, nothing is known of any stack with frames in modules.
     let (trace, _) = demo();
@@ -218,8 +218,8 @@ fn fields_are_compared_with_fields() {
             value => value.as_u64(),
         };
         if let (Some(pid), Some(named)) = (number(&event["pid"]), number(&event["fields"]["ProcessId"])) {
-            let place = (event["ts"].as_i64().unwrap(), event["cpu"].as_u64().unwrap());
-            if pid == named { same.push(place) } else { other.push(place) }
+            let location = (event["ts"].as_i64().unwrap(), event["cpu"].as_u64().unwrap());
+            if pid == named { same.push(location) } else { other.push(location) }
         }
     }
     assert!(same.len() > 5 && other.len() > 5, "{} {}", same.len(), other.len());

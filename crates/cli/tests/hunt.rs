@@ -21,13 +21,13 @@ fn demo() -> &'static Path {
     folder.path()
 }
 
-fn recording() -> PathBuf {
+fn etl_file() -> PathBuf {
     demo().join("stackhound-demo.etl")
 }
 
 fn hunt(arguments: &[&str]) -> Output {
-    let recording = recording();
-    let given = [&["hunt", text(&recording), "--symbol-path", "", "--no-progress"], arguments].concat();
+    let etl_file = etl_file();
+    let given = [&["hunt", text(&etl_file), "--symbol-path", "", "--no-progress"], arguments].concat();
     stackhound(&given)
 }
 
@@ -228,8 +228,8 @@ fn the_closing_line_says_what_was_evaluated_found_and_missing() {
 #[test]
 fn what_cannot_be_used_is_told_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
-    let recording = recording();
-    let recording = text(&recording);
+    let etl_file = etl_file();
+    let etl_file = text(&etl_file);
     let file = |name: &str, bytes: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
@@ -239,14 +239,14 @@ fn what_cannot_be_used_is_told_in_a_sentence() {
     let missing = text(&missing);
     let no_file = "No such file or directory (os error 2)";
     refused(&["hunt", missing], &format!("{missing}: {no_file}"));
-    refused(&["hunt", recording, "--lists", missing], &format!("{missing}: {no_file}"));
-    refused(&["hunt", recording, "--known-images", missing], &format!("{missing}: {no_file}"));
+    refused(&["hunt", etl_file, "--lists", missing], &format!("{missing}: {no_file}"));
+    refused(&["hunt", etl_file, "--known-images", missing], &format!("{missing}: {no_file}"));
     refused(
-        &["hunt", recording, "--images", missing],
+        &["hunt", etl_file, "--images", missing],
         &format!("{missing}: no directory, which --images needs"),
     );
     let lists = file("lists.toml", "[modules]\nsystem_call = 5\n");
-    let output = stackhound(&["hunt", recording, "--lists", text(&lists)]);
+    let output = stackhound(&["hunt", etl_file, "--lists", text(&lists)]);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.starts_with(&format!("error: {}:2: ", lists.display())), "{errors}");
@@ -349,11 +349,11 @@ fn rows_come_through_pipes() {
 
 #[test]
 fn options_of_live_sessions_do_not_go_with_files() {
-    let recording = recording();
-    let output = stackhound(&["hunt", text(&recording), "--live-memory"]);
+    let etl_file = etl_file();
+    let output = stackhound(&["hunt", text(&etl_file), "--live-memory"]);
     assert_eq!(output.status.code(), Some(2));
     for option in ["--for", "--attach", "--session"] {
-        let output = stackhound(&["kstack", "--recording", text(&recording), option, "1"]);
+        let output = stackhound(&["kstack", "--trace", text(&etl_file), option, "1"]);
         assert_eq!(output.status.code(), Some(2), "{option}");
     }
 }

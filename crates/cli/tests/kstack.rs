@@ -8,10 +8,10 @@ use std::process::Command;
 use demonstration::{demo, run};
 use serde_json::Value;
 
-const RECORDING: [&str; 4] = ["kstack", "-q", "--recording", "stackhound-demo.etl"];
+const TRACE: [&str; 4] = ["kstack", "-q", "--trace", "stackhound-demo.etl"];
 
 fn told(folder: &Path, more: &[&str]) -> String {
-    let output = run(folder, &[&RECORDING, more].concat());
+    let output = run(folder, &[&TRACE, more].concat());
     assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -130,18 +130,18 @@ fn what_cannot_be_told_is_said_in_one_sentence() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty() && errors.contains(part), "{arguments:?}: {errors}");
     };
-    refused(&[&RECORDING[..], &["--pid", "77777"]].concat(), "error: there is no process 77777");
-    refused(&[&RECORDING[..], &["--tid", "77777"]].concat(), "error: there is no thread 77777");
-    let early = [&RECORDING[..], &["--at", "2023-12-31T23:59:59Z"]].concat();
+    refused(&[&TRACE[..], &["--pid", "77777"]].concat(), "error: there is no process 77777");
+    refused(&[&TRACE[..], &["--tid", "77777"]].concat(), "error: there is no thread 77777");
+    let early = [&TRACE[..], &["--at", "2023-12-31T23:59:59Z"]].concat();
     refused(
         &early,
         "2023-12-31T23:59:59.0000000Z is before the recording, which begins at 2024-01-01T00:00:00",
     );
     assert!(!told(folder.path(), &["--at", "+0"]).is_empty());
     refused(&["kstack"], "--pid");
-    refused(&["kstack", "--recording", "missing.etl"], "missing.etl");
-    refused(&["kstack", "--pid", "4", "--at", "+1s"], "--recording");
-    refused(&["kstack", "--live", "--recording", "stackhound-demo.etl"], "cannot be used with");
+    refused(&["kstack", "--trace", "missing.etl"], "missing.etl");
+    refused(&["kstack", "--pid", "4", "--at", "+1s"], "--trace");
+    refused(&["kstack", "--live", "--trace", "stackhound-demo.etl"], "cannot be used with");
     if cfg!(not(windows)) {
         refused(&["kstack", "--live", "--for", "1s"], "live sessions need Windows");
     }

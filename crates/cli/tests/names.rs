@@ -99,7 +99,7 @@ fn a_config_file_changes_what_is_named_and_says_so() {
 #[test]
 fn bad_settings_are_told_in_a_sentence() {
     let folder = demo();
-    for (config, place, told) in [
+    for (config, location, told) in [
         ("kernel_symbols = \"all\"", "bad.toml:1", "unknown variant"),
         ("\n[symbols]\nservers = 3", "bad.toml:3", "unknown field"),
         ("[events]\n\"Process/Start\" = ", "bad.toml:2", ""),
@@ -108,7 +108,7 @@ fn bad_settings_are_told_in_a_sentence() {
         let output = run(folder.path(), &["config", "show", "--config", "bad.toml"]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(error.starts_with(&format!("error: {place}: ")) && error.contains(told), "{error}");
+        assert!(error.starts_with(&format!("error: {location}: ")) && error.contains(told), "{error}");
     }
     let output = run(folder.path(), &["config", "show", "--config", "missing.toml"]);
     assert_eq!(output.status.code(), Some(2));

@@ -35,7 +35,7 @@ fn frames(frames: &Value) -> Vec<[&Value; 7]> {
 }
 
 #[track_caller]
-fn assert_equal(one: &Value, other: &Value, place: &dyn std::fmt::Debug) {
+fn assert_equal(one: &Value, other: &Value, location: &dyn std::fmt::Debug) {
     for key in [
         "state",
         "also",
@@ -45,9 +45,9 @@ fn assert_equal(one: &Value, other: &Value, place: &dyn std::fmt::Debug) {
         "final_user_module",
         "final_kernel_module",
     ] {
-        assert_eq!(one[key], other[key], "{key} of {place:?}");
+        assert_eq!(one[key], other[key], "{key} of {location:?}");
     }
-    assert_eq!(frames(&one["frames"]), frames(&other["frames"]), "{place:?}");
+    assert_eq!(frames(&one["frames"]), frames(&other["frames"]), "{location:?}");
 }
 
 /// How many stacks of each verb were compared with those of `events`.
@@ -103,7 +103,7 @@ fn compare(trace: &Path) -> Compared {
     for event in events.iter().filter(|event| event["event"] == "Thread/CSwitch") {
         switches.insert((event["time"].to_string(), event["fields"]["NewThreadId"].to_string()), event);
     }
-    let kstack = ["kstack", "--user", "--symbols", "full", "--format", "ndjson", "--recording"];
+    let kstack = ["kstack", "--user", "--symbols", "full", "--format", "ndjson", "--trace"];
     for thread in lines(&kstack, trace) {
         let at = (thread["capture"]["time"].to_string(), thread["tid"].to_string());
         let Some(event) = switches.get(&at).filter(|event| event["stack"]["state"] == "complete") else {
@@ -151,7 +151,7 @@ fn of_the_demo() {
 
 #[test]
 fn of_genuine_traces() {
-    for (name, path) in stackhound_corpus::recordings() {
+    for (name, path) in stackhound_corpus::trace_files() {
         let info = document(&["info", "--full", "--format", "json"], &path);
         if info["stacks"]["distinct_frames"] == 0 {
             continue;

@@ -10,15 +10,15 @@ use serde_json::Value;
 
 struct Demo {
     folder: tempfile::TempDir,
-    recording: PathBuf,
+    etl_file: PathBuf,
 }
 
 static DEMO: LazyLock<Demo> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let made = run(&["demo", "-q", "--out", text(folder.path())]);
     assert!(made.status.success());
-    let recording = folder.path().join("stackhound-demo.etl");
-    Demo { folder, recording }
+    let etl_file = folder.path().join("stackhound-demo.etl");
+    Demo { folder, etl_file }
 });
 
 fn run(arguments: &[&str]) -> Output {
@@ -31,7 +31,7 @@ fn text(path: &Path) -> &str {
 
 /// Runs `profile` on the demo recording.
 fn profile(arguments: &[&str]) -> Output {
-    let mut all = vec!["profile", text(&DEMO.recording)];
+    let mut all = vec!["profile", text(&DEMO.etl_file)];
     all.extend(arguments);
     let output = run(&all);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -58,7 +58,7 @@ fn folded(arguments: &[&str]) -> BTreeMap<String, u64> {
 
 /// The events as `events` tells them.
 fn events(arguments: &[&str]) -> Vec<Value> {
-    let mut all = vec!["events", "-q", "--stacks", "--format", "ndjson", text(&DEMO.recording)];
+    let mut all = vec!["events", "-q", "--stacks", "--format", "ndjson", text(&DEMO.etl_file)];
     all.extend(arguments);
     let output = run(&all);
     assert!(output.status.success());
@@ -206,7 +206,7 @@ fn markers_have_the_fields_and_stacks_of_their_events() {
 #[test]
 fn a_name_that_tells_no_format_is_refused() {
     let refused = |arguments: &[&str]| {
-        let mut all = vec!["profile", text(&DEMO.recording)];
+        let mut all = vec!["profile", text(&DEMO.etl_file)];
         all.extend(arguments);
         let output = run(&all);
         assert_eq!(output.status.code(), Some(2));
@@ -227,8 +227,8 @@ fn a_name_that_tells_no_format_is_refused() {
 /// `facts.json` counts 79,528 profile samples in this recording of Windows.
 #[test]
 fn a_recording_of_windows_keeps_every_sample() {
-    let Some(recording) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
-    let output = run(&["profile", "-q", "--format", "folded", text(&recording)]);
+    let Some(etl_file) = stackhound_corpus::path("perfview-net452-x64.etl") else { return };
+    let output = run(&["profile", "-q", "--format", "folded", text(&etl_file)]);
     let lines = String::from_utf8(output.stdout).unwrap();
     let weights = lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert_eq!(weights.sum::<u64>(), 79_528);

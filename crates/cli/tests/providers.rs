@@ -135,28 +135,28 @@ fn demo(folder: &Path) -> PathBuf {
 }
 
 /// The provider of the demonstration that sends its manifest.
-fn browser(recording: &Path) -> Value {
-    let list = json(&["providers", "--manifest", text(recording), "--format", "json"]);
+fn browser(etl_file: &Path) -> Value {
+    let list = json(&["providers", "--manifest", text(etl_file), "--format", "json"]);
     let row = list.as_array().unwrap().iter().find(|row| row["events"] != 0).expect("a provider with events");
-    json(&["providers", row["guid"].as_str().unwrap(), "--manifest", text(recording), "--format", "json"])[0]
+    json(&["providers", row["guid"].as_str().unwrap(), "--manifest", text(etl_file), "--format", "json"])[0]
         .take()
 }
 
 #[test]
 fn recordings_tell_what_they_describe() {
     let folder = tempfile::tempdir().unwrap();
-    let recording = demo(folder.path());
-    let browser = browser(&recording);
+    let etl_file = demo(folder.path());
+    let browser = browser(&etl_file);
     let name = browser["name"].as_str().unwrap();
-    let shown = run(&["providers", name, "--manifest", text(&recording)]);
+    let shown = run(&["providers", name, "--manifest", text(&etl_file)]);
     assert!(shown.starts_with(name) && shown.contains("\nEvents\n"), "{shown}");
 }
 
 #[test]
 fn events_are_read_along_manifests_that_are_given() {
     let folder = tempfile::tempdir().unwrap();
-    let recording = demo(folder.path());
-    let browser = browser(&recording);
+    let etl_file = demo(folder.path());
+    let browser = browser(&etl_file);
     // More fields than the recording's own description has are better.
     let fields = r#"<data name="octet" inType="win:UInt8"/>"#.repeat(20);
     let events: String = browser["events"]
@@ -177,7 +177,7 @@ fn events_are_read_along_manifests_that_are_given() {
     );
     let path = write(folder.path(), "other.man", manifest.as_bytes());
     let count = |arguments: &[&str]| {
-        let shown = run(&[&["events", text(&recording), "--format", "csv"], arguments].concat());
+        let shown = run(&[&["events", text(&etl_file), "--format", "csv"], arguments].concat());
         shown.lines().filter(|line| line.contains(",Renamed,")).count()
     };
     assert_eq!(count(&[]), 0);
@@ -196,9 +196,9 @@ fn what_cannot_be_read_is_said() {
         let sentence = format!("{}: metadata offset 0x0: {expected}", path.display());
         refused(&["providers", "--manifest", text(&path)], &sentence);
     }
-    let recording = demo(folder.path());
-    let sentence = format!("{}: expected a manifest or an image with one", recording.display());
-    refused(&["events", text(&recording), "--manifest", text(&recording)], &sentence);
+    let etl_file = demo(folder.path());
+    let sentence = format!("{}: expected a manifest or an image with one", etl_file.display());
+    refused(&["events", text(&etl_file), "--manifest", text(&etl_file)], &sentence);
     let path = write(folder.path(), "shop.man", MANIFEST.as_bytes());
     refused(
         &["providers", "Nobody", "--manifest", text(&path)],

@@ -21,8 +21,8 @@ impl User {
     fn new() -> User {
         let folder = tempfile::tempdir().unwrap();
         let scenario = Scenario { events: 8_000, seed: 1, mix: Mix::Default };
-        let recording = std::fs::File::create(folder.path().join("trace.etl")).unwrap();
-        let truth = scenario.write(recording).unwrap();
+        let etl_file = std::fs::File::create(folder.path().join("trace.etl")).unwrap();
+        let truth = scenario.write(etl_file).unwrap();
         let files = truth.image_files().collect();
         User { folder, files }
     }

@@ -65,9 +65,9 @@ const VERBS: [(&str, Form); 46] = [
     ("stacks --symbol-path S --symbols full T", Lines),
     ("stacks --symbol-path S --symbols full --format folded T", Lines),
     ("stacks --symbol-path S --symbols full --format json T", Json),
-    ("kstack --user --symbol-path S --recording T", Lines),
-    ("kstack --user --symbol-path S --format json --recording T", Json),
-    ("kstack --user --symbol-path S --format ndjson --recording T", Sums),
+    ("kstack --user --symbol-path S --trace T", Lines),
+    ("kstack --user --symbol-path S --format json --trace T", Json),
+    ("kstack --user --symbol-path S --format ndjson --trace T", Sums),
     ("symbols list T", Lines),
     ("symbols list --format json T", Json),
     ("symbols check --symbol-path S T", Lines),
@@ -115,7 +115,7 @@ fn is_obeyed(c: char) -> bool {
 /// A recording with everything that belongs to it.
 struct Demo {
     folder: tempfile::TempDir,
-    recording: Vec<u8>,
+    etl_file: Vec<u8>,
     /// Names in it.
     names: Vec<String>,
     /// Images, with the names that they export.
@@ -127,8 +127,8 @@ impl Demo {
         let folder = tempfile::tempdir().unwrap();
         let made = stackhound(&["demo", "-q", "--events", "8000", "--out", text(folder.path())]);
         assert!(made.status.success());
-        let recording = fs::read(folder.path().join("stackhound-demo.etl")).unwrap();
-        let names: BTreeSet<String> = wide_names(&recording).chain(narrow_names(&recording)).collect();
+        let etl_file = fs::read(folder.path().join("stackhound-demo.etl")).unwrap();
+        let names: BTreeSet<String> = wide_names(&etl_file).chain(narrow_names(&etl_file)).collect();
         let mut images = Vec::new();
         let mut left = vec![folder.path().join("symbols")];
         while let Some(path) = left.pop() {
@@ -146,10 +146,10 @@ impl Demo {
         }
         images.sort();
         assert!(names.len() > 150 && images.len() > 10, "{} {}", names.len(), images.len());
-        Demo { folder, recording, names: names.into_iter().collect(), images }
+        Demo { folder, etl_file, names: names.into_iter().collect(), images }
     }
 
-    fn recording(&self) -> PathBuf {
+    fn etl_file(&self) -> PathBuf {
         self.folder.path().join("stackhound-demo.etl")
     }
 }
@@ -188,19 +188,19 @@ fn with_unit(bytes: &[u8], name: &str, at: usize, unit: u16) -> Vec<u8> {
     ] {
         let found: Vec<usize> = memchr::memmem::find_iter(&bytes, &pattern).collect();
         for start in found {
-            let place = start + at;
-            bytes[place..place + replacement.len()].copy_from_slice(&replacement);
+            let location = start + at;
+            bytes[location..location + replacement.len()].copy_from_slice(&replacement);
         }
     }
     bytes
 }
 
 /// Standard output and standard error of a verb.
-fn run(verb: &str, recording: &Path, symbols: &Path) -> (Vec<u8>, String) {
+fn run(verb: &str, etl_file: &Path, symbols: &Path) -> (Vec<u8>, String) {
     let arguments: Vec<&str> = verb
         .split(' ')
         .map(|word| match word {
-            "T" => text(recording),
+            "T" => text(etl_file),
             "S" => text(symbols),
             word => word,
         })
@@ -208,7 +208,7 @@ fn run(verb: &str, recording: &Path, symbols: &Path) -> (Vec<u8>, String) {
     let output = stackhound(&[&arguments[..1], &["--no-progress"], &arguments[1..]].concat());
     let errors = String::from_utf8(output.stderr).expect("messages are UTF-8");
     assert!(!errors.contains("panicked"), "{verb}: {errors}");
-    let _ = fs::remove_file(recording.with_added_extension("index"));
+    let _ = fs::remove_file(etl_file.with_added_extension("index"));
     (output.stdout, errors)
 }
 
@@ -384,12 +384,12 @@ fn names_are_data(half: usize, turns: impl Iterator<Item = usize>) {
         let [(printed, errors), (twin, twin_errors)] = [unit, letter].map(|unit| match of_symbol {
             Some((image, bytes, _)) => {
                 fs::write(image, with_unit(bytes, name, at, unit)).unwrap();
-                let result = run(verb, &demo.recording(), &symbols);
+                let result = run(verb, &demo.etl_file(), &symbols);
                 fs::write(image, bytes).unwrap();
                 result
             }
             None => {
-                fs::write(&path, with_unit(&demo.recording, name, at, unit)).unwrap();
+                fs::write(&path, with_unit(&demo.etl_file, name, at, unit)).unwrap();
                 run(verb, &path, &symbols)
             }
         });
@@ -425,10 +425,10 @@ fn names_of_inputs_are_data() {
                         archive
                             .start_file(format!("{name}.etl"), zip::write::SimpleFileOptions::default())
                             .unwrap();
-                        archive.write_all(&demo.recording[..65_536 * 3]).unwrap();
+                        archive.write_all(&demo.etl_file[..65_536 * 3]).unwrap();
                         archive.finish().unwrap().into_inner()
                     }
-                    "file" => demo.recording[..65_536 * 3].to_vec(),
+                    "file" => demo.etl_file[..65_536 * 3].to_vec(),
                     _ => journal(&name),
                 };
                 fs::write(&path, bytes).unwrap();

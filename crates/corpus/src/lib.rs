@@ -31,7 +31,7 @@ pub fn text(name: &str) -> Option<String> {
 }
 
 /// The recordings' names, unpacked ones, with their paths, in the order of their names.
-pub fn recordings() -> Vec<(String, PathBuf)> {
+pub fn trace_files() -> Vec<(String, PathBuf)> {
     let Some(folder) = folder() else { return Vec::new() };
     let mut found: Vec<_> = std::fs::read_dir(folder.join("etl"))
         .expect("a folder of recordings")
@@ -54,7 +54,7 @@ pub fn path(name: &str) -> Option<PathBuf> {
 }
 
 /// The unpacked bytes of a recording, such as `tx-Process.etl`.
-pub fn recording(name: &str) -> Option<Vec<u8>> {
+pub fn etl_file(name: &str) -> Option<Vec<u8>> {
     let path = path(name)?;
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     Some(if path.extension().is_some_and(|end| end == "zst") { unpack(&bytes) } else { bytes })

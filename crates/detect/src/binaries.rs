@@ -20,7 +20,7 @@ use crate::images::{ImageFile, ServiceNames, Silence};
 pub type Load = Box<dyn Fn(&Module) -> Loaded + Send>;
 
 /// A module, and an offset in it.
-pub type CodePlace = (ModuleIndex, u64);
+pub type CodeLocation = (ModuleIndex, u64);
 
 /// What a look into a file gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +170,7 @@ impl Binaries {
     pub fn function(
         &mut self,
         modules: &Modules,
-        (module, offset): CodePlace,
+        (module, offset): CodeLocation,
         kind: AddressKind,
     ) -> Option<&FunctionName> {
         if self.is_none() {
@@ -188,18 +188,22 @@ impl Binaries {
     }
 
     /// The function that begins at an address. `None` where no file names one.
-    pub fn function_start(&mut self, modules: &Modules, place: CodePlace) -> Option<&str> {
-        let function = self.function(modules, place, AddressKind::Instruction)?;
+    pub fn function_start(&mut self, modules: &Modules, location: CodeLocation) -> Option<&str> {
+        let function = self.function(modules, location, AddressKind::Instruction)?;
         (function.offset == 0).then_some(&*function.text)
     }
 
     /// Whether the bytes before an address are those of an instruction that enters the kernel. `None` where no file tells.
-    pub(crate) fn is_behind_system_call(&mut self, modules: &Modules, place: CodePlace) -> Option<bool> {
-        self.site(modules, place).found()?.enters_kernel
+    pub(crate) fn is_behind_system_call(
+        &mut self,
+        modules: &Modules,
+        location: CodeLocation,
+    ) -> Option<bool> {
+        self.site(modules, location).found()?.enters_kernel
     }
 
     /// The bytes around an address, for people to look at.
-    pub fn bytes_around(&mut self, modules: &Modules, (module, offset): CodePlace) -> Lookup<BytesAround> {
+    pub fn bytes_around(&mut self, modules: &Modules, (module, offset): CodeLocation) -> Lookup<BytesAround> {
         if let Err(none) = self.image(modules, module) {
             return none.into();
         }
@@ -209,7 +213,7 @@ impl Binaries {
     }
 
     /// All that its image tells of an address. Decodes nothing for addresses asked before.
-    pub(crate) fn site(&mut self, modules: &Modules, (module, offset): CodePlace) -> Lookup<Site> {
+    pub(crate) fn site(&mut self, modules: &Modules, (module, offset): CodeLocation) -> Lookup<Site> {
         if self.is_none() {
             return Lookup::NoFile;
         }
@@ -261,7 +265,7 @@ impl Binaries {
     pub(crate) fn is_like(
         &mut self,
         modules: &Modules,
-        (module, offset): CodePlace,
+        (module, offset): CodeLocation,
         memory: &[u8; 32],
     ) -> Lookup<Option<bool>> {
         if let Err(none) = self.image(modules, module) {

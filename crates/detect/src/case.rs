@@ -58,7 +58,7 @@ pub struct Load {
     /// It.
     pub module: ModuleIndex,
     /// An image of the same file name and width that the process has mapped already, at another place.
-    pub twin: Option<ModuleIndex>,
+    pub duplicate: Option<ModuleIndex>,
 }
 
 /// An event.

@@ -20,7 +20,7 @@ mod totals;
 mod verdict;
 mod view;
 
-pub use binaries::{Binaries, BytesAround, CodePlace, FunctionName, Lookup};
+pub use binaries::{Binaries, BytesAround, CodeLocation, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Process, Services, Start, Target};
 pub use catalogue::{Detection, DetectionId};
 pub use evaluate::{Detector, evaluate};

@@ -8,7 +8,7 @@ use crate::verdict::Outcome;
 
 /// Where an evaluated event stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file, as the user named it; the session's name of live events.
     pub file: String,
     /// Number of the line or event in it, from 1.
@@ -148,7 +148,7 @@ pub struct EventReport {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
     /// Where it stands.
-    pub place: Place,
+    pub location: SourceLocation,
     /// How many raw events are folded into it; at least 1.
     pub count: u64,
     /// When it happened, in units of 100 ns since 1601; `None` if not known.

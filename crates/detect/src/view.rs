@@ -17,12 +17,12 @@ pub struct View<'a> {
     /// The innermost user frame, unless the kernel called user code back before it: the place where the kernel was entered.
     pub top: Option<usize>,
     /// In a 32-bit process, the innermost 32-bit frame, behind the layer's 64-bit ones.
-    pub narrow_top: Option<usize>,
+    pub top_32_bit: Option<usize>,
     /// The first user frame that is neither in a module of system calls nor in the WoW64 layer: the caller of the native
     /// layer.
     pub caller: Option<usize>,
     /// The first user frame outside of Windows' own layers and known hooks: who asked.
-    pub asker: Option<usize>,
+    pub final_module_frame: Option<usize>,
     /// The outermost frame, if it is a user frame.
     pub last: Option<usize>,
     /// The first user frame in no module, and how many there are.
@@ -40,9 +40,9 @@ impl<'a> View<'a> {
             case,
             modules,
             top: None,
-            narrow_top: None,
+            top_32_bit: None,
             caller: None,
-            asker: None,
+            final_module_frame: None,
             last: None,
             unbacked: None,
             unknown: None,
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
             }
             view.top.get_or_insert(index);
             if frame.is_wow64 {
-                view.narrow_top.get_or_insert(index);
+                view.top_32_bit.get_or_insert(index);
             }
             let roles = view.roles(frame);
             match frame.code {
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
                 view.caller.get_or_insert(index);
             }
             if !roles.has_any(Roles::PASS_ON) {
-                view.asker.get_or_insert(index);
+                view.final_module_frame.get_or_insert(index);
             }
         }
         let last = case.stack.frames.len().checked_sub(1);

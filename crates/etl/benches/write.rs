@@ -27,7 +27,7 @@ fn write(session: Session) -> u64 {
             0..44 => RecordSpec {
                 time,
                 pointer_size,
-                header: HeaderSpec::PerfInfo { hook: 0x0f2e, version: 2, pebs_index: None, counters: &[] },
+                header: HeaderSpec::PerfInfo { hook_id: 0x0f2e, version: 2, pebs_index: None, counters: &[] },
                 payload: Payload::Bytes(&payload[..16]),
             },
             44..82 => RecordSpec {
@@ -47,7 +47,7 @@ fn write(session: Session) -> u64 {
             _ => RecordSpec {
                 time,
                 pointer_size,
-                header: HeaderSpec::System { hook: 0x0501, version: 4, issuer },
+                header: HeaderSpec::System { hook_id: 0x0501, version: 4, issuer },
                 payload: Payload::Bytes(&payload[..80]),
             },
         };

@@ -10,8 +10,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::compress::{DecompressError, Problem, xpress};
 
 fn bench(criterion: &mut Criterion) {
-    let Some(recording) = corpus::recording("perfview-net452-x64.etl") else { return };
-    let chunks = chunks::compressed(&recording);
+    let Some(etl_file) = corpus::etl_file("perfview-net452-x64.etl") else { return };
+    let chunks = chunks::compressed(&etl_file);
     let expanded: Vec<Vec<u8>> = chunks
         .iter()
         .map(|&(input, size)| {

@@ -74,7 +74,7 @@ fn write(folder: &Path, name: &str, session: Session) -> Result<(), Error> {
         writer.write_to_header(&RecordSpec {
             time: start,
             pointer_size: writer.session().pointer_size,
-            header: HeaderSpec::System { hook: 0x0050, version: 2, issuer: ISSUER },
+            header: HeaderSpec::System { hook_id: 0x0050, version: 2, issuer: ISSUER },
             payload: Payload::Bytes(&[0; 48]),
         })?;
     }
@@ -185,9 +185,9 @@ fn samples<'a>(specs: &'a [ItemSpec<'static>], items: &[Item]) -> Vec<Sample<'a>
             payload: PAYLOAD.to_vec(),
         };
 
-        let system = HeaderSpec::System { hook: 0x0301, version: 4, issuer: ISSUER };
+        let system = HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: ISSUER };
         samples.push(sample(system, pick("SYSTEM32", "SYSTEM64"), "0301".into()));
-        let compact = HeaderSpec::Compact { hook: 0x1a21, version: 2, issuer: ISSUER };
+        let compact = HeaderSpec::Compact { hook_id: 0x1a21, version: 2, issuer: ISSUER };
         samples.push(sample(compact, pick("COMPACT32", "COMPACT64"), "1a21".into()));
         let full = HeaderSpec::Full { class: CLASS, issuer: ISSUER };
         samples.push(sample(full, pick("FULL32", "FULL64"), hex(&GUID.0)));
@@ -195,12 +195,12 @@ fn samples<'a>(specs: &'a [ItemSpec<'static>], items: &[Item]) -> Vec<Sample<'a>
         let extras = [&[1, 0, 0, 0, 2, 0, 0, 0], &GUID.0[..]].concat();
         samples.push(Sample { extras, ..sample(instance, pick("INSTANCE32", "INSTANCE64"), hex(&GUID.0)) });
 
-        let perf_info = |pebs_index, counters, hook: u16| Sample {
+        let perf_info = |pebs_index, counters, hook_id: u16| Sample {
             stores: (true, false),
             ..sample(
-                HeaderSpec::PerfInfo { hook, version: 2, pebs_index, counters },
+                HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index, counters },
                 pick("PERFINFO32", "PERFINFO64"),
-                format!("{hook:04x}"),
+                format!("{hook_id:04x}"),
             )
         };
         for count in 0..=7 {

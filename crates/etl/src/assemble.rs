@@ -36,12 +36,12 @@ impl BlockBuilder {
     /// `capacity` is how many bytes a block has about, at most. A block that is taken has allocated what it holds.
     pub fn new(
         session: Arc<LogfileHeader>,
-        recording: u16,
+        etl_file: u16,
         processor: Option<u16>,
         capacity: usize,
     ) -> BlockBuilder {
         let origin =
-            Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss: false };
+            Origin { etl_file, session: etl_file.into(), processor, file_offset: 0, after_loss: false };
         BlockBuilder { session, origin, bytes: Vec::new(), records: 0, capacity, expected: FIRST_SIZE }
     }
 
@@ -148,7 +148,7 @@ impl Block {
     pub fn of_buffer(
         bytes: Bytes,
         session: Arc<LogfileHeader>,
-        recording: u16,
+        etl_file: u16,
     ) -> Option<(Block, Option<RecordError>)> {
         let header = crate::BufferHeader::read(&bytes)?;
         let buffer_type = header.buffer_type().filter(|&found| found != crate::BufferType::Batched)?;
@@ -158,7 +158,7 @@ impl Block {
         let one_stream = session.mode.has(crate::LogFileMode::NO_PER_PROCESSOR_BUFFERING);
         let processor = (!one_stream).then(|| header.processor());
         let after_loss = header.flags().tells_of_loss();
-        let origin = Origin { recording, session: recording.into(), processor, file_offset: 0, after_loss };
+        let origin = Origin { etl_file, session: etl_file.into(), processor, file_offset: 0, after_loss };
         let end = header.filled(bytes.len())?;
         let (block, error) = Block::scan(bytes.slice(..end), session, origin, None);
         Some((block, error.map(|(_, error)| error)))
@@ -170,15 +170,15 @@ impl Block {
     }
 
     /// The same block, as one of another recording with one session.
-    pub fn of_recording(self, number: u16) -> Block {
-        self.with_origin(|origin| (origin.recording, origin.session) = (number, number.into()))
+    pub fn of_file(self, number: u16) -> Block {
+        self.with_origin(|origin| (origin.etl_file, origin.session) = (number, number.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Recording;
+    use crate::EtlFile;
     use crate::write::{EtlWriter, HeaderSpec, Issuer, Payload, Session};
     use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
@@ -186,14 +186,14 @@ mod tests {
         let session = Session { processors: 2, ..Session::default() };
         let writer = EtlWriter::new(session.clone(), std::io::Cursor::new(Vec::new())).unwrap();
         let (file, _) = writer.finish().unwrap();
-        (session, Recording::open(file.into_inner().into()).unwrap().session().clone())
+        (session, EtlFile::open(file.into_inner().into()).unwrap().session().clone())
     }
 
     fn record(time: i64, payload: &[u8]) -> RecordSpec<'_> {
         RecordSpec {
             time: RawTime(time),
             pointer_size: PointerSize::Eight,
-            header: HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(8), Tid(9)) },
+            header: HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: Issuer::new(Pid(8), Tid(9)) },
             payload: Payload::Bytes(payload),
         }
     }
@@ -210,16 +210,16 @@ mod tests {
             builder.push(&record).unwrap();
         }
         let (file, _) = writer.finish().unwrap();
-        let recording = Recording::open(file.into_inner().into()).unwrap();
-        let buffer = recording.index().buffers[1];
-        let (written, _) = recording.block(&buffer, None).unwrap();
+        let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+        let buffer = etl_file.index().buffers[1];
+        let (written, _) = etl_file.block(&buffer, None).unwrap();
         let (block, error) = builder.take().unwrap();
         assert_eq!(error, None);
         assert_eq!(block.entries(), written.entries());
         for (ours, theirs) in block.entries().iter().zip(written.entries()) {
             assert_eq!(block.record(ours).bytes(), written.record(theirs).bytes());
         }
-        assert_eq!((block.origin().recording, block.origin().processor), (3, Some(1)));
+        assert_eq!((block.origin().etl_file, block.origin().processor), (3, Some(1)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Entry {
     /// Raw timestamp.
     pub time: RawTime,
     /// Offset in units of 8 bytes, above the kind in the low byte.
-    place: u32,
+    location: u32,
     size: u16,
     /// The hook of a kernel event, the opcode of a classic one, the id of a manifest one, the number of a message.
     pub tag: u16,
@@ -30,7 +30,7 @@ const TAGS: [(u8, u16); HeaderKind::ALL.len()] = {
     while index < tags.len() {
         let kind = HeaderKind::ALL[index];
         tags[index] = match kind {
-            kind if kind.has_hook() => (6, 0xffff),
+            kind if kind.has_hook_id() => (6, 0xffff),
             kind if kind.has_descriptor() => (0x28, 0xffff),
             kind if kind.is_classic() => (4, 0xff),
             HeaderKind::Message => (4, 0xffff),
@@ -49,26 +49,26 @@ impl Entry {
         let (at, mask) = TAGS[record.kind() as usize];
         let tag = u16::from_le_bytes([bytes[usize::from(at)], bytes[usize::from(at) + 1]]) & mask;
         // Buffers have at most 64 MiB, so an eighth of an offset has 23 bits.
-        let place = (offset as u32 / 8) << 8 | record.kind() as u32;
-        Entry { time: record.time(), place, size: bytes.len() as u16, tag }
+        let location = (offset as u32 / 8) << 8 | record.kind() as u32;
+        Entry { time: record.time(), location, size: bytes.len() as u16, tag }
     }
 
     /// The kind of header.
     #[inline]
     pub fn kind(&self) -> HeaderKind {
-        HeaderKind::ALL[(self.place & 0xff) as usize]
+        HeaderKind::ALL[(self.location & 0xff) as usize]
     }
 
     /// The hook, if this is a kernel event.
     #[inline]
-    pub fn hook(&self) -> Option<u16> {
-        self.kind().has_hook().then_some(self.tag)
+    pub fn hook_id(&self) -> Option<u16> {
+        self.kind().has_hook_id().then_some(self.tag)
     }
 
     /// Where the record starts in its block.
     #[inline]
     pub fn offset(&self) -> usize {
-        (self.place >> 8) as usize * 8
+        (self.location >> 8) as usize * 8
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Which of several recordings.
-    pub recording: u16,
+    pub etl_file: u16,
     /// Which of all sessions: an appended recording has several.
     pub session: u32,
     /// The processor whose records these are; `None` where the session did not keep them apart.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::LogfileHeader;
 use crate::buffer::{BUFFER_HEADER_SIZE, BufferHeader, BufferType};
 use crate::damage::{Damage, DamageReason};
+use crate::etl_file::{EtlFile, SessionStart};
 use crate::logfile::LogFileMode;
-use crate::recording::{Recording, SessionStart};
 use crate::{repeat, resync};
 
 /// Where a buffer stands and what order it has; 32 bytes, so that an index of any file stays small.
@@ -73,31 +73,35 @@ pub struct Index {
 
 impl Index {
     /// Walks from buffer to buffer. Gives the sessions, too, with all that reading their buffers takes.
-    pub(crate) fn of(recording: &Recording) -> (Index, Vec<SessionStart>) {
-        let session = recording.first_session().clone();
-        let mut walk = Walk { recording, session, position: 0, zeros: 0, damage: Vec::new() };
+    pub(crate) fn of(etl_file: &EtlFile) -> (Index, Vec<SessionStart>) {
+        let session = etl_file.first_session().clone();
+        let mut walk = Walk { etl_file, session, position: 0, zeros: 0, damage: Vec::new() };
         let mut index = Index::default();
         let mut sessions = vec![walk.session.clone()];
         let mut inflated = Inflated::default();
-        while let Some((place, header)) = walk.next() {
+        while let Some((location, header)) = walk.next() {
             let Some(buffer_type) = header.buffer_type() else { break };
-            if buffer_type == BufferType::Header && place.start != 0 {
-                walk.begin_session(&place);
+            if buffer_type == BufferType::Header && location.start != 0 {
+                walk.begin_session(&location);
                 sessions.push(walk.session.clone());
             }
             let compressed = header.is_compressed() && buffer_type != BufferType::Header;
             if compressed && !inflated.fits(header) {
                 let reason = DamageReason::TooManyStreams;
-                walk.damage.push(Damage { offset: place.start as u64, skipped: place.len() as u64, reason });
+                walk.damage.push(Damage {
+                    offset: location.start as u64,
+                    skipped: location.len() as u64,
+                    reason,
+                });
                 continue;
             }
-            index.bytes_read += place.len() as u64;
+            index.bytes_read += location.len() as u64;
             if buffer_type.has_records() {
                 index.buffers.push(BufferRef {
-                    offset: place.start as u64,
+                    offset: location.start as u64,
                     sequence: header.sequence_number.get(),
                     epoch: sessions.len() as u32 - 1,
-                    size: place.len() as u32,
+                    size: location.len() as u32,
                     processor: header.processor(),
                     after_loss: header.flags().tells_of_loss(),
                     is_marked_lossy: header.flags().tells_of_loss(),
@@ -110,16 +114,16 @@ impl Index {
         }
         index.bytes_read += walk.zeros as u64;
         index.damage = walk.damage;
-        let repeated = repeat::remove(recording.bytes(), &mut index.buffers);
+        let repeated = repeat::remove(etl_file.bytes(), &mut index.buffers);
         index.bytes_read -= repeated.iter().map(|damage| damage.skipped).sum::<u64>();
         index.damage.extend(repeated);
         index.damage.sort_by_key(|damage| damage.offset);
         index.mark_gaps();
-        let missing = index.written_and_gone(recording.session());
-        index.unaccounted = missing.saturating_sub(index.in_gaps_beyond(recording.session()));
+        let missing = index.written_and_gone(etl_file.session());
+        index.unaccounted = missing.saturating_sub(index.in_gaps_beyond(etl_file.session()));
         if missing > 0 {
-            let reason = DamageReason::Incomplete { written: recording.session().buffers_written, missing };
-            index.damage.push(Damage { offset: recording.size(), skipped: 0, reason });
+            let reason = DamageReason::Incomplete { written: etl_file.session().buffers_written, missing };
+            index.damage.push(Damage { offset: etl_file.size(), skipped: 0, reason });
         }
         index.sessions = sessions.iter().map(|session| session.header.clone()).collect();
         (index, sessions)
@@ -260,7 +264,7 @@ impl Inflated {
 
 /// Steps from buffer to buffer.
 struct Walk<'r> {
-    recording: &'r Recording,
+    etl_file: &'r EtlFile,
     /// The session whose buffers follow.
     session: SessionStart,
     position: usize,
@@ -284,7 +288,7 @@ impl<'r> Walk<'r> {
     fn next(&mut self) -> Option<(Range<usize>, &'r BufferHeader)> {
         loop {
             let start = self.position;
-            let left = self.recording.bytes().get(start..).filter(|left| !left.is_empty())?;
+            let left = self.etl_file.bytes().get(start..).filter(|left| !left.is_empty())?;
             let Some(header) = BufferHeader::read(left) else {
                 // Up to 71 bytes that cannot be a header. Zeros are the unused end of a reserved file.
                 if left.iter().any(|&byte| byte != 0) {
@@ -328,11 +332,11 @@ impl<'r> Walk<'r> {
     }
 
     /// Takes what a further header buffer states about the buffers after it.
-    fn begin_session(&mut self, place: &Range<usize>) {
-        let next = SessionStart::read(&self.recording.bytes()[place.start..], place.len() as u32);
+    fn begin_session(&mut self, location: &Range<usize>) {
+        let next = SessionStart::read(&self.etl_file.bytes()[location.start..], location.len() as u32);
         self.session = next.unwrap_or_else(|error| {
             let reason = DamageReason::Session(error);
-            self.damage.push(Damage { offset: place.start as u64, skipped: 0, reason });
+            self.damage.push(Damage { offset: location.start as u64, skipped: 0, reason });
             self.session.unknown_next()
         });
     }
@@ -371,7 +375,7 @@ impl<'r> Walk<'r> {
         let proven = resync::find(left, BUFFER_HEADER_SIZE, nominal)
             .is_none_or(|found| found > size as usize)
             && (!header.is_compressed()
-                || Recording::inflate(self.session.compression, header, &left[..size as usize]).is_ok());
+                || EtlFile::inflate(self.session.compression, header, &left[..size as usize]).is_ok());
         if proven { Verdict::Whole } else { wrong }
     }
 }

@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! One type for each layer of the format: [`Recording`] is a file, [`BufferHeader`] frames a buffer, [`Block`] is a
+//! One type for each layer of the format: [`EtlFile`] is a file, [`BufferHeader`] frames a buffer, [`Block`] is a
 //! buffer whose records were found, [`record::Record`] is one record, [`record::ExtendedItems`] is what stands between
 //! a modern header and its payload. `docs/format/` describes each.
 //!
@@ -30,11 +30,11 @@ mod buffer;
 mod clock;
 pub mod compress;
 mod damage;
+mod etl_file;
 pub mod hook_id;
 mod index;
 mod logfile;
 pub mod record;
-mod recording;
 mod repeat;
 mod resync;
 mod select;
@@ -45,8 +45,8 @@ pub use block::{Block, Entry, Extent, Origin};
 pub use buffer::{BUFFER_HEADER_SIZE, BUFFER_SIZE_MAX, BufferFlags, BufferHeader, BufferType};
 pub use clock::{Clock, ClockKind};
 pub use damage::{Damage, DamageReason};
+pub use etl_file::{EtlFile, OpenError};
 pub use index::{BufferRef, Index, MissingBuffers};
 pub use logfile::{LogFileMode, LogfileHeader, LogfileHeaderError};
-pub use recording::{OpenError, Recording};
 pub use repeat::BufferIdentity;
-pub use select::{Described, Selection};
+pub use select::{ManifestEvents, Selection};

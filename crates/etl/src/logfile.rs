@@ -115,7 +115,7 @@ impl LogfileHeader {
             HeaderKind::System64 => PointerSize::Eight,
             _ => return Err(LogfileHeaderError::NotALogfileHeader),
         };
-        if record.hook() != Some(0) {
+        if record.hook_id() != Some(0) {
             return Err(LogfileHeaderError::NotALogfileHeader);
         }
         let payload = record.payload();

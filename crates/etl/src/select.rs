@@ -13,12 +13,12 @@ pub struct Selection {
     ids: Option<Vec<u16>>,
 }
 
-const HOOKS: usize = 1 << 16;
-const WORDS: usize = HOOKS / 64 + 1;
+const HOOK_IDS: usize = 1 << 16;
+const WORDS: usize = HOOK_IDS / 64 + 1;
 
 /// Which events with a descriptor are added to a [`Selection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Described {
+pub enum ManifestEvents {
     /// Those with this id.
     Id(u16),
     /// All of them.
@@ -32,9 +32,9 @@ impl Selection {
     }
 
     /// Adds kernel events.
-    pub fn hooks(mut self, hooks: impl IntoIterator<Item = u16>) -> Selection {
-        for hook in hooks {
-            self.set(usize::from(hook));
+    pub fn hook_ids(mut self, hook_ids: impl IntoIterator<Item = u16>) -> Selection {
+        for hook_id in hook_ids {
+            self.set(usize::from(hook_id));
         }
         self
     }
@@ -42,22 +42,22 @@ impl Selection {
     /// Adds all classic events.
     pub fn classic(mut self) -> Selection {
         for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()) {
-            self.set(HOOKS + kind as usize);
+            self.set(HOOK_IDS + kind as usize);
         }
         self
     }
 
     /// Adds events with a descriptor.
-    pub fn described(mut self, described: Described) -> Selection {
+    pub fn manifest_events(mut self, manifest_events: ManifestEvents) -> Selection {
         for kind in HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()) {
-            self.set(HOOKS + kind as usize);
+            self.set(HOOK_IDS + kind as usize);
         }
-        match (described, &mut self.ids) {
-            (Described::All, ids) => *ids = None,
-            (Described::Id(_), None) => {}
-            (Described::Id(id), Some(ids)) => {
-                if let Err(place) = ids.binary_search(&id) {
-                    ids.insert(place, id);
+        match (manifest_events, &mut self.ids) {
+            (ManifestEvents::All, ids) => *ids = None,
+            (ManifestEvents::Id(_), None) => {}
+            (ManifestEvents::Id(id), Some(ids)) => {
+                if let Err(location) = ids.binary_search(&id) {
+                    ids.insert(location, id);
                 }
             }
         }
@@ -72,8 +72,8 @@ impl Selection {
     #[inline]
     pub(crate) fn has(&self, record: &Record<'_>) -> bool {
         let (kind, bytes) = (record.kind(), record.bytes());
-        let hook = usize::from(u16::from_le_bytes([bytes[6], bytes[7]]));
-        let bit = if kind.has_hook() { hook } else { HOOKS + kind as usize };
+        let hook_id = usize::from(u16::from_le_bytes([bytes[6], bytes[7]]));
+        let bit = if kind.has_hook_id() { hook_id } else { HOOK_IDS + kind as usize };
         self.bits[bit / 64] >> (bit % 64) & 1 != 0 && self.has_id(record)
     }
 

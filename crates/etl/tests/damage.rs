@@ -8,7 +8,7 @@ use std::io::Cursor;
 use bytes::Bytes;
 use stackhound_etl::compress::xpress;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{BUFFER_HEADER_SIZE, Block, BufferRef, Damage, DamageReason, Recording};
+use stackhound_etl::{BUFFER_HEADER_SIZE, Block, BufferRef, Damage, DamageReason, EtlFile};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
 /// SplitMix64.
@@ -29,7 +29,7 @@ impl Random {
 }
 
 /// About 24 buffers of 1 KiB from two processors.
-fn small_recording(compressed: bool) -> Vec<u8> {
+fn small_file(compressed: bool) -> Vec<u8> {
     let form = if compressed { Form::Merged } else { Form::Live };
     let session = Session { processors: 2, buffer_size: 1024, compressed, form, ..Session::default() };
     let start = session.start.0;
@@ -41,7 +41,7 @@ fn small_recording(compressed: bool) -> Vec<u8> {
         let record = RecordSpec {
             time: RawTime(start + i64::from(tick)),
             pointer_size: PointerSize::Eight,
-            header: HeaderSpec::System { hook: 0x0f01, version: 2, issuer },
+            header: HeaderSpec::System { hook_id: 0x0f01, version: 2, issuer },
             payload: Payload::Bytes(&payload),
         };
         writer.write((tick % 2) as u16, &record).unwrap();
@@ -50,8 +50,8 @@ fn small_recording(compressed: bool) -> Vec<u8> {
 }
 
 /// Everything that can be asked of a buffer's records.
-fn exhaust(recording: &Recording, buffer: &BufferRef) -> u64 {
-    let Ok((block, _)) = recording.block(buffer, None) else { return 0 };
+fn exhaust(etl_file: &EtlFile, buffer: &BufferRef) -> u64 {
+    let Ok((block, _)) = etl_file.block(buffer, None) else { return 0 };
     let mut sum = 0u64;
     for entry in block.entries() {
         let record = block.record(entry);
@@ -79,14 +79,14 @@ fn identity(buffer: &BufferRef) -> (u64, u32, i64, u16, bool) {
 #[test]
 fn a_file_may_end_anywhere() {
     for compressed in [false, true] {
-        let whole = Bytes::from(small_recording(compressed));
-        let recording = Recording::open(whole.clone()).unwrap();
-        let index = recording.index();
+        let whole = Bytes::from(small_file(compressed));
+        let etl_file = EtlFile::open(whole.clone()).unwrap();
+        let index = etl_file.index();
         assert!(index.damage.is_empty() && index.buffers.len() > 15);
-        let sums: Vec<_> = index.buffers.iter().map(|buffer| exhaust(&recording, buffer)).collect();
+        let sums: Vec<_> = index.buffers.iter().map(|buffer| exhaust(&etl_file, buffer)).collect();
         let first = index.buffers[0].size as usize;
         for end in 0..whole.len() {
-            let cut = match Recording::open(whole.slice(..end)) {
+            let cut = match EtlFile::open(whole.slice(..end)) {
                 Ok(cut) => cut,
                 Err(_) => {
                     assert!(end < first, "opens once the first buffer is whole");
@@ -122,15 +122,15 @@ fn a_file_may_end_anywhere() {
 fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &str) -> bool {
     bytes[at] ^= 1 << bit;
     let shared = Bytes::from(std::mem::take(bytes));
-    let opened = Recording::open(shared.clone());
+    let opened = EtlFile::open(shared.clone());
     let holds = |buffer: &&BufferRef| {
         (buffer.offset as usize..buffer.offset as usize + buffer.size as usize).contains(&at)
     };
     let first = before[0].size as usize;
     match &opened {
         Err(error) => assert!(at < first, "{what}: {error}"),
-        Ok(recording) => {
-            let index = recording.index();
+        Ok(etl_file) => {
+            let index = etl_file.index();
             let mut found = index.buffers.iter().map(identity).collect::<Vec<_>>();
             found.sort_unstable();
             for buffer in before.iter().filter(|buffer| !holds(buffer)) {
@@ -142,7 +142,7 @@ fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &st
                 );
             }
             for buffer in index.buffers.iter().filter(holds) {
-                exhaust(recording, buffer);
+                exhaust(etl_file, buffer);
             }
         }
     }
@@ -156,8 +156,8 @@ fn flip(bytes: &mut Vec<u8>, at: usize, bit: u8, before: &[BufferRef], what: &st
 #[test]
 fn every_bit_of_every_header_of_a_small_file_may_flip() {
     for compressed in [false, true] {
-        let mut bytes = small_recording(compressed);
-        let before = Recording::open(bytes.clone().into()).unwrap().index().buffers;
+        let mut bytes = small_file(compressed);
+        let before = EtlFile::open(bytes.clone().into()).unwrap().index().buffers;
         for buffer in &before {
             for at in 0..stackhound_etl::BUFFER_HEADER_SIZE {
                 for bit in 0..8 {
@@ -170,14 +170,14 @@ fn every_bit_of_every_header_of_a_small_file_may_flip() {
 
 #[test]
 fn bits_may_flip_anywhere_in_real_recordings() {
-    let recordings = stackhound_corpus::recordings();
+    let trace_files = stackhound_corpus::trace_files();
     let flips: usize = std::env::var("STACKHOUND_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let mut random = Random(2026);
     let (mut done, mut refused) = (0, 0);
-    for (name, _) in &recordings {
-        let Some(mut bytes) = stackhound_corpus::recording(name) else { return };
-        let before = Recording::open(bytes.clone().into()).unwrap().index().buffers;
-        for round in 0..flips.div_ceil(recordings.len()) {
+    for (name, _) in &trace_files {
+        let Some(mut bytes) = stackhound_corpus::etl_file(name) else { return };
+        let before = EtlFile::open(bytes.clone().into()).unwrap().index().buffers;
+        for round in 0..flips.div_ceil(trace_files.len()) {
             // Every other flip hits a buffer header, where it can do most harm.
             let at = if round % 2 == 0 {
                 random.below(bytes.len())
@@ -195,7 +195,7 @@ fn bits_may_flip_anywhere_in_real_recordings() {
 
 /// What the index of `file` says: numbers of the buffers that are read, and the damage.
 fn numbers_and_damage(file: &[u8]) -> (Vec<(u16, i64)>, Vec<Damage>) {
-    let index = Recording::open(Bytes::copy_from_slice(file)).unwrap().index();
+    let index = EtlFile::open(Bytes::copy_from_slice(file)).unwrap().index();
     let numbers = index.buffers.iter().map(|buffer| (buffer.processor, buffer.sequence));
     (numbers.collect(), index.damage)
 }
@@ -203,8 +203,8 @@ fn numbers_and_damage(file: &[u8]) -> (Vec<(u16, i64)>, Vec<Damage>) {
 #[test]
 fn a_repeated_buffer_is_read_once() {
     for compressed in [false, true] {
-        let file = small_recording(compressed);
-        let buffers = Recording::open(file.clone().into()).unwrap().index().buffers;
+        let file = small_file(compressed);
+        let buffers = EtlFile::open(file.clone().into()).unwrap().index().buffers;
         let (numbers, damage) = numbers_and_damage(&file);
         assert_eq!(damage, []);
         for first in &buffers[1..] {
@@ -238,8 +238,8 @@ fn a_repeated_buffer_is_read_once() {
 
 #[test]
 fn different_buffers_with_one_number_are_both_read() {
-    let mut file = small_recording(false);
-    let buffers = Recording::open(file.clone().into()).unwrap().index().buffers;
+    let mut file = small_file(false);
+    let buffers = EtlFile::open(file.clone().into()).unwrap().index().buffers;
     let (first, second) = (buffers[1], buffers[3]);
     assert_eq!(first.processor, second.processor);
     let number = second.offset as usize + 0x18;
@@ -278,7 +278,7 @@ fn literals_as_xpress_huffman(data: &[u8]) -> Vec<u8> {
 
 /// The small recording with its data buffers compressed in this way, and the state of the first buffer that names it.
 fn packed(state: u32, compress: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
-    let plain = small_recording(false);
+    let plain = small_file(false);
     let mut file = plain[..1024].to_vec();
     file[0x2c..0x30].copy_from_slice(&state.to_le_bytes());
     for buffer in plain[1024..].chunks(1024) {
@@ -308,7 +308,7 @@ fn packings() -> [(&'static str, Vec<u8>); 5] {
 #[test]
 fn a_compressed_buffer_that_is_cut_off_is_read_as_far_as_it_goes() {
     for (name, file) in packings() {
-        let whole = Recording::open(file.clone().into()).unwrap();
+        let whole = EtlFile::open(file.clone().into()).unwrap();
         let index = whole.index();
         assert_eq!(index.damage, [], "{name}");
         let last = *index.buffers.iter().max_by_key(|buffer| buffer.offset).unwrap();
@@ -319,7 +319,7 @@ fn a_compressed_buffer_that_is_cut_off_is_read_as_far_as_it_goes() {
         let start = last.offset as usize;
         let mut delivered = 0;
         for end in start + BUFFER_HEADER_SIZE + 1..file.len() {
-            let cut = Recording::open(file[..end].to_vec().into()).unwrap();
+            let cut = EtlFile::open(file[..end].to_vec().into()).unwrap();
             let index = cut.index();
             let truncated =
                 DamageReason::Truncated { found: (end - start) as u64, expected: last.size.into() };
@@ -357,16 +357,16 @@ fn records_before_the_damage_of_a_compressed_buffer_are_delivered() {
     let mut random = Random(5);
     let (mut buffers, mut before, mut delivered, mut wrong) = (0, 0, 0, 0);
     for name in ["perfview-net452-x64.etl", "dotnetperf-vs-gconly.etl", "msbuild-PerfViewData.etl"] {
-        let Some(bytes) = stackhound_corpus::recording(name) else { return };
-        let recording = Recording::open(bytes.clone().into()).unwrap();
-        let first = &bytes[..recording.index().buffers[0].size as usize];
-        for buffer in recording.index().buffers.iter().filter(|buffer| buffer.compressed) {
-            let expected = records(&recording.block(buffer, None).unwrap().0);
+        let Some(bytes) = stackhound_corpus::etl_file(name) else { return };
+        let etl_file = EtlFile::open(bytes.clone().into()).unwrap();
+        let first = &bytes[..etl_file.index().buffers[0].size as usize];
+        for buffer in etl_file.index().buffers.iter().filter(|buffer| buffer.compressed) {
+            let expected = records(&etl_file.block(buffer, None).unwrap().0);
             let start = buffer.offset as usize;
             let mut damaged = bytes[start..start + buffer.size as usize].to_vec();
             let at = BUFFER_HEADER_SIZE + random.below(damaged.len() - BUFFER_HEADER_SIZE);
             damaged[at] ^= 1 << random.below(8);
-            let alone = Recording::open([first, &damaged].concat().into()).unwrap();
+            let alone = EtlFile::open([first, &damaged].concat().into()).unwrap();
             let found = alone.index().buffers[1];
             let (found, skipped) = match alone.block(&found, None) {
                 Ok((block, Some(Damage { skipped, reason: DamageReason::Inflate(_), .. }))) => {

@@ -2,7 +2,7 @@
 
 use stackhound_corpus as corpus;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_types::{FileTime, PointerSize};
 
 #[test]
@@ -13,9 +13,9 @@ fn headers_of_32_bit_systems_are_read() {
         ("perfview-smallEtlFile.etl", 0x1d1_f855_0082_c702, 3_117_777, 0x1d1_f8df_52c3_4482),
         ("sawbuck-image_data_32_v0.etl", 0x1cc_05af_df9b_437f, 2_337_949, 0x1cc_08c8_60a3_342c),
     ] {
-        let Some(recording) = corpus::recording(name) else { return };
-        let recording = Recording::open(recording.into()).unwrap();
-        let session = recording.session();
+        let Some(etl_file) = corpus::etl_file(name) else { return };
+        let etl_file = EtlFile::open(etl_file.into()).unwrap();
+        let session = etl_file.session();
         assert_eq!(session.pointer_size, PointerSize::Four);
         assert_eq!((session.boot_time, session.start_time), (FileTime(boot_time), FileTime(start_time)));
         assert_eq!((session.perf_freq, session.clock_type), (perf_freq, 1));

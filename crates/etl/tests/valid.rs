@@ -9,7 +9,7 @@ use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
 use stackhound_validator::Rule::*;
-use stackhound_validator::{Known, assert_known};
+use stackhound_validator::{KnownViolation, assert_known};
 
 #[path = "../examples/write_sample.rs"]
 #[allow(dead_code)]
@@ -29,51 +29,55 @@ const SAMPLES_WIDE: &[&str] =
     &["live", "odd-frequency", "compressed", "merged-plain", "merged-compressed", "cycles", "system-time"];
 
 /// All of it is on purpose.
-const SAMPLES_EXPECTED: &[Known] = &[
-    Known {
+const SAMPLES_EXPECTED: &[KnownViolation] = &[
+    KnownViolation {
         files: SAMPLES,
         rules: &[R01, R03, R13],
         reason: "on purpose: samples have every header kind, counters and every extended item",
     },
-    Known {
+    KnownViolation {
         files: SAMPLES,
         rules: &[R17, K01],
         reason: "on purpose: payloads are dummies and name no process and no trigger",
     },
-    Known {
+    KnownViolation {
         files: SAMPLES_WIDE,
         rules: &[R14],
         reason: "on purpose: samples have stacks of both pointer sizes",
     },
-    Known {
+    KnownViolation {
         files: &["odd-frequency"],
         rules: &[L14],
         reason: "on purpose: with 10 MHz, ticks and units of 100 ns could be confused",
     },
-    Known { files: &["cycles", "system-time"], rules: &[L08], reason: "on purpose: the other clocks" },
+    KnownViolation {
+        files: &["cycles", "system-time"],
+        rules: &[L08],
+        reason: "on purpose: the other clocks",
+    },
 ];
 
 const FORMS_WINDOWS_8: &[&str] =
     &["plain", "large", "circular", "series", "losses", "flushed", "flushed-empty", "unfinished"];
 
 /// All of it is on purpose.
-const FORMS_EXPECTED: &[Known] = &[
-    Known {
+const FORMS_EXPECTED: &[KnownViolation] = &[
+    KnownViolation {
         files: &["circular"],
         rules: &[D11, D12, D19, F04, L12, L13],
         reason: "on purpose: the latest buffers have taken the places of the oldest ones, so that their order is not kept",
     },
-    Known {
+    KnownViolation {
         files: &["unfinished"],
         rules: &[F01, F02, F07, L03, L12, L13],
         reason: "on purpose: the logfile header has no end and no count of buffers yet, and zeros follow the last buffer",
     },
-    Known {
+    KnownViolation {
         files: &["flushed-empty"],
         rules: &[D04, D17],
         reason: "on purpose: a buffer without records is asked for",
     },
-    Known {
+    KnownViolation {
         files: FORMS_WINDOWS_8,
         rules: &[H19],
         reason: "on purpose: what the header buffer has besides is the caller's, who writes nothing into it here",

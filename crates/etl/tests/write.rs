@@ -10,8 +10,8 @@ use stackhound_etl::write::{
     Session, Totals, WriteError, stack,
 };
 use stackhound_etl::{
-    BufferFlags, BufferHeader, ClockKind, Damage, DamageReason, Index, LogFileMode, LogfileHeaderError,
-    Recording,
+    BufferFlags, BufferHeader, ClockKind, Damage, DamageReason, EtlFile, Index, LogFileMode,
+    LogfileHeaderError,
 };
 use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
@@ -105,9 +105,9 @@ fn headers<'a>(items: &'a [ItemSpec<'static>]) -> Vec<HeaderSpec<'a>> {
         items,
     };
     let mut headers = vec![
-        HeaderSpec::System { hook: 0x0301, version: 4, issuer: ISSUER },
-        HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::UNKNOWN },
-        HeaderSpec::Compact { hook: 0x1a21, version: 2, issuer: ISSUER },
+        HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: ISSUER },
+        HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: Issuer::UNKNOWN },
+        HeaderSpec::Compact { hook_id: 0x1a21, version: 2, issuer: ISSUER },
         HeaderSpec::Full { class: CLASS, issuer: ISSUER },
         HeaderSpec::Instance { class: CLASS, issuer: ISSUER, instance: INSTANCE },
         HeaderSpec::Error,
@@ -117,7 +117,7 @@ fn headers<'a>(items: &'a [ItemSpec<'static>]) -> Vec<HeaderSpec<'a>> {
     for counters in 0..=7 {
         for pebs_index in [None, Some(5)] {
             let counters = &WORDS[..counters];
-            headers.push(HeaderSpec::PerfInfo { hook: 0x0524, version: 2, pebs_index, counters });
+            headers.push(HeaderSpec::PerfInfo { hook_id: 0x0524, version: 2, pebs_index, counters });
         }
     }
     headers.extend(items.iter().map(|item| event(std::slice::from_ref(item))));
@@ -143,21 +143,21 @@ fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
     let mut ids = Some(Issuer::UNKNOWN);
     let mut times = None;
     match &spec.header {
-        HeaderSpec::System { hook, version, issuer } => {
+        HeaderSpec::System { hook_id, version, issuer } => {
             assert_eq!(kind_read, kind(HeaderKind::System32, HeaderKind::System64));
-            assert_eq!((record.hook(), record.version()), (Some(*hook), *version));
+            assert_eq!((record.hook_id(), record.version()), (Some(*hook_id), *version));
             ids = Some(*issuer);
             times = Some(*issuer);
         }
-        HeaderSpec::Compact { hook, version, issuer } => {
+        HeaderSpec::Compact { hook_id, version, issuer } => {
             assert_eq!(record.level(), None);
             assert_eq!(kind_read, kind(HeaderKind::Compact32, HeaderKind::Compact64));
-            assert_eq!((record.hook(), record.version()), (Some(*hook), *version));
+            assert_eq!((record.hook_id(), record.version()), (Some(*hook_id), *version));
             ids = Some(*issuer);
         }
-        HeaderSpec::PerfInfo { hook, version, pebs_index, counters } => {
+        HeaderSpec::PerfInfo { hook_id, version, pebs_index, counters } => {
             assert_eq!(kind_read, kind(HeaderKind::PerfInfo32, HeaderKind::PerfInfo64));
-            assert_eq!((record.hook(), record.version()), (Some(*hook), *version));
+            assert_eq!((record.hook_id(), record.version()), (Some(*hook_id), *version));
             assert_eq!(record.pebs_index(), *pebs_index);
             assert_eq!(record.counters().collect::<Vec<_>>(), *counters);
         }
@@ -221,17 +221,17 @@ fn assert_same(spec: &RecordSpec<'_>, record: &Record<'_>) {
     }
 }
 
-fn open(file: Vec<u8>) -> Recording {
-    Recording::open(file.into()).unwrap()
+fn open(file: Vec<u8>) -> EtlFile {
+    EtlFile::open(file.into()).unwrap()
 }
 
 /// All records of the data buffers, by processor and in the order in which they stand; no damage may be found.
 #[track_caller]
-fn for_each_record(recording: &Recording, mut visit: impl FnMut(u16, &Record<'_>)) {
-    let index = recording.index();
+fn for_each_record(etl_file: &EtlFile, mut visit: impl FnMut(u16, &Record<'_>)) {
+    let index = etl_file.index();
     assert_eq!(index.damage, []);
     for buffer in index.streams().iter().flatten().filter(|buffer| buffer.sequence > 0) {
-        let (block, damage) = recording.block(buffer, None).unwrap();
+        let (block, damage) = etl_file.block(buffer, None).unwrap();
         assert_eq!(damage, None);
         for entry in block.entries() {
             visit(buffer.processor, &block.record(entry));
@@ -255,16 +255,16 @@ fn event(session: &Session, time: i64) -> RecordSpec<'static> {
     RecordSpec {
         time: RawTime(session.start.0 + time),
         pointer_size: session.pointer_size,
-        header: HeaderSpec::PerfInfo { hook: 0x0f2e, version: 2, pebs_index: None, counters: &[] },
+        header: HeaderSpec::PerfInfo { hook_id: 0x0f2e, version: 2, pebs_index: None, counters: &[] },
         payload: Payload::Bytes(&BYTES[..100]),
     }
 }
 
 /// The processors and times (from the start of the session) of all records.
-fn events(recording: &Recording) -> Vec<(u16, i64)> {
+fn events(etl_file: &EtlFile) -> Vec<(u16, i64)> {
     let mut events = Vec::new();
-    let start = recording.session().reference.0;
-    for_each_record(recording, |processor, record| events.push((processor, record.time().0 - start)));
+    let start = etl_file.session().reference.0;
+    for_each_record(etl_file, |processor, record| events.push((processor, record.time().0 - start)));
     events
 }
 
@@ -443,8 +443,8 @@ fn appended_sessions_keep_their_own_facts() {
         ends.push(file.get_ref().len() as u64);
     }
     let file = file.into_inner();
-    let recording = open(file.clone()).sessions_from(7);
-    let index = recording.index();
+    let etl_file = open(file.clone()).sessions_from(7);
+    let index = etl_file.index();
     assert_eq!(index.damage, []);
     assert_eq!(index.sessions.len(), 3);
     for (found, (session, lost)) in index.sessions.iter().zip(sessions.iter().zip(1..)) {
@@ -617,7 +617,7 @@ fn header_buffers_take_records_and_state_one_or_two_ends() {
     let build = |session: &Session| RecordSpec {
         time: session.start,
         pointer_size: session.pointer_size,
-        header: HeaderSpec::System { hook: 0x0042, version: 2, issuer: Issuer::UNKNOWN },
+        header: HeaderSpec::System { hook_id: 0x0042, version: 2, issuer: Issuer::UNKNOWN },
         payload: Payload::Bytes(b"19041.1.amd64fre.vb_release.191206-1406\0"),
     };
     for (form, split, ends) in [
@@ -644,9 +644,9 @@ fn header_buffers_take_records_and_state_one_or_two_ends() {
         let read = open(file);
         let index = read.index();
         let (header, _) = read.block(&index.buffers[0], None).unwrap();
-        let hooks: Vec<_> = header.entries().iter().map(|entry| entry.hook()).collect();
+        let hook_ids: Vec<_> = header.entries().iter().map(|entry| entry.hook_id()).collect();
         assert_eq!(
-            hooks,
+            hook_ids,
             if split { vec![Some(0), Some(0x42), Some(0x42)] } else { vec![Some(0), Some(0x42)] }
         );
         assert_eq!(events(&read), [(0, 1)]);

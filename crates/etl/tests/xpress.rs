@@ -19,8 +19,8 @@ fn buffers_of_windows_are_expanded() {
         ("dotnetperf-vs-gconly.etl", 321),
         ("msbuild-PerfViewData.etl", 29),
     ] {
-        let Some(recording) = corpus::recording(name) else { return };
-        let chunks = chunks::compressed(&recording);
+        let Some(etl_file) = corpus::etl_file(name) else { return };
+        let chunks = chunks::compressed(&etl_file);
         assert_eq!(chunks.len(), count);
         for (input, size) in chunks {
             let (mut fast, mut slow) = (vec![0xee; size], vec![0xdd; size]);
@@ -44,7 +44,7 @@ fn buffers_of_windows_are_expanded() {
 
 #[test]
 fn damaged_buffers_give_what_the_oracle_gives() {
-    let Some(recording) = corpus::recording("perfview-net452-x64.etl") else { return };
+    let Some(etl_file) = corpus::etl_file("perfview-net452-x64.etl") else { return };
     // A fixed sequence of pseudo-random numbers (a linear congruential generator).
     let mut state = 1u64;
     let mut random = |below: usize| {
@@ -52,7 +52,7 @@ fn damaged_buffers_give_what_the_oracle_gives() {
         (state >> 33) as usize % below
     };
     let mut failures = 0;
-    for (input, size) in chunks::compressed(&recording) {
+    for (input, size) in chunks::compressed(&etl_file) {
         let mut input = input.to_vec();
         for _ in 0..random(4) {
             let at = random(input.len());

@@ -100,8 +100,8 @@ impl ProfileBuilder {
         if let Some(source) = &mut frame.source {
             make_plain(&mut source.file);
         }
-        if let Some(place) = &mut frame.place {
-            place.offset = Some(name.offset);
+        if let Some(location) = &mut frame.location {
+            location.offset = Some(name.offset);
         }
     }
 

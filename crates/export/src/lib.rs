@@ -37,7 +37,8 @@ pub mod tree;
 
 pub use builder::{Full, ProfileBuilder};
 pub use model::{
-    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, Nanos, Origin, Place,
-    Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread, ThreadId, Timing,
+    Frame, FrameId, FrameName, Marker, MarkerKind, MarkerKindId, Module, ModuleId, ModuleOffset, Nanos,
+    Origin, Process, ProcessId, Sample, SourceLine, StackId, Switch, SwitchReason, TextId, Thread, ThreadId,
+    Timing,
 };
 pub use profile::Profile;

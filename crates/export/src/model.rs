@@ -164,7 +164,7 @@ impl Origin {
 
 /// A place in a module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct ModuleOffset {
     /// Which module.
     pub module: ModuleId,
     /// Bytes from its start to the address, not adjusted.
@@ -175,7 +175,7 @@ pub struct Place {
     pub offset: Option<u32>,
 }
 
-impl Place {
+impl ModuleOffset {
     /// The rva of the instruction that runs: in front of a return address.
     pub fn instruction(&self) -> u32 {
         self.kind.looked_up(Rva(self.rva)).0
@@ -214,7 +214,7 @@ pub struct Frame {
     /// Where the code runs; `None` for a remark, such as that a part of the stack is missing.
     pub mode: Option<Mode>,
     /// Its address in a module, if it is in one.
-    pub place: Option<Place>,
+    pub location: Option<ModuleOffset>,
     /// Its source code, if known.
     pub source: Option<SourceLine>,
 }

@@ -161,7 +161,6 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 mod build;
 mod compile;
 mod encoding;
@@ -174,16 +173,17 @@ mod number;
 mod parse;
 mod suggest;
 mod syntax;
+mod tested_texts;
 mod text;
 
 use std::fmt::{self, Display, Formatter};
 
-pub use asked::AskedText;
 pub use build::field;
 pub use error::Error;
 pub use eval::{Matcher, Undecided, Value, Visitor};
 pub use literal::{Literal, Operand};
 pub use syntax::Field;
+pub use tested_texts::TestedText;
 
 /// The longest filter, in bytes.
 pub const MAX_LENGTH: usize = 64 * 1024;

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use stackhound_frames::{FrameResolver, Summary};
 use stackhound_stacks::{Correlator, StackSurvey, Window};
 use stackhound_system::System;
-use stackhound_trace::{LossMap, Recordings};
+use stackhound_trace::{LossMap, TraceFiles};
 
 fn main() {
     let path = std::env::args().nth(1).expect("usage: frames FILE");
-    let trace = Recordings::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("a recording");
     let mut system = System::of(&trace);
     let mut survey = StackSurvey::default();
-    let mut events = trace.selected(System::selection().hooks(StackSurvey::HOOKS));
+    let mut events = trace.selected(System::selection().hook_ids(StackSurvey::HOOK_IDS));
     while let Some(event) = events.next() {
         system.observe(&event);
         survey.observe(&event);

@@ -29,7 +29,7 @@ pub(crate) struct FrameKey {
 /// What is known of the address space of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameCircumstances {
-    stretch: ValidityId,
+    validity_id: ValidityId,
     all_modules: bool,
     flags: Option<u32>,
 }
@@ -60,8 +60,8 @@ impl Circumstances {
     pub fn of(self, process: Option<ProcessId>) -> FrameCircumstances {
         let Circumstances { user, kernel, all_modules, all_drivers, flags } = self;
         match process {
-            Some(_) => FrameCircumstances { stretch: user, all_modules, flags },
-            None => FrameCircumstances { stretch: kernel, all_modules: all_drivers, flags: None },
+            Some(_) => FrameCircumstances { validity_id: user, all_modules, flags },
+            None => FrameCircumstances { validity_id: kernel, all_modules: all_drivers, flags: None },
         }
     }
 }
@@ -77,7 +77,7 @@ pub struct FrameCache {
     stacks: HashMap<StackKey, (Circumstances, Arc<[Frame]>), foldhash::fast::RandomState>,
     /// Frames in `stacks`.
     stack_frames: usize,
-    places: Box<[Option<(FrameKey, Frame)>]>,
+    locations: Box<[Option<(FrameKey, Frame)>]>,
     hasher: foldhash::fast::RandomState,
     hits: u64,
     misses: u64,
@@ -85,9 +85,9 @@ pub struct FrameCache {
 
 impl Default for FrameCache {
     fn default() -> FrameCache {
-        let places = vec![None; PLACES].into_boxed_slice();
+        let locations = vec![None; PLACES].into_boxed_slice();
         let hasher = foldhash::fast::RandomState::default();
-        FrameCache { stacks: HashMap::default(), stack_frames: 0, places, hasher, hits: 0, misses: 0 }
+        FrameCache { stacks: HashMap::default(), stack_frames: 0, locations, hasher, hits: 0, misses: 0 }
     }
 }
 
@@ -128,7 +128,7 @@ impl FrameCache {
     /// A frame, if it was met under the same circumstances.
     #[inline]
     pub(crate) fn frame(&mut self, key: &FrameKey) -> Option<Frame> {
-        let frame = self.places[self.place(key)].as_ref().filter(|(known, _)| known == key)?.1;
+        let frame = self.locations[self.location(key)].as_ref().filter(|(known, _)| known == key)?.1;
         self.hits += 1;
         Some(frame)
     }
@@ -136,12 +136,12 @@ impl FrameCache {
     /// Keeps a frame that was looked up.
     pub(crate) fn keep_frame(&mut self, key: FrameKey, frame: Frame) {
         self.misses += 1;
-        let place = self.place(&key);
-        self.places[place] = Some((key, frame));
+        let location = self.location(&key);
+        self.locations[location] = Some((key, frame));
     }
 
     #[inline]
-    fn place(&self, key: &FrameKey) -> usize {
+    fn location(&self, key: &FrameKey) -> usize {
         let process = key.process.map_or(0, |process| process.index() + 1);
         self.hasher.hash_one((key.address.0, process)) as usize % PLACES
     }

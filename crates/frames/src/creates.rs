@@ -334,8 +334,8 @@ impl CreateJoin {
         let number = self.first + self.creates.len() as u64;
         let mut end = request.is_none().then_some(CreateEnd::Unnamed);
         if let Some(request) = request {
-            if let Some(place) = self.just_ended.iter().position(|(ended, _)| *ended == request) {
-                end = Some(self.just_ended.swap_remove(place).1);
+            if let Some(location) = self.just_ended.iter().position(|(ended, _)| *ended == request) {
+                end = Some(self.just_ended.swap_remove(location).1);
             } else if let Some(before) = self.open.insert(request, number) {
                 self.settle(before, CreateEnd::Displaced);
             }

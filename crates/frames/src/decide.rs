@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 use stackhound_etl::record::ExtendedType;
 use stackhound_schema::kernel;
-use stackhound_stacks::OwnerKind;
+use stackhound_stacks::TriggerKind;
 use stackhound_trace::Event;
 use stackhound_types::Guid;
 
@@ -36,11 +36,11 @@ pub struct Decisions {
     policy: Policy,
     kernel_symbols: KernelSymbols,
     /// By hook, for what is no open.
-    by_hook: Box<[Option<Level>]>,
+    by_hook_id: Box<[Option<Level>]>,
     /// By hook, for opens: there are few kinds.
     opens: Map<u16, Level>,
     /// By kind, version, and whether it is an open.
-    by_kind: Map<(OwnerKind, u8, bool), Level>,
+    by_kind: Map<(TriggerKind, u8, bool), Level>,
     /// By provider and name, of events that describe themselves: these have no ids.
     by_name: Map<Guid, Map<Box<str>, Level>>,
     n_names: usize,
@@ -52,7 +52,7 @@ impl Decisions {
         Decisions {
             kernel_symbols: policy.kernel_symbols(),
             policy,
-            by_hook: vec![None; 1 << 16].into_boxed_slice(),
+            by_hook_id: vec![None; 1 << 16].into_boxed_slice(),
             opens: Map::default(),
             by_kind: Map::default(),
             by_name: Map::default(),
@@ -79,30 +79,30 @@ impl Decisions {
         is_open: bool,
         names: impl FnOnce() -> EventNames<'n>,
     ) -> Level {
-        match event.hook() {
-            Some(hook) if !is_open => match self.by_hook[usize::from(hook)] {
+        match event.hook_id() {
+            Some(hook_id) if !is_open => match self.by_hook_id[usize::from(hook_id)] {
                 Some(level) => level,
-                None => self.meet_hook(hook),
+                None => self.meet_hook_id(hook_id),
             },
-            Some(hook) => match self.opens.get(&hook) {
+            Some(hook_id) => match self.opens.get(&hook_id) {
                 Some(&level) => level,
-                None => self.meet_open(hook),
+                None => self.meet_open(hook_id),
             },
             None => self.level_of_other(event, is_open, names),
         }
     }
 
     #[cold]
-    fn meet_hook(&mut self, hook: u16) -> Level {
-        let level = self.policy.level(KERNEL, &hook_name(hook));
-        self.by_hook[usize::from(hook)] = Some(level);
+    fn meet_hook_id(&mut self, hook_id: u16) -> Level {
+        let level = self.policy.level(KERNEL, &hook_id_name(hook_id));
+        self.by_hook_id[usize::from(hook_id)] = Some(level);
         level
     }
 
     #[cold]
-    fn meet_open(&mut self, hook: u16) -> Level {
-        let level = self.policy.level(KERNEL, &(hook_name(hook).into_owned() + OPEN));
-        self.opens.insert(hook, level);
+    fn meet_open(&mut self, hook_id: u16) -> Level {
+        let level = self.policy.level(KERNEL, &(hook_id_name(hook_id).into_owned() + OPEN));
+        self.opens.insert(hook_id, level);
         level
     }
 
@@ -116,14 +116,14 @@ impl Decisions {
         if event.kind().has_descriptor() && record.extended_items().find(ExtendedType::SCHEMA).is_some() {
             return self.level_of_named(record.guid().unwrap_or(Guid::ZERO), &names());
         }
-        let key = (OwnerKind::of(event), record.version(), is_open);
+        let key = (TriggerKind::of(event), record.version(), is_open);
         if let Some(&level) = self.by_kind.get(&key) {
             return level;
         }
         let names = names();
         let open = if is_open { OPEN } else { "" };
         let level = self.policy.level(&names.provider, &format!("{}{open}", names.event));
-        if names.are_known && key.0 != OwnerKind::Other && self.by_kind.len() < KINDS_MAX {
+        if names.are_known && key.0 != TriggerKind::Other && self.by_kind.len() < KINDS_MAX {
             self.by_kind.insert(key, level);
         }
         level
@@ -143,6 +143,6 @@ impl Decisions {
     }
 }
 
-fn hook_name(hook: u16) -> Cow<'static, str> {
-    kernel::name(hook).map_or_else(|| Cow::Owned(format!("Hook({hook:#06x})")), Cow::Borrowed)
+fn hook_id_name(hook_id: u16) -> Cow<'static, str> {
+    kernel::name(hook_id).map_or_else(|| Cow::Owned(format!("Hook({hook_id:#06x})")), Cow::Borrowed)
 }

@@ -86,9 +86,9 @@ impl Pattern {
                     from += 1;
                 }
                 _ => {
-                    let Some((place, until)) = star else { return false };
-                    star = Some((place, until + 1));
-                    at = place + 1;
+                    let Some((location, until)) = star else { return false };
+                    star = Some((location, until + 1));
+                    at = location + 1;
                     from = until + 1;
                 }
             }
@@ -159,7 +159,7 @@ struct FoldersText {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KnownText {
+struct KnownImagesText {
     images: Vec<Pattern>,
 }
 
@@ -209,7 +209,7 @@ struct AlertsText {
 pub struct Lists {
     modules: ModulesText,
     folders: FoldersText,
-    known_system: KnownText,
+    known_system: KnownImagesText,
     direct_caller: Vec<DirectCaller>,
     thread_roots: RootsText,
     functions: FunctionsText,

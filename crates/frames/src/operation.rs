@@ -39,8 +39,8 @@ enum Kind {
     Other(usize),
 }
 
-fn of_kernel(hook: u16) -> Option<Kind> {
-    Some(match hook {
+fn of_kernel(hook_id: u16) -> Option<Kind> {
+    Some(match hook_id {
         hook_id::FILE_IO_CREATE | hook_id::FILE_IO_CREATE_NEW => Kind::Create,
         hook_id::FILE_IO_OPERATION_END => Kind::End,
         hook_id::FILE_IO_READ | hook_id::FILE_IO_WRITE => Kind::Other(8),
@@ -69,11 +69,11 @@ impl Operation {
     /// What an event tells; `None` of most events.
     #[inline]
     pub fn of(event: &Event<'_>) -> Option<(Family, Operation)> {
-        if let Some(hook) = event.hook() {
-            if hook >> 8 != 0x04 {
+        if let Some(hook_id) = event.hook_id() {
+            if hook_id >> 8 != 0x04 {
                 return None;
             }
-            let kind = of_kernel(hook)?;
+            let kind = of_kernel(hook_id)?;
             return Some((Family::Kernel, Operation::read(kind, &event.record(), 0)));
         }
         let (kind, tag) = (event.kind(), event.entry().tag);
@@ -86,8 +86,8 @@ impl Operation {
         }
         if kind.is_classic() {
             let record = event.record();
-            let hook = kernel::hook_of(record.guid()?, record.opcode())?;
-            return Some((Family::Kernel, Operation::read(of_kernel(hook)?, &record, 0)));
+            let hook_id = kernel::hook_id_of(record.guid()?, record.opcode())?;
+            return Some((Family::Kernel, Operation::read(of_kernel(hook_id)?, &record, 0)));
         }
         None
     }

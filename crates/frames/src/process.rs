@@ -42,10 +42,10 @@ impl ProcessContext {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedProcess {
     id: ProcessId,
     /// What the context rests on.
-    stretch: ValidityId,
+    validity_id: ValidityId,
     is_complete: bool,
     flags: Option<u32>,
     context: ProcessContext,
@@ -55,7 +55,7 @@ struct Known {
 /// Processes, by the system's index of each. One that was forgotten has left its index to another one.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessContexts {
-    known: Vec<Option<Known>>,
+    known: Vec<Option<CachedProcess>>,
     numbers: u32,
     unknown: ProcessContext,
 }
@@ -66,31 +66,32 @@ impl ProcessContexts {
         &mut self,
         system: &System,
         modules: (&mut Modules, &mut LoadedModules),
-        session: PointerSize,
+        pointer_size: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> (&ProcessContext, u32) {
         let ProcessContexts { known, numbers, unknown } = self;
         let Some(id) = process else { return (unknown, 0) };
-        let stretch = system.module_stretch(id, time);
+        let validity_id = system.module_validity_id(id, time);
         let is_complete = system.map_complete_in(id) == Completeness::Complete;
         let (flags, image) = (system.process(id).flags(), system.process(id).image_name());
         if known.len() <= id.index() {
             known.resize_with(id.index() + 1, || None);
         }
-        let place = &mut known[id.index()];
-        let is_same = place.as_ref().is_some_and(|known| {
+        let location = &mut known[id.index()];
+        let is_same = location.as_ref().is_some_and(|known| {
             known.id == id
-                && known.stretch == stretch
+                && known.validity_id == validity_id
                 && (known.is_complete, known.flags) == (is_complete, flags)
                 && *known.context.name == *image
         });
         if !is_same {
-            let context = look_up(system, modules, session, (id, time), is_complete);
+            let context = look_up(system, modules, pointer_size, (id, time), is_complete);
             *numbers += 1;
-            *place = Some(Known { id, stretch, is_complete, flags, context, number: *numbers });
+            *location =
+                Some(CachedProcess { id, validity_id, is_complete, flags, context, number: *numbers });
         }
-        place.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
+        location.as_ref().map_or((unknown, 0), |known| (&known.context, known.number))
     }
 
     /// What was known of a process when it was asked about last.
@@ -103,7 +104,7 @@ impl ProcessContexts {
 fn look_up(
     system: &System,
     (modules, loaded): (&mut Modules, &mut LoadedModules),
-    session: PointerSize,
+    pointer_size: PointerSize,
     (id, time): (ProcessId, TraceTime),
     is_complete: bool,
 ) -> ProcessContext {
@@ -127,7 +128,7 @@ fn look_up(
         }
     }
     let if_known = |is: bool| (is || knows_all).then_some(is);
-    let is_wow64 = match session {
+    let is_wow64 = match pointer_size {
         PointerSize::Four => Some(false),
         PointerSize::Eight => wow64::is_reported(process).or_else(|| if_known(has_layer)),
     };

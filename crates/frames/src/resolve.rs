@@ -62,23 +62,23 @@ impl FrameResolver {
     pub fn process(
         &mut self,
         system: &System,
-        session: PointerSize,
+        pointer_size: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> (&ProcessContext, u32) {
         let FrameResolver { modules, loaded, processes, .. } = self;
-        processes.get(system, (modules, loaded), session, process, time)
+        processes.get(system, (modules, loaded), pointer_size, process, time)
     }
 
     /// The modules that were met, and what is known of a process at a time.
     pub fn modules_and_process(
         &mut self,
         system: &System,
-        session: PointerSize,
+        pointer_size: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> (&Modules, &ProcessContext) {
-        self.process(system, session, process, time);
+        self.process(system, pointer_size, process, time);
         (&self.modules, self.processes.last(process))
     }
 
@@ -88,9 +88,9 @@ impl FrameResolver {
         system: &'s System,
         owner: StackOwner,
         time: TraceTime,
-        session: PointerSize,
+        pointer_size: PointerSize,
     ) -> Frames<'s> {
-        Frames { resolver: self, system, owner, time, session, place: None }
+        Frames { resolver: self, system, owner, time, pointer_size, context: None }
     }
 
     /// Frames of an event's stack.
@@ -103,7 +103,7 @@ impl FrameResolver {
 
 /// What the meaning of an address depends on beside modules and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ResolutionContext {
     /// Whether the process runs 32-bit code on 64-bit Windows.
     pub is_wow64: bool,
     /// Whether all modules of the process are known.
@@ -112,17 +112,17 @@ pub struct Place {
     pub all_drivers: bool,
 }
 
-impl Place {
+impl ResolutionContext {
     /// Of a process at a time.
     fn of(
         resolver: &mut FrameResolver,
         system: &System,
-        session: PointerSize,
+        pointer_size: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
-    ) -> Place {
-        let (context, _) = resolver.process(system, session, process, time);
-        Place {
+    ) -> ResolutionContext {
+        let (context, _) = resolver.process(system, pointer_size, process, time);
+        ResolutionContext {
             is_wow64: context.is_wow64(),
             all_modules: process.is_some_and(|process| knows_all(system, process)) && context.is_built(),
             all_drivers: knows_all(system, ProcessId::SYSTEM),
@@ -141,8 +141,8 @@ pub struct Frames<'s> {
     system: &'s System,
     owner: StackOwner,
     time: TraceTime,
-    session: PointerSize,
-    place: Option<Place>,
+    pointer_size: PointerSize,
+    context: Option<ResolutionContext>,
 }
 
 impl Frames<'_> {
@@ -151,16 +151,18 @@ impl Frames<'_> {
         self.owner
     }
 
-    fn place(&mut self) -> Place {
-        let Frames { resolver, system, owner, time, session, place } = self;
-        *place.get_or_insert_with(|| Place::of(resolver, system, *session, owner.process, *time))
+    fn context(&mut self) -> ResolutionContext {
+        let Frames { resolver, system, owner, time, pointer_size, context } = self;
+        *context.get_or_insert_with(|| {
+            ResolutionContext::of(resolver, system, *pointer_size, owner.process, *time)
+        })
     }
 
     /// As [`frame`](Frames::frame), if the address is in a module; nothing else is looked up. The memory of user frames is known
     /// to be an image, and not what it was mapped with.
     pub fn in_module(&mut self, address: Address, kind: AddressKind) -> Option<Frame> {
         let (looked_up, back) = looked_up(address, kind);
-        let (mode, module, rva) = if address.is_kernel(self.session) {
+        let (mode, module, rva) = if address.is_kernel(self.pointer_size) {
             let (module, rva) = self.system.kernel_module_at(looked_up, self.time)?;
             (Mode::Kernel, module.id(), rva)
         } else {
@@ -183,7 +185,7 @@ impl Frames<'_> {
             address: Some(address),
             kind,
             mode,
-            is_wow64: mode == Mode::User && !known.is_64_bit_part && self.place().is_wow64,
+            is_wow64: mode == Mode::User && !known.is_64_bit_part && self.context().is_wow64,
             code: Code::Image(known.index, rva),
             region,
             loaded: Some(module),
@@ -194,22 +196,22 @@ impl Frames<'_> {
     /// One frame.
     pub fn frame(&mut self, address: Address, kind: AddressKind) -> Frame {
         let (looked_up, back) = looked_up(address, kind);
-        if address.is_kernel(self.session) {
+        if address.is_kernel(self.pointer_size) {
             self.kernel_frame((address, kind), looked_up, back)
         } else {
             self.user_frame((address, kind), looked_up, back)
         }
     }
 
-    fn kernel_frame(&mut self, place: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
-        let (address, kind) = place;
+    fn kernel_frame(&mut self, at: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
+        let (address, kind) = at;
         if let Some((module, rva)) = self.system.kernel_module_at(looked_up, self.time) {
             let region = Region {
                 kind: RegionKind::Image,
                 extent: Some((module.base(), module.size())),
                 ..Region::UNKNOWN
             };
-            return self.image_frame(place, Mode::Kernel, region, (module.id(), rva + back));
+            return self.image_frame(at, Mode::Kernel, region, (module.id(), rva + back));
         }
         // A place that no driver covers can be the system's own all the same.
         let may_be_of_system = is_of_hal(address.0) || self.system.may_be_hypercall(address);
@@ -218,16 +220,16 @@ impl Frames<'_> {
         Frame { address: Some(address), kind, mode: Mode::Kernel, ..Frame::user(code) }
     }
 
-    fn user_frame(&mut self, place: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
-        let (system, time, (address, kind)) = (self.system, self.time, place);
+    fn user_frame(&mut self, at: (Address, AddressKind), looked_up: Address, back: u64) -> Frame {
+        let (system, time, (address, kind)) = (self.system, self.time, at);
         let frame = |code| Frame { address: Some(address), kind, ..Frame::user(code) };
         let Some(process) = self.owner.process else { return frame(Code::Unknown) };
         let method = system.method_in(process, looked_up, time);
         if let Some((region, module, rva)) = Region::of_module(system, process, looked_up, time) {
-            let in_image = self.image_frame(place, Mode::User, region, (module, rva + back));
+            let in_image = self.image_frame(at, Mode::User, region, (module, rva + back));
             return Frame { method: method.map(|method| method.id()), ..in_image };
         }
-        let Place { is_wow64, all_modules, .. } = self.place();
+        let ResolutionContext { is_wow64, all_modules, .. } = self.context();
         let (region, code) = match method {
             Some(method) => (Region::of_method(system, process, method, time), Code::Jit(method.runtime())),
             None => {
@@ -244,15 +246,17 @@ impl Frames<'_> {
 
     /// All frames of an event's stack, innermost first.
     pub fn all(&mut self, delivered: &Delivered<'_>) -> Arc<[Frame]> {
-        let Frames { system, owner, time, session, .. } = *self;
+        let Frames { system, owner, time, pointer_size, .. } = *self;
         let Some(stack) = delivered.stack else { return Arc::default() };
         if self.resolver.cache.is_none() {
-            return addresses(session, delivered).map(|(address, kind)| self.frame(address, kind)).collect();
+            return addresses(pointer_size, delivered)
+                .map(|(address, kind)| self.frame(address, kind))
+                .collect();
         }
         let process = owner.process;
         let now = Circumstances {
-            user: process.map(|process| system.stretch(Some(process), time)).unwrap_or_default(),
-            kernel: system.stretch(None, time),
+            user: process.map(|process| system.validity_id(Some(process), time)).unwrap_or_default(),
+            kernel: system.validity_id(None, time),
             all_modules: process.is_some_and(|process| knows_all(system, process)),
             all_drivers: knows_all(system, ProcessId::SYSTEM),
             flags: process.and_then(|process| system.process(process).flags()),
@@ -261,9 +265,9 @@ impl Frames<'_> {
         if let Some(frames) = self.resolver.cache.as_mut().and_then(|cache| cache.stack(&key, now)) {
             return frames;
         }
-        let frames: Arc<[Frame]> = addresses(session, delivered)
+        let frames: Arc<[Frame]> = addresses(pointer_size, delivered)
             .map(|(address, kind)| {
-                let process = process.filter(|_| !address.is_kernel(session));
+                let process = process.filter(|_| !address.is_kernel(pointer_size));
                 let key = FrameKey { address, kind, process, circumstances: now.of(process) };
                 if let Some(frame) = self.resolver.cache.as_mut().and_then(|cache| cache.frame(&key)) {
                     return frame;
@@ -280,13 +284,13 @@ impl Frames<'_> {
 
 /// The addresses of an event's stack in a session of this pointer size, innermost first, and what each is.
 pub fn addresses<'d>(
-    session: PointerSize,
+    pointer_size: PointerSize,
     delivered: &Delivered<'d>,
 ) -> impl Iterator<Item = (Address, AddressKind)> + use<'d> {
     let first = First::of(&delivered.event);
     let mut user_was_seen = false;
     delivered.frames().enumerate().map(move |(depth, address)| {
-        let is_first_user = !user_was_seen && !address.is_kernel(session);
+        let is_first_user = !user_was_seen && !address.is_kernel(pointer_size);
         user_was_seen |= is_first_user;
         let is_instruction = match first {
             First::Sampled => depth == 0,
@@ -329,7 +333,7 @@ impl First {
     /// Of an event's stack.
     #[inline]
     pub fn of(event: &Event<'_>) -> First {
-        match event.hook() {
+        match event.hook_id() {
             Some(hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE) => {
                 First::Sampled
             }

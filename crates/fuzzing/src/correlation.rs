@@ -17,18 +17,18 @@ const WIDE: Window = Window { max_hold: i64::MAX, max_pending: usize::MAX };
 
 /// Where an event stands: source, buffer, place in the buffer; and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place(u16, u64, u32, TraceTime);
+struct RecordKey(u16, u64, u32, TraceTime);
 
-impl Place {
-    fn of(event: &Event<'_>) -> Place {
-        Place(event.source(), event.block().origin().file_offset, event.index(), event.time())
+impl RecordKey {
+    fn of(event: &Event<'_>) -> RecordKey {
+        RecordKey(event.source(), event.block().origin().file_offset, event.index(), event.time())
     }
 }
 
 /// What is said of an event when it is delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Outcome {
-    place: Place,
+    location: RecordKey,
     states: StackStates,
     /// A hash of all addresses.
     frames: u64,
@@ -41,7 +41,7 @@ impl Outcome {
         let mut hasher = DefaultHasher::new();
         delivered.frames().for_each(|address| address.hash(&mut hasher));
         Outcome {
-            place: Place::of(&delivered.event),
+            location: RecordKey::of(&delivered.event),
             states: delivered.states,
             frames: hasher.finish(),
             pid: delivered.pid(),
@@ -54,7 +54,7 @@ impl Outcome {
 #[derive(Default)]
 struct Content {
     /// All events that are not used up for stacks, in order.
-    events: Vec<Place>,
+    events: Vec<RecordKey>,
     /// Records that hold a part of a stack, by itself or by key.
     parts: u64,
     /// Whether events name keys. Which half those mean is known only when all definitions are.
@@ -72,11 +72,11 @@ impl Content {
             let pointer = record.pointer_size().bytes();
             let behind_owner = record.payload().len().saturating_sub(16);
             content.names_keys |= record.extended_items().any(|item| item.stack_key().is_some());
-            match event.hook() {
+            match event.hook_id() {
                 Some(0x1820 | 0x1825 | 0x1826) => content.parts += u64::from(behind_owner >= pointer),
                 Some(0x1822..=0x1824) => {}
-                _ if is_user_half(&event) => {}
-                _ => content.events.push(Place::of(&event)),
+                _ if is_user_part(&event) => {}
+                _ => content.events.push(RecordKey::of(&event)),
             }
         }
         let stats = ordered.into_stats();
@@ -85,7 +85,7 @@ impl Content {
     }
 }
 
-fn is_user_half(event: &Event<'_>) -> bool {
+fn is_user_part(event: &Event<'_>) -> bool {
     let record = event.record();
     record.descriptor().is_some_and(|descriptor| descriptor.id == USER_HALF)
         && record.event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
@@ -106,7 +106,7 @@ impl Outcome {
             ];
             states.iter().filter(|state| !by_others.contains(state)).collect::<Vec<_>>()
         };
-        let rest = |of: &Outcome| (of.place, of.frames, of.pid, of.tid);
+        let rest = |of: &Outcome| (of.location, of.frames, of.pid, of.tid);
         rest(self) == rest(other) && without(self.states) == without(other.states)
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn check(trace: &OpenTrace, window: Window) -> u64 {
     }
     let attribution = |stats: &StackStats| {
         let parts = (stats.full, stats.keyed, stats.attributed_parts, stats.orphaned_parts);
-        (parts, stats.ambiguous_parts, stats.groups, stats.malformed, stats.by_owner.clone())
+        (parts, stats.ambiguous_parts, stats.groups, stats.malformed, stats.by_triggering_event.clone())
     };
     assert_eq!(attribution(&one_stats), attribution(&two_stats));
     for (one, two) in one.iter().zip(&two) {
@@ -172,7 +172,7 @@ fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> 
     };
     let mut outcomes = Vec::new();
     let mut coming = content.events.iter();
-    let mut held: VecDeque<Place> = VecDeque::new();
+    let mut held: VecDeque<RecordKey> = VecDeque::new();
     let mut newest = TraceTime(i64::MIN);
     let mut events = trace.ordered();
     loop {
@@ -181,18 +181,22 @@ fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> 
             correlator.push(event);
             newest = newest.max(event.time());
             // Only what is not used up comes out again.
-            if coming.as_slice().first() == Some(&Place::of(event)) {
+            if coming.as_slice().first() == Some(&RecordKey::of(event)) {
                 held.extend(coming.next());
             }
         } else {
             correlator.end();
         }
-        let expired = |place: &Place| newest.0.saturating_sub(place.3.0) > window.max_hold;
+        let expired = |location: &RecordKey| newest.0.saturating_sub(location.3.0) > window.max_hold;
         while let Some(delivered) = correlator.pop() {
             let outcome = Outcome::of(&delivered);
             let is_due = held.front().is_some_and(expired) || held.len() > window.max_pending;
             assert!(event.is_none() || is_due, "an event leaves only when it has to");
-            assert_eq!(held.pop_front(), Some(outcome.place), "events leave in the order in which they came");
+            assert_eq!(
+                held.pop_front(),
+                Some(outcome.location),
+                "events leave in the order in which they came"
+            );
             outcomes.push(outcome);
         }
         assert!(held.len() <= window.max_pending && !held.front().is_some_and(expired), "held back too long");
@@ -204,6 +208,6 @@ fn correlate(trace: &OpenTrace, content: &Content, window: Window, way: Way) -> 
     let stats = correlator.stats().clone();
     assert_eq!(stats.by_state.iter().sum::<u64>(), outcomes.len() as u64);
     assert_eq!(stats.attributed_parts + stats.orphaned_parts, content.parts, "every part is accounted for");
-    assert_eq!(stats.by_owner.values().sum::<u64>(), stats.attributed_parts);
+    assert_eq!(stats.by_triggering_event.values().sum::<u64>(), stats.attributed_parts);
     (outcomes, stats)
 }

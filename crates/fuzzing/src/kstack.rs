@@ -4,7 +4,7 @@ use stackhound_kstack_core::Caller;
 use stackhound_kstack_proto::{Answer, Missing, Outcome, Request};
 
 use self::device::oracle::expected;
-use self::device::{Call, Mock, Settings, judge, request, threads};
+use self::device::{Call, Mock, Settings, check_call, request, threads};
 
 /// The system that the device's own tests ask, and their rules for what it must answer.
 #[path = "../../kstack/core/tests/device/support/mod.rs"]
@@ -35,7 +35,7 @@ pub fn kstack_request(bytes: &[u8]) {
     );
     while !rest.is_empty() {
         let (call, endings) = call(&mut rest);
-        judge(&mock, &call).ok();
+        check_call(&mock, &call).ok();
         for _ in 0..endings.min(mock.outstanding()) {
             mock.end_one(0);
             mock.check();

@@ -10,6 +10,7 @@
 mod container;
 mod correlation;
 mod decompression;
+mod etl_file;
 mod image;
 mod journal;
 mod kstack;
@@ -17,20 +18,19 @@ mod metadata;
 mod operations;
 mod payloads;
 mod pipeline;
-mod recording;
 mod records;
 mod seeds;
 mod sysmon;
 
 pub use container::container;
 pub use decompression::decompression;
+pub use etl_file::etl_file;
 pub use image::image;
 pub use journal::journal;
 pub use kstack::{kstack_answer, kstack_request};
 pub use metadata::metadata;
 pub use payloads::payloads;
 pub use pipeline::pipeline;
-pub use recording::recording;
 pub use records::records;
 pub use sysmon::sysmon;
 
@@ -47,13 +47,13 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: [Target; 12] = [
-    Target { name: "container", run: container, seeds: seeds::recordings },
+    Target { name: "container", run: container, seeds: seeds::trace_files },
     Target { name: "records", run: records, seeds: seeds::records },
     Target { name: "decompression", run: decompression, seeds: seeds::chunks },
     Target { name: "metadata", run: metadata, seeds: seeds::metadata },
     Target { name: "payloads", run: payloads, seeds: seeds::payloads },
     Target { name: "pipeline", run: pipeline, seeds: seeds::operations },
-    Target { name: "recording", run: recording, seeds: seeds::recordings },
+    Target { name: "recording", run: etl_file, seeds: seeds::trace_files },
     Target { name: "image", run: image, seeds: image::images },
     Target { name: "journal", run: journal, seeds: journal::pages },
     Target { name: "sysmon", run: sysmon, seeds: sysmon::rows },

@@ -61,7 +61,7 @@ enum Step {
 #[derive(Arbitrary, Debug)]
 enum Kind {
     Event {
-        hook: Hook,
+        hook_id: Hook,
         compact: bool,
         thread: Thread,
     },
@@ -239,17 +239,18 @@ impl Writing {
     /// Whether the writer has taken the record.
     fn record(&mut self, time: RawTime, processor: u16, kind: &Kind) -> bool {
         let pointer_size = self.pointer_size;
-        let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
+        let perf_info =
+            |hook_id| HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: None, counters: &[] };
         let (frames, contents, items): (Vec<Address>, Vec<Content>, Vec<ItemSpec<'_>>);
         let mut payload = Vec::new();
         let header = match kind {
-            Kind::Event { hook, compact: false, thread } => {
-                HeaderSpec::System { hook: hook.number(), version: 2, issuer: thread.issuer() }
+            Kind::Event { hook_id, compact: false, thread } => {
+                HeaderSpec::System { hook_id: hook_id.number(), version: 2, issuer: thread.issuer() }
             }
-            Kind::Event { hook, compact: true, thread } => {
-                HeaderSpec::Compact { hook: hook.number(), version: 2, issuer: thread.issuer() }
+            Kind::Event { hook_id, compact: true, thread } => {
+                HeaderSpec::Compact { hook_id: hook_id.number(), version: 2, issuer: thread.issuer() }
             }
-            Kind::Bare(hook) => perf_info(hook.number()),
+            Kind::Bare(hook_id) => perf_info(hook_id.number()),
             Kind::Sample { thread, address } => {
                 let pointer = self.address(*address).0.to_le_bytes();
                 payload.extend(&pointer[..pointer_size.bytes()]);

@@ -57,15 +57,15 @@ pub fn payloads(bytes: &[u8]) {
     let payload = input.take_rest();
     let pointer = if case.narrow { PointerSize::Four } else { PointerSize::Eight };
     match &case.kind {
-        Kind::Hook(hook) => decode_kernel(*hook, case.version, pointer, payload),
+        Kind::Hook(hook_id) => decode_kernel(*hook_id, case.version, pointer, payload),
         Kind::Known(number) => {
             let known: Vec<_> = kernel::events().collect();
             let event = known[usize::from(*number) % known.len()];
-            if let Some(hook) = event.hook {
-                assert_eq!(kernel::name(hook), Some(event.name));
-                decode_kernel(hook, case.version, pointer, payload);
+            if let Some(hook_id) = event.hook_id {
+                assert_eq!(kernel::name(hook_id), Some(event.name));
+                decode_kernel(hook_id, case.version, pointer, payload);
             }
-            let opcode = event.hook.map_or(case.version, |hook| hook as u8);
+            let opcode = event.hook_id.map_or(case.version, |hook_id| hook_id as u8);
             if let Some(schema) =
                 kernel::lookup_classic_for(event.class, opcode, case.version, pointer, payload)
             {
@@ -93,9 +93,9 @@ pub fn payloads(bytes: &[u8]) {
     }
 }
 
-fn decode_kernel(hook: u16, version: u8, pointer: PointerSize, payload: &[u8]) {
-    assert_eq!(kernel::lookup(hook, version, pointer).is_some(), kernel::name(hook).is_some());
-    if let Some(schema) = kernel::lookup_for(hook, version, pointer, payload) {
+fn decode_kernel(hook_id: u16, version: u8, pointer: PointerSize, payload: &[u8]) {
+    assert_eq!(kernel::lookup(hook_id, version, pointer).is_some(), kernel::name(hook_id).is_some());
+    if let Some(schema) = kernel::lookup_for(hook_id, version, pointer, payload) {
         decode_everything(&Plan::new(Arc::new(schema.clone())), payload, pointer);
     }
 }

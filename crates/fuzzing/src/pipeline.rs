@@ -1,7 +1,7 @@
 //! From arbitrary operations over a recording to events with stacks.
 
 use arbitrary::{Arbitrary, Unstructured};
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_stacks::Window;
 use stackhound_trace::{OpenTrace, Source};
 
@@ -34,10 +34,7 @@ pub fn pipeline(bytes: &[u8]) {
     let written: Vec<_> = [&case.first].into_iter().chain(&case.second).map(Plan::write).collect();
     let records = written.iter().map(|written| written.records).sum::<Option<u64>>();
     let sources = written.into_iter().zip(0..).map(|(written, number)| {
-        Source::new(
-            "",
-            Recording::open(written.file.into()).expect("what the writer writes").numbered(number),
-        )
+        Source::new("", EtlFile::open(written.file.into()).expect("what the writer writes").numbered(number))
     });
     let trace = OpenTrace::new(sources.collect(), 1).expect("at least one source");
     let events = correlation::check(&trace, Window { max_hold, max_pending: case.max_pending.into() });

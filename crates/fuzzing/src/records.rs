@@ -22,7 +22,7 @@ pub fn records(bytes: &[u8]) {
 /// Asks a record for all that it can be asked for.
 pub(crate) fn read_everything(record: &Record<'_>) {
     let kind = record.kind();
-    assert_eq!(record.hook().is_some(), kind.has_hook());
+    assert_eq!(record.hook_id().is_some(), kind.has_hook_id());
     assert_eq!(record.descriptor().is_some(), kind.has_descriptor());
     black_box((record.time(), record.version(), record.opcode(), record.pointer_size()));
     black_box((record.pid(), record.tid(), record.guid(), record.activity(), record.instance()));

@@ -53,7 +53,7 @@ fn small() -> Session {
 }
 
 /// Recordings of every form, small enough to be mutated.
-pub fn recordings() -> Vec<Vec<u8>> {
+pub fn trace_files() -> Vec<Vec<u8>> {
     let small = small();
     let start = RawTime(small.start_time.0);
     let form = Form::Merged;
@@ -118,10 +118,11 @@ fn fill(session: Session) -> EtlWriter<Cursor<Vec<u8>>> {
         issuer,
     };
     let instance = InstanceIds { id: 1, parent_id: 2, parent_guid: Guid([4; 16]) };
-    let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: Some(1), counters: &[1, 2] };
+    let perf_info =
+        |hook_id| HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: Some(1), counters: &[1, 2] };
     let records: [(HeaderSpec<'_>, &[u8]); 12] = [
-        (HeaderSpec::System { hook: 0x0301, version: 4, issuer }, &[1; 60]),
-        (HeaderSpec::Compact { hook: 0x010c, version: 3, issuer }, &[2; 48]),
+        (HeaderSpec::System { hook_id: 0x0301, version: 4, issuer }, &[1; 60]),
+        (HeaderSpec::Compact { hook_id: 0x010c, version: 3, issuer }, &[2; 48]),
         (perf_info(0x0f2e), &[3; 16]),
         (perf_info(0x0524), &[16, 0, 0, 0, 18, 0, 0, 0]),
         (HeaderSpec::Full { class: class(EVENT_METADATA, MAP_INFO), issuer }, &map),
@@ -152,15 +153,15 @@ fn fill(session: Session) -> EtlWriter<Cursor<Vec<u8>>> {
 
 /// What buffers of recordings hold behind their headers.
 pub fn records() -> Vec<Vec<u8>> {
-    let recording = write(small());
-    recording.chunks(1024).map(|buffer| buffer[0x48..].to_vec()).collect()
+    let etl_file = write(small());
+    etl_file.chunks(1024).map(|buffer| buffer[0x48..].to_vec()).collect()
 }
 
 /// Compressed data of all algorithms, with the size it expands to in front.
 pub fn chunks() -> Vec<Vec<u8>> {
     let of_size = |size: usize, chunk: &[u8]| [&(size as u32).to_le_bytes()[..3], chunk].concat();
     let mut seeds = Vec::new();
-    for text in [MANIFEST_XML.as_bytes(), &[7; 20_000], &recordings()[0], b"a"] {
+    for text in [MANIFEST_XML.as_bytes(), &[7; 20_000], &trace_files()[0], b"a"] {
         seeds.push(of_size(text.len(), &xpress::compress(text)));
     }
     // LZNT1: a stored chunk, and a compressed one with a match.

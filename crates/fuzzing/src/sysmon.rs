@@ -63,8 +63,8 @@ fn hunt(file: &[u8]) {
         match found {
             Found::Evaluated(evaluated) => {
                 let frames = evaluated.case.stack.frames.len();
-                let places = evaluated.evaluation.outcomes.iter().filter_map(|outcome| outcome.frame);
-                assert!(places.into_iter().all(|frame| usize::from(frame) < frames));
+                let locations = evaluated.evaluation.outcomes.iter().filter_map(|outcome| outcome.frame);
+                assert!(locations.into_iter().all(|frame| usize::from(frame) < frames));
                 assert_eq!(evaluated.event_context().stack.len(), frames);
                 assert!(evaluated.row.count > 0);
             }

@@ -53,23 +53,23 @@ impl Change {
         let Some(last) = bytes.len().checked_sub(1) else { return };
         let at = |index: &Index| index.index(last + 1);
         match self {
-            Change::Flip(place, bit) => bytes[at(place)] ^= 1 << bit,
-            Change::Set(place, byte) => bytes[at(place)] = *byte,
-            Change::Number(place, width, number) => {
+            Change::Flip(location, bit) => bytes[at(location)] ^= 1 << bit,
+            Change::Set(location, byte) => bytes[at(location)] = *byte,
+            Change::Number(location, width, number) => {
                 // Fields are aligned.
                 let width = 1 << width;
-                let start = at(place) / width * width;
+                let start = at(location) / width * width;
                 let end = (start + width).min(bytes.len());
                 bytes[start..end].copy_from_slice(&number.to_le_bytes()[..end - start]);
             }
-            Change::Truncate(place) => bytes.truncate(at(place)),
-            Change::Insert(place, inserted) => {
-                let place = at(place);
-                bytes.splice(place..place, inserted.iter().copied());
+            Change::Truncate(location) => bytes.truncate(at(location)),
+            Change::Insert(location, inserted) => {
+                let location = at(location);
+                bytes.splice(location..location, inserted.iter().copied());
             }
-            Change::Remove(place, length) => {
-                let place = at(place);
-                bytes.drain(place..(place + usize::from(*length)).min(last + 1));
+            Change::Remove(location, length) => {
+                let location = at(location);
+                bytes.drain(location..(location + usize::from(*length)).min(last + 1));
             }
             Change::Move(from, to, length) => {
                 let part = part(bytes, at(from), *length);
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn recording(bytes in inputs(6)) {
+    fn etl_file(bytes in inputs(6)) {
         check(6, &bytes);
     }
 

@@ -63,7 +63,7 @@ impl Key {
 
 /// A case that is remembered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CachedEvaluation {
     key: Key,
     /// Of the memory that it rests on where it rests on more than modules: where all user frames lie in images, only modules
     /// count. 0 if it does not. (That a place was taken by something else while the unload was not recorded is noticed when
@@ -76,7 +76,7 @@ pub(super) struct Known {
 /// Cases that can be in one place of the table: as many as fit a line of the processor's cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Bucket([Known; 2]);
+struct Bucket([CachedEvaluation; 2]);
 
 /// Buckets of the table of cases, at first and at most: 4 MB. Cases come again soon or, since modules have changed, never; in a
 /// larger table each look would wait for memory.
@@ -139,9 +139,9 @@ impl Default for Cache {
 impl Cache {
     /// What is remembered of a case. It holds if it rests on no memory, or that is as it was.
     #[inline]
-    pub fn find(&self, key: &Key) -> Option<Known> {
-        let Bucket(places) = &self.buckets[self.bucket(key)];
-        places.iter().find(|known| known.key == *key && known.number != 0).copied()
+    pub fn find(&self, key: &Key) -> Option<CachedEvaluation> {
+        let Bucket(locations) = &self.buckets[self.bucket(key)];
+        locations.iter().find(|known| known.key == *key && known.number != 0).copied()
     }
 
     #[inline]
@@ -155,21 +155,25 @@ impl Cache {
             let larger = vec![Bucket::default(); 4 * self.buckets.len()];
             let smaller = std::mem::replace(&mut self.buckets, larger);
             self.kept = 0;
-            for Bucket(places) in smaller {
-                places.into_iter().rev().filter(|known| known.number != 0).for_each(|known| self.put(known));
+            for Bucket(locations) in smaller {
+                locations
+                    .into_iter()
+                    .rev()
+                    .filter(|known| known.number != 0)
+                    .for_each(|known| self.put(known));
             }
         }
-        self.put(Known { key, memory, number });
+        self.put(CachedEvaluation { key, memory, number });
     }
 
-    fn put(&mut self, known: Known) {
+    fn put(&mut self, known: CachedEvaluation) {
         let bucket = self.bucket(&known.key);
-        let Bucket(places) = &mut self.buckets[bucket];
-        if places[0].key != known.key {
-            self.kept += usize::from(places[1].number == 0);
-            places[1] = places[0];
+        let Bucket(locations) = &mut self.buckets[bucket];
+        if locations[0].key != known.key {
+            self.kept += usize::from(locations[1].number == 0);
+            locations[1] = locations[0];
         }
-        places[0] = known;
+        locations[0] = known;
     }
 
     /// The number of the evaluation of a signature.
@@ -206,11 +210,11 @@ impl Cache {
         );
         match entry {
             Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(location) => {
                 evaluations.push(evaluation);
                 counts.push(0);
                 let number = evaluations.len() as u32;
-                place.insert(number);
+                location.insert(number);
                 number
             }
         }
@@ -245,7 +249,7 @@ const PLACES: usize = 1 << 16;
 const OUTSIDE: u32 = 0;
 
 #[derive(Clone, Copy, Default)]
-struct KnownFrame {
+struct CachedFrame {
     address: u64,
     /// Of the modules, or of the memory, in which this holds; 0 in a free place.
     module_map_generation: u32,
@@ -257,7 +261,7 @@ const INSTRUCTION: u32 = 1 << 31;
 
 /// Frames by address.
 pub(super) struct FrameNumbers {
-    known: Box<[KnownFrame]>,
+    known: Box<[CachedFrame]>,
     numbers: Interner<Frame>,
 }
 
@@ -269,7 +273,7 @@ impl std::fmt::Debug for FrameNumbers {
 
 impl Default for FrameNumbers {
     fn default() -> FrameNumbers {
-        let known = vec![KnownFrame::default(); PLACES].into_boxed_slice();
+        let known = vec![CachedFrame::default(); PLACES].into_boxed_slice();
         FrameNumbers { known, numbers: Interner::default() }
     }
 }
@@ -283,14 +287,14 @@ fn kind_bit(kind: AddressKind) -> u32 {
 
 impl FrameNumbers {
     #[inline]
-    fn place(address: Address, module_map_generation: u32) -> usize {
+    fn location(address: Address, module_map_generation: u32) -> usize {
         let hash = (address.0 ^ u64::from(module_map_generation) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 40) as usize % PLACES
     }
 
     #[inline]
     fn find(&self, address: Address, kind: AddressKind, module_map_generation: u32) -> Option<u32> {
-        let known = &self.known[FrameNumbers::place(address, module_map_generation)];
+        let known = &self.known[FrameNumbers::location(address, module_map_generation)];
         let is_same = known.address == address.0
             && known.module_map_generation == module_map_generation
             && known.number & INSTRUCTION == kind_bit(kind);
@@ -299,8 +303,8 @@ impl FrameNumbers {
 
     fn keep(&mut self, address: Address, kind: AddressKind, module_map_generation: u32, number: u32) {
         let number = number | kind_bit(kind);
-        self.known[FrameNumbers::place(address, module_map_generation)] =
-            KnownFrame { address: address.0, module_map_generation, number };
+        self.known[FrameNumbers::location(address, module_map_generation)] =
+            CachedFrame { address: address.0, module_map_generation, number };
     }
 
     fn number(&mut self, frame: Frame, numbers: &mut NumberSource) -> u32 {
@@ -326,7 +330,7 @@ impl HuntSession {
         key: &Key,
     ) -> u32 {
         let around = &all.around;
-        let session = around.session;
+        let session = around.pointer_size;
         let mut signature = std::mem::take(&mut self.signature);
         signature.clear();
         signature.extend(head(key, around));
@@ -355,8 +359,8 @@ impl HuntSession {
         memory: &mut u32,
     ) -> u32 {
         let (system, owner) = (seen.trace_state().system(), around.owner);
-        let mut frames = resolver.at(system, owner, seen.time(), around.session);
-        let is_kernel = address.is_kernel(around.session);
+        let mut frames = resolver.at(system, owner, seen.time(), around.pointer_size);
+        let is_kernel = address.is_kernel(around.pointer_size);
         if known.is_none()
             && let Some(frame) = frames.in_module(address, kind)
         {
@@ -472,12 +476,12 @@ impl ContextNumbers {
         numbers: &mut NumberSource,
     ) -> u32 {
         let Some(id) = process else { return 0 };
-        let place = slots::at(&mut self.known, id.index());
-        match place {
+        let location = slots::at(&mut self.known, id.index());
+        match location {
             Some((known, then, number)) if (*known, *then) == (id, revision) => *number,
             _ => {
                 let number = self.numbered.of(context.clone(), numbers);
-                *place = Some((id, revision, number));
+                *location = Some((id, revision, number));
                 number
             }
         }

@@ -16,7 +16,7 @@ use super::memory::LiveMemory;
 pub(super) struct StackContext {
     pub owner: StackOwner,
     /// Of the session that recorded the event.
-    pub session: PointerSize,
+    pub pointer_size: PointerSize,
     /// Stands for the process, its modules and those of the kernel, and all that is known of them.
     pub module_map_generation: u32,
     /// Stands for the modules of the kernel.
@@ -40,17 +40,17 @@ pub(super) struct StackContext {
 struct Stated {
     pid: Option<Pid>,
     tid: Option<Tid>,
-    session: PointerSize,
+    pointer_size: PointerSize,
     moment: Option<i64>,
 }
 
 /// What is known of the one that states them.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct CachedContext {
     stated: Stated,
     /// Of the system's knowledge.
     revision: u64,
-    steady: ValidityRange,
+    validity: ValidityRange,
     /// Where the thread started in no module: in which all memory is as it was.
     memory: Option<ValidityId>,
     around: StackContext,
@@ -85,7 +85,7 @@ const THREADS: usize = 1 << 11;
 /// What was looked up.
 #[derive(Debug)]
 pub(super) struct ContextCache {
-    threads: Box<[Option<Known>]>,
+    threads: Box<[Option<CachedContext>]>,
     /// By process, and by the session's pointers: the last one, with its number.
     module_maps: Vec<Option<(ModuleMap, u32)>>,
     /// Of the kernel, by the session's pointers: its stretch, and whether all drivers are known.
@@ -124,28 +124,30 @@ impl ContextCache {
     fn module_map_generation(
         &mut self,
         module_map_generation: ModuleMap,
-        session: PointerSize,
+        pointer_size: PointerSize,
         numbers: &mut NumberSource,
     ) -> u32 {
-        let place =
-            slots::at(&mut self.module_maps, 2 * index(module_map_generation.process) + session as usize);
-        match place {
+        let location = slots::at(
+            &mut self.module_maps,
+            2 * index(module_map_generation.process) + pointer_size as usize,
+        );
+        match location {
             Some((known, number)) if *known == module_map_generation => *number,
-            _ => place.insert((module_map_generation, numbers.next())).1,
+            _ => location.insert((module_map_generation, numbers.next())).1,
         }
     }
 
     fn kernel(
         &mut self,
-        stretch: ValidityId,
+        validity_id: ValidityId,
         all_drivers: bool,
-        session: PointerSize,
+        pointer_size: PointerSize,
         numbers: &mut NumberSource,
     ) -> u32 {
-        let place = &mut self.kernels[session as usize];
-        match place {
-            Some((known, all, number)) if (*known, *all) == (stretch, all_drivers) => *number,
-            _ => place.insert((stretch, all_drivers, numbers.next())).2,
+        let location = &mut self.kernels[pointer_size as usize];
+        match location {
+            Some((known, all, number)) if (*known, *all) == (validity_id, all_drivers) => *number,
+            _ => location.insert((validity_id, all_drivers, numbers.next())).2,
         }
     }
 
@@ -157,18 +159,18 @@ impl ContextCache {
         time: TraceTime,
         numbers: &mut NumberSource,
     ) -> u32 {
-        let stretch = memory(system, process, time);
-        let place = slots::at(&mut self.memories, index(process));
-        match place {
-            Some((id, known, number)) if (*id, *known) == (process, stretch) => *number,
-            _ => place.insert((process, stretch, numbers.next())).2,
+        let validity_id = memory(system, process, time);
+        let location = slots::at(&mut self.memories, index(process));
+        match location {
+            Some((id, known, number)) if (*id, *known) == (process, validity_id) => *number,
+            _ => location.insert((process, validity_id, numbers.next())).2,
         }
     }
 }
 
 /// The stretch in which all memory of a process stays as it is.
 fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
-    process.map(|process| system.stretch(Some(process), time)).unwrap_or_default()
+    process.map(|process| system.validity_id(Some(process), time)).unwrap_or_default()
 }
 
 impl HuntSession {
@@ -179,16 +181,16 @@ impl HuntSession {
         let stated = Stated {
             pid: delivered.stack_pid(),
             tid: delivered.stack_tid(),
-            session: seen.event().block().session().pointer_size,
+            pointer_size: seen.event().block().session().pointer_size,
             moment: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
         };
         // Windows gives every fourth number to a thread.
-        let place = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
+        let location = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
         let revision = seen.trace_state().system().revision();
-        if let Some(known) = &self.contexts.threads[place]
+        if let Some(known) = &self.contexts.threads[location]
             && known.stated == stated
             && known.revision == revision
-            && known.steady.has(seen.time())
+            && known.validity.has(seen.time())
             && known.memory.is_none_or(|then| {
                 then == memory(seen.trace_state().system(), known.around.owner.process, seen.time())
             })
@@ -196,7 +198,7 @@ impl HuntSession {
             return known.around;
         }
         let known = self.look_up_context(seen, resolver, stated);
-        self.contexts.threads[place] = Some(known);
+        self.contexts.threads[location] = Some(known);
         known.around
     }
 
@@ -206,19 +208,22 @@ impl HuntSession {
         seen: &EventView<'_>,
         resolver: &mut FrameResolver,
         stated: Stated,
-    ) -> Known {
+    ) -> CachedContext {
         let (system, time) = (seen.trace_state().system(), seen.time());
-        let Stated { session, moment, .. } = stated;
+        let Stated { pointer_size, moment, .. } = stated;
         let owner = seen.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
-        let facts = self.facts_number((system, resolver), session, owner.process, time);
-        let is_built = resolver.process(system, session, owner.process, time).0.is_built();
+        let facts = self.facts_number((system, resolver), pointer_size, owner.process, time);
+        let is_built = resolver.process(system, pointer_size, owner.process, time).0.is_built();
         let is_complete = completeness == Some(Completeness::Complete) && is_built;
-        let modules = owner.process.map(|process| system.module_stretch(process, time)).unwrap_or_default();
+        let modules =
+            owner.process.map(|process| system.module_validity_id(process, time)).unwrap_or_default();
         let (thread_start, memory) =
-            self.thread_start((system, resolver), owner, time, session, modules, is_complete);
-        let (kernel, all_drivers) =
-            (system.stretch(None, time), system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete);
+            self.thread_start((system, resolver), owner, time, pointer_size, modules, is_complete);
+        let (kernel, all_drivers) = (
+            system.validity_id(None, time),
+            system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
+        );
         let module_map_generation = ModuleMap {
             process: owner.process,
             modules,
@@ -232,9 +237,13 @@ impl HuntSession {
         let HuntSession { contexts, numbers, .. } = self;
         let around = StackContext {
             owner,
-            session,
-            module_map_generation: contexts.module_map_generation(module_map_generation, session, numbers),
-            kernel_module_map_generation: contexts.kernel(kernel, all_drivers, session, numbers),
+            pointer_size,
+            module_map_generation: contexts.module_map_generation(
+                module_map_generation,
+                pointer_size,
+                numbers,
+            ),
+            kernel_module_map_generation: contexts.kernel(kernel, all_drivers, pointer_size, numbers),
             facts,
             start: contexts.start_codes.of(thread_start, numbers),
             thread_start,
@@ -242,19 +251,19 @@ impl HuntSession {
             is_complete,
             is_lossy: module_map_generation.is_lossy,
         };
-        let steady = system.steady((owner.pid, owner.tid), owner.process, time);
-        Known { stated, revision: system.revision(), steady, memory, around }
+        let validity = system.validity((owner.pid, owner.tid), owner.process, time);
+        CachedContext { stated, revision: system.revision(), validity, memory, around }
     }
 
     /// The number of what is known of a process.
     pub(super) fn facts_number(
         &mut self,
         (system, resolver): (&System, &mut FrameResolver),
-        session: PointerSize,
+        pointer_size: PointerSize,
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> u32 {
-        let context = resolver.process(system, session, process, time);
+        let context = resolver.process(system, pointer_size, process, time);
         self.process_numbers.of(process, context, &mut self.numbers)
     }
 
@@ -264,7 +273,7 @@ impl HuntSession {
         (system, resolver): (&System, &mut FrameResolver),
         owner: StackOwner,
         time: TraceTime,
-        session: PointerSize,
+        pointer_size: PointerSize,
         modules: ValidityId,
         is_complete: bool,
     ) -> (Option<Code>, Option<ValidityId>) {
@@ -285,9 +294,9 @@ impl HuntSession {
         {
             return (Some(code), known);
         }
-        let is_start = |address: &Address| address.0 != 0 && !address.is_kernel(session);
+        let is_start = |address: &Address| address.0 != 0 && !address.is_kernel(pointer_size);
         let Some(address) = thread.win32_start_address().filter(is_start) else { return NOTHING };
-        let code = code_at((system, resolver), owner, (time, session), address);
+        let code = code_at((system, resolver), owner, (time, pointer_size), address);
         let memory = code.module().is_none().then(|| memory(system, owner.process, time));
         let start = ThreadStart { id: thread.id(), modules, memory, is_complete, code };
         *slots::at(&mut self.contexts.starts, thread.id().index()) = Some(start);
@@ -299,10 +308,10 @@ impl HuntSession {
 fn code_at(
     (system, resolver): (&System, &mut FrameResolver),
     owner: StackOwner,
-    (time, session): (TraceTime, PointerSize),
+    (time, pointer_size): (TraceTime, PointerSize),
     address: Address,
 ) -> Code {
-    resolver.at(system, owner, time, session).frame(address, AddressKind::Instruction).code
+    resolver.at(system, owner, time, pointer_size).frame(address, AddressKind::Instruction).code
 }
 
 /// What is at an address of a process that is known by its id.

@@ -1,7 +1,7 @@
 //! Evaluated events with all that outputs tell of them.
 
 use stackhound_detect::report::{
-    EventContext, EventReport, FrameReport, FunctionReport, Place, ProcessReport,
+    EventContext, EventReport, FrameReport, FunctionReport, ProcessReport, SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
@@ -16,12 +16,12 @@ use super::{CaseContext, HuntSession, services};
 impl HuntSession {
     /// All that outputs tell of an event, named from the files that the engine looks into. For findings: it costs far more than
     /// evaluating does.
-    pub fn event_context(&mut self, seen: &EventView<'_>, place: Place) -> EventContext {
+    pub fn event_context(&mut self, seen: &EventView<'_>, location: SourceLocation) -> EventContext {
         let resolver = &mut *seen.resolver();
         let all = self.context_of(seen, resolver);
         let (system, around) = (seen.trace_state().system(), &all.around);
         let (_, context) =
-            resolver.modules_and_process(system, around.session, around.owner.process, seen.time());
+            resolver.modules_and_process(system, around.pointer_size, around.owner.process, seen.time());
         let process = self.process_report(seen, &all, context);
         let target_pid = all.facts.target.map(|target| target.pid.0);
         let mut summary = Summary::default();
@@ -35,7 +35,7 @@ impl HuntSession {
                 (event, stack, case.stack.user == Part::Whole)
             });
         EventContext {
-            place,
+            location,
             count: 1,
             time: u64::try_from(seen.utc().0).ok(),
             host: String::new(),

@@ -59,7 +59,7 @@ impl EventFacts {
 impl Kind {
     /// Whether detections look at what an event of this kind tells even where it has no stack.
     pub fn is_evaluated_alone(self) -> bool {
-        matches!(self.tells, PayloadKind::ThreadStart(_) | PayloadKind::ImageLoad | PayloadKind::Target)
+        matches!(self.payload, PayloadKind::ThreadStart(_) | PayloadKind::ImageLoad | PayloadKind::Target)
     }
 }
 
@@ -72,9 +72,9 @@ impl HuntSession {
         kind: Kind,
         around: &StackContext,
     ) -> EventFacts {
-        let (owner, session) = (around.owner, around.session);
+        let (owner, pointer_size) = (around.owner, around.pointer_size);
         let mut facts = EventFacts::default();
-        match kind.tells {
+        match kind.payload {
             PayloadKind::Nothing => {}
             PayloadKind::Service => facts.service = self.service(seen, resolver, around.kernel),
             PayloadKind::Target => {
@@ -93,9 +93,9 @@ impl HuntSession {
                     .and_then(|pid| self.target(seen, resolver, owner, pid, None));
             }
             PayloadKind::ThreadStart(source) => {
-                self.thread_start_told((seen, resolver), source, owner, session, &mut facts);
+                self.reported_thread_start((seen, resolver), source, owner, pointer_size, &mut facts);
             }
-            PayloadKind::ImageLoad => facts.load = self.load(seen, resolver, session),
+            PayloadKind::ImageLoad => facts.load = self.load(seen, resolver, pointer_size),
         }
         facts
     }
@@ -126,18 +126,18 @@ impl HuntSession {
         access: Option<u32>,
     ) -> Option<TargetFacts> {
         let (system, time) = (seen.trace_state().system(), seen.time());
-        let session = seen.event().block().session().pointer_size;
+        let pointer_size = seen.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
-        let number = self.facts_number((system, resolver), session, process, time);
+        let number = self.facts_number((system, resolver), pointer_size, process, time);
         Some(TargetFacts { process, pid, number, is_other: owner.pid != Some(pid), access })
     }
 
-    fn thread_start_told(
+    fn reported_thread_start(
         &mut self,
         (seen, resolver): (&EventView<'_>, &mut FrameResolver),
         source: Source,
         owner: StackOwner,
-        session: PointerSize,
+        pointer_size: PointerSize,
         facts: &mut EventFacts,
     ) {
         let read = match source {
@@ -154,7 +154,7 @@ impl HuntSession {
         if address.0 == 0 {
             return;
         }
-        let code = code_in((system, resolver), pid, (time, session), address);
+        let code = code_in((system, resolver), pid, (time, pointer_size), address);
         facts.start = Some(ThreadStartFacts { address, code, is_remote });
     }
 
@@ -172,20 +172,20 @@ impl HuntSession {
         &mut self,
         seen: &EventView<'_>,
         resolver: &mut FrameResolver,
-        session: PointerSize,
+        pointer_size: PointerSize,
     ) -> Option<Load> {
         let record = seen.event().record();
         let image = view::Image::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
         let (system, time) = (seen.trace_state().system(), seen.time());
-        if image.image_base.is_kernel(session) {
+        if image.image_base.is_kernel(pointer_size) {
             let (module, _) = system.kernel_module_at(image.image_base, time)?;
             let known = resolver.loaded(system, module.id());
-            return Some(Load { module: known.index, twin: None });
+            return Some(Load { module: known.index, duplicate: None });
         }
         let process = system.process_of_event(image.process_id?, time)?;
         let (module, _) = system.module_in(process.id(), image.image_base, time)?;
         let known = resolver.loaded(system, module.id());
-        let load = Load { module: known.index, twin: None };
+        let load = Load { module: known.index, duplicate: None };
         // Twins of other files mean nothing.
         if !known.roles.has(Role::NamedNtdll) {
             return Some(load);
@@ -198,11 +198,11 @@ impl HuntSession {
                 && other.file_name().eq_ignore_ascii_case(module.file_name())
         };
         let others = system.modules_in(process.id(), time, CHANGES_MAX)?;
-        let mut twins = others.filter(is_older).map(|other| {
+        let mut duplicates = others.filter(is_older).map(|other| {
             let other = resolver.loaded(system, other.id());
             (other.is_64_bit_part == known.is_64_bit_part).then_some(other.index)
         });
-        Some(Load { twin: twins.find_map(|twin| twin), ..load })
+        Some(Load { duplicate: duplicates.find_map(|duplicate| duplicate), ..load })
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Kind {
     /// itself call the routines of most others, on behalf of any service.
     pub has_causes: bool,
     /// Where it says more.
-    pub tells: PayloadKind,
+    pub payload: PayloadKind,
 }
 
 impl Kind {
@@ -55,7 +55,7 @@ impl Kind {
         entry: Entry::Unknown,
         operation: Operation::Other,
         has_causes: false,
-        tells: PayloadKind::Nothing,
+        payload: PayloadKind::Nothing,
     };
 
     const fn called(operation: Operation) -> Kind {
@@ -70,8 +70,8 @@ impl Kind {
         Kind { has_causes: true, ..self }
     }
 
-    const fn telling(self, tells: PayloadKind) -> Kind {
-        Kind { tells, ..self }
+    const fn with_payload(self, payload: PayloadKind) -> Kind {
+        Kind { payload, ..self }
     }
 
     /// Stands for all of it but where it says more: at most 7 bits.
@@ -83,15 +83,15 @@ impl Kind {
     /// Of an event.
     #[inline]
     pub fn of(event: &Event<'_>) -> Kind {
-        if let Some(hook) = event.hook() {
-            return Kind::of_hook(hook);
+        if let Some(hook_id) = event.hook_id() {
+            return Kind::of_hook_id(hook_id);
         }
         if event.kind().is_classic() {
             let record = event.record();
-            let hook = record.guid().map(|class| (class, record.opcode()));
-            return hook
-                .and_then(|(class, opcode)| kernel::hook_of(class, opcode))
-                .map_or(Kind::OTHER, Kind::of_hook);
+            let hook_id = record.guid().map(|class| (class, record.opcode()));
+            return hook_id
+                .and_then(|(class, opcode)| kernel::hook_id_of(class, opcode))
+                .map_or(Kind::OTHER, Kind::of_hook_id);
         }
         if event.kind().has_descriptor() {
             return event.guid().map_or(Kind::OTHER, |guid| Kind::of_described(guid, event.entry().tag));
@@ -99,17 +99,17 @@ impl Kind {
         Kind::OTHER
     }
 
-    const fn of_hook(hook: u16) -> Kind {
-        match hook {
+    const fn of_hook_id(hook_id: u16) -> Kind {
+        match hook_id {
             // Process/Start, Thread/Start, Thread/SetName
             hook_id::PROCESS_START => Kind::called(Operation::ProcessCreate).caused(),
             hook_id::THREAD_START => Kind::called(Operation::ThreadCreate)
                 .caused()
-                .telling(PayloadKind::ThreadStart(Source::Class)),
+                .with_payload(PayloadKind::ThreadStart(Source::Class)),
             hook_id::THREAD_SET_NAME => Kind::called(Operation::Other),
             // Image/Load
             hook_id::IMAGE_LOAD | hook_id::IMAGE_LOAD_140A => {
-                Kind::called(Operation::ImageLoad).telling(PayloadKind::ImageLoad)
+                Kind::called(Operation::ImageLoad).with_payload(PayloadKind::ImageLoad)
             }
             // The thread that is switched to had waited, or been interrupted.
             hook_id::THREAD_C_SWITCH => Kind { operation: Operation::Wait, ..Kind::OTHER },
@@ -117,7 +117,7 @@ impl Kind {
             hook_id::PAGE_FAULT_TRANSITION_FAULT..=hook_id::PAGE_FAULT_ACCESS_VIOLATION
             | hook_id::PAGE_FAULT_HARD_FAULT => Kind::interrupted(),
             hook_id::PAGE_FAULT_VIRTUAL_ALLOC => {
-                Kind::called(Operation::MemoryAllocate).telling(PayloadKind::Allocation)
+                Kind::called(Operation::MemoryAllocate).with_payload(PayloadKind::Allocation)
             }
             hook_id::PAGE_FAULT_VIRTUAL_FREE => Kind::called(Operation::Other),
             // Opens, changes and queries of files. Reads and writes are also those of faults.
@@ -147,7 +147,9 @@ impl Kind {
             | hook_id::PERF_INFO_ISR_UNEXPECTED
             | hook_id::PERF_INFO_ISR_PASS => Kind::interrupted(),
             // SysCallEnter, SysCallExit
-            hook_id::PERF_INFO_SYS_CALL_ENTER => Kind::called(Operation::Other).telling(PayloadKind::Service),
+            hook_id::PERF_INFO_SYS_CALL_ENTER => {
+                Kind::called(Operation::Other).with_payload(PayloadKind::Service)
+            }
             hook_id::PERF_INFO_SYS_CALL_EXIT => Kind::called(Operation::Other),
             _ => Kind::OTHER,
         }
@@ -155,19 +157,19 @@ impl Kind {
 
     fn of_described(provider: Guid, id: u16) -> Kind {
         match (provider, id) {
-            (AUDIT, 2) => Kind::called(Operation::Other).telling(PayloadKind::Target),
+            (AUDIT, 2) => Kind::called(Operation::Other).with_payload(PayloadKind::Target),
             (AUDIT, 4) => Kind::called(Operation::ThreadControl),
-            (AUDIT, 5 | 6) => Kind::called(Operation::ProcessOpen).telling(PayloadKind::Target),
+            (AUDIT, 5 | 6) => Kind::called(Operation::ProcessOpen).with_payload(PayloadKind::Target),
             (PROCESS, 1) => Kind::called(Operation::ProcessCreate).caused(),
             (PROCESS, 3) => Kind::called(Operation::ThreadCreate)
                 .caused()
-                .telling(PayloadKind::ThreadStart(Source::Provider)),
+                .with_payload(PayloadKind::ThreadStart(Source::Provider)),
             (PROCESS, 5) => Kind::called(Operation::ImageLoad),
-            (THREATS, 1 | 6) => Kind::called(Operation::MemoryAllocate).telling(PayloadKind::Target),
-            (THREATS, 2 | 7) => Kind::called(Operation::MemoryProtect).telling(PayloadKind::Target),
-            (THREATS, 3 | 8) => Kind::called(Operation::MapView).telling(PayloadKind::Target),
-            (THREATS, 4 | 5) => Kind::called(Operation::ThreadControl).telling(PayloadKind::Target),
-            (THREATS, 11..=14) => Kind::called(Operation::MemoryAccess).telling(PayloadKind::Target),
+            (THREATS, 1 | 6) => Kind::called(Operation::MemoryAllocate).with_payload(PayloadKind::Target),
+            (THREATS, 2 | 7) => Kind::called(Operation::MemoryProtect).with_payload(PayloadKind::Target),
+            (THREATS, 3 | 8) => Kind::called(Operation::MapView).with_payload(PayloadKind::Target),
+            (THREATS, 4 | 5) => Kind::called(Operation::ThreadControl).with_payload(PayloadKind::Target),
+            (THREATS, 11..=14) => Kind::called(Operation::MemoryAccess).with_payload(PayloadKind::Target),
             _ => Kind::OTHER,
         }
     }

@@ -289,7 +289,7 @@ impl HuntSession {
     ) -> R {
         let (system, CaseContext { around, states, kind, facts }) = (seen.trace_state().system(), all);
         let (owner, has_losses) = (around.owner, all.has_losses());
-        let frames = resolver.at(system, owner, seen.time(), around.session).all(seen.delivered());
+        let frames = resolver.at(system, owner, seen.time(), around.pointer_size).all(seen.delivered());
         self.live.clear();
         if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
             memory.read(system.process(process).entity(), seen.utc(), &frames, &mut self.live);
@@ -301,10 +301,10 @@ impl HuntSession {
         let (kernel, user) = stack::parts(*states, has(Mode::Kernel), has(Mode::User), has_losses);
         let start_name = facts
             .start
-            .and_then(|start| services::place_name((resolver.modules(), &mut self.binaries), start.code));
+            .and_then(|start| services::location_name((resolver.modules(), &mut self.binaries), start.code));
         let image = facts.target.and_then(|target| Some(system.process(target.process?).image_name()));
         let (modules, context) =
-            resolver.modules_and_process(system, around.session, owner.process, seen.time());
+            resolver.modules_and_process(system, around.pointer_size, owner.process, seen.time());
         let HuntSession { binaries, services, live, .. } = self;
         let case = Case {
             event: Event {
@@ -326,7 +326,7 @@ impl HuntSession {
                 }),
                 start: facts.start.map(|start| Start {
                     address: start.address.0,
-                    is_kernel: start.address.is_kernel(around.session),
+                    is_kernel: start.address.is_kernel(around.pointer_size),
                     code: start.code,
                     function: start_name.as_deref(),
                     is_remote: start.is_remote,

@@ -53,22 +53,23 @@ impl Services {
         system: &System,
         (resolver, binaries): (&mut FrameResolver, &mut Binaries),
         address: Address,
-        (stretch, time): (ValidityId, TraceTime),
+        (validity_id, time): (ValidityId, TraceTime),
     ) -> Option<Service> {
         if let Some((known, service)) = self.addresses.get(&address.0)
-            && *known == stretch
+            && *known == validity_id
         {
             return *service;
         }
-        let place = system.kernel_module_at(address, time);
-        let place = place.map(|(module, rva)| (resolver.loaded(system, module.id()).index, rva));
+        let location = system.kernel_module_at(address, time);
+        let location = location.map(|(module, rva)| (resolver.loaded(system, module.id()).index, rva));
         let modules = resolver.modules();
-        let name = place.and_then(|place| function((modules, binaries), place, AddressKind::Instruction));
+        let name =
+            location.and_then(|location| function((modules, binaries), location, AddressKind::Instruction));
         let service = name.filter(|name| name.offset == 0).map(|name| self.number(modules, &name.text));
         if self.addresses.len() >= ADDRESSES_MAX {
             self.addresses.clear();
         }
-        self.addresses.insert(address.0, (stretch, service));
+        self.addresses.insert(address.0, (validity_id, service));
         service
     }
 
@@ -101,14 +102,14 @@ pub(super) fn named<'a>(files: Files<'a>, frame: &Frame) -> Option<&'a FunctionN
 
 fn function<'a>(
     (modules, binaries): Files<'a>,
-    place: (ModuleIndex, u64),
+    location: (ModuleIndex, u64),
     kind: AddressKind,
 ) -> Option<&'a FunctionName> {
-    binaries.function(modules, place, kind)
+    binaries.function(modules, location, kind)
 }
 
 /// The function that is at a place.
-pub(super) fn place_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
+pub(super) fn location_name(files: Files<'_>, code: Code) -> Option<Box<str>> {
     let Code::Image(module, rva) = code else { return None };
     Some(function(files, (module, rva), AddressKind::Instruction)?.text.clone())
 }

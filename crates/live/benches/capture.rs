@@ -3,7 +3,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackhound_etl::write::{EtlWriter, Session};
-use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_etl::{EtlFile, LogfileHeader};
 use stackhound_live::{Capture, EventRecord, ExtendedDataItem, LiveMerger, Overflow, Queue, Step, channel};
 
 use std::hint::black_box;
@@ -16,7 +16,7 @@ const EVENTS: usize = 1000;
 fn session() -> Arc<LogfileHeader> {
     let settings = Session { processors: 4, buffer_size: 64 << 10, ..Session::default() };
     let (file, _) = EtlWriter::new(settings, Cursor::new(Vec::new())).unwrap().finish().unwrap();
-    Recording::open(file.into_inner().into()).unwrap().session().clone()
+    EtlFile::open(file.into_inner().into()).unwrap().session().clone()
 }
 
 /// An `EVENT_HEADER` with these flags, class or provider, and opcode.

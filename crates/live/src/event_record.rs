@@ -124,15 +124,15 @@ impl<'a> EventRecord<'a> {
         let (class, opcode) = (self.guid(), self.opcode());
         // Kernel events of such types have no processor times.
         let is_classic = flags & flag::NO_CPU_TIME == 0 && kernel::differs_if_classic(class, opcode);
-        let Some(hook) = kernel::hook_of(class, opcode).filter(|_| !is_classic) else {
+        let Some(hook_id) = kernel::hook_id_of(class, opcode).filter(|_| !is_classic) else {
             return push(block, self.class());
         };
         let (version, issuer) = (self.version(), self.issuer());
         let mut counters = [0; 7];
         let header = if flags & flag::NO_CPU_TIME == 0 {
-            HeaderSpec::System { hook, version, issuer }
+            HeaderSpec::System { hook_id, version, issuer }
         } else if issuer.tid.is_some() || issuer.pid.is_some() {
-            HeaderSpec::Compact { hook, version, issuer }
+            HeaderSpec::Compact { hook_id, version, issuer }
         } else {
             let values = self.item(ExtendedType::PMC_COUNTERS).unwrap_or_default().chunks_exact(8);
             let count = values.len().min(counters.len());
@@ -141,7 +141,7 @@ impl<'a> EventRecord<'a> {
             }
             let pebs_index = self.item(ExtendedType::PEBS_INDEX).and_then(|data| data.first_chunk());
             let pebs_index = pebs_index.map(|bytes| u64::from_le_bytes(*bytes));
-            HeaderSpec::PerfInfo { hook, version, pebs_index, counters: &counters[..count] }
+            HeaderSpec::PerfInfo { hook_id, version, pebs_index, counters: &counters[..count] }
         };
         push(block, header)?;
         self.write_stack(pointer_size, &issuer, block)

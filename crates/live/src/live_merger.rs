@@ -240,7 +240,7 @@ impl LiveMerger {
             (self.newest, self.silence) = (time, Duration::ZERO);
         }
         self.held += block.memory();
-        let block = Arc::new(if number == 0 { block } else { block.of_recording(number) });
+        let block = Arc::new(if number == 0 { block } else { block.of_file(number) });
         let same = |stream: &Stream| stream.source == number && stream.processor == processor;
         match self.streams.iter().position(same) {
             Some(stream) => {
@@ -309,7 +309,7 @@ impl LiveMerger {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use stackhound_etl::Recording;
+    use stackhound_etl::EtlFile;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
     use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
@@ -322,7 +322,7 @@ mod tests {
         let mut writer = EtlWriter::new(settings.clone(), std::io::Cursor::new(Vec::new())).unwrap();
         writer.write(0, &record(settings.start.0, 0)).unwrap();
         let (file, _) = writer.finish().unwrap();
-        Recording::open(file.into_inner().into()).unwrap().session().clone()
+        EtlFile::open(file.into_inner().into()).unwrap().session().clone()
     }
 
     fn record(time: i64, id: u16) -> RecordSpec<'static> {
@@ -558,7 +558,7 @@ mod tests {
         for n in 1..100u16 {
             writer.write(n % 2, &record(settings.start.0 + i64::from(n), n)).unwrap();
         }
-        let file = Recording::open(writer.finish().unwrap().0.into_inner().into()).unwrap();
+        let file = EtlFile::open(writer.finish().unwrap().0.into_inner().into()).unwrap();
         let buffers: Vec<&[u8]> = file.bytes().chunks(1024).skip(1).collect();
         assert!(buffers.len() > 8);
         let (mut capture, incoming) = channel(file.session().clone(), Queue::new(Overflow::Block));

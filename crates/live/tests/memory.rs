@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
-use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_etl::{EtlFile, LogfileHeader};
 use stackhound_live::{EventRecord, LiveMerger, Overflow, Queue, Step, channel};
 use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 
@@ -33,7 +33,7 @@ fn session() -> Arc<LogfileHeader> {
     let settings = Session { processors: PROCESSORS, buffer_size: 32 << 10, ..Session::default() };
     let start = settings.start.0;
     let mut writer = EtlWriter::new(settings, Cursor::new(Vec::new())).expect("a writer");
-    let header = HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(1), Tid(2)) };
+    let header = HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: Issuer::new(Pid(1), Tid(2)) };
     let record = RecordSpec {
         time: RawTime(start),
         pointer_size: PointerSize::Eight,
@@ -42,7 +42,7 @@ fn session() -> Arc<LogfileHeader> {
     };
     writer.write(0, &record).expect("written");
     let (file, _) = writer.finish().expect("finished");
-    Recording::open(file.into_inner().into()).expect("a recording").session().clone()
+    EtlFile::open(file.into_inner().into()).expect("a recording").session().clone()
 }
 
 /// Flushes for so many seconds of trace time, at that pace or as fast as they are read. Gives the events that were read, and the

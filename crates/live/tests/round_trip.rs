@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Block, BlockBuilder, Recording};
-use stackhound_etw_double::deliver::{Delivered, deliver, flags};
+use stackhound_etl::{Block, BlockBuilder, EtlFile};
+use stackhound_etw_fake::deliver::{Delivered, deliver, flags};
 use stackhound_live::{EventRecord, ExtendedDataItem};
 use stackhound_scenario::{Mix, Scenario};
 
@@ -22,15 +22,15 @@ enum Reason {
 }
 
 fn reason(record: &Record<'_>) -> Option<Reason> {
-    match record.hook() {
+    match record.hook_id() {
         Some(0) => Some(Reason::LogfileHeader),
-        Some(hook) if stackhound_schema::kernel::class_of_group((hook >> 8) as u8).is_none() => {
+        Some(hook_id) if stackhound_schema::kernel::class_of_group((hook_id >> 8) as u8).is_none() => {
             Some(Reason::UnknownGroup)
         }
         Some(_) => None,
         None if record.kind().is_classic() => {
             let class = record.guid().expect("classic records have a class");
-            stackhound_schema::kernel::hook_of(class, record.opcode()).map(|_| Reason::KernelClass)
+            stackhound_schema::kernel::hook_id_of(class, record.opcode()).map(|_| Reason::KernelClass)
         }
         None => None,
     }
@@ -50,10 +50,10 @@ fn back(block: &Block, event: &Delivered<'_>) -> Vec<u8> {
 }
 
 /// Records of a recording that came back as they were, and the others by reason.
-fn check(name: &str, recording: &Recording) -> (u64, BTreeMap<Reason, u64>) {
+fn check(name: &str, etl_file: &EtlFile) -> (u64, BTreeMap<Reason, u64>) {
     let (mut same, mut others) = (0, BTreeMap::new());
-    for buffer in &recording.index().buffers {
-        let Ok((block, _)) = recording.block(buffer, None) else { continue };
+    for buffer in &etl_file.index().buffers {
+        let Ok((block, _)) = etl_file.block(buffer, None) else { continue };
         for entry in block.entries() {
             let record = block.record(entry);
             let event = deliver(&record, flags::PROCESSOR_INDEX);
@@ -68,7 +68,7 @@ fn check(name: &str, recording: &Recording) -> (u64, BTreeMap<Reason, u64>) {
                 returned == record.bytes(),
                 "{name}: {:?} {:?}\n{:02x?}\n{returned:02x?}",
                 record.kind(),
-                record.hook(),
+                record.hook_id(),
                 record.bytes()
             );
             same += 1;
@@ -81,10 +81,10 @@ fn check(name: &str, recording: &Recording) -> (u64, BTreeMap<Reason, u64>) {
 fn records_of_windows_come_back_byte_for_byte() {
     let mut total = 0;
     let mut others = BTreeMap::new();
-    for (name, _) in stackhound_corpus::recordings() {
-        let bytes = stackhound_corpus::recording(&name).expect("it was listed");
-        let Ok(recording) = Recording::open(bytes.into()) else { continue };
-        let (same, not) = check(&name, &recording);
+    for (name, _) in stackhound_corpus::trace_files() {
+        let bytes = stackhound_corpus::etl_file(&name).expect("it was listed");
+        let Ok(etl_file) = EtlFile::open(bytes.into()) else { continue };
+        let (same, not) = check(&name, &etl_file);
         total += same;
         for (reason, count) in not {
             *others.entry(reason).or_insert(0) += count;
@@ -99,8 +99,8 @@ fn records_of_the_demonstration_come_back_byte_for_byte() {
     for mix in [Mix::Default, Mix::Profile] {
         let mut file = Cursor::new(Vec::new());
         Scenario { events: 50_000, seed: 7, mix }.write(&mut file).expect("a recording");
-        let recording = Recording::open(file.into_inner().into()).expect("a recording");
-        let (same, others) = check("demo", &recording);
+        let etl_file = EtlFile::open(file.into_inner().into()).expect("a recording");
+        let (same, others) = check("demo", &etl_file);
         println!("{same} records are the same; others: {others:?}");
         assert!(same > 10_000);
     }

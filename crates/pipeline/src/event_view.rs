@@ -96,7 +96,7 @@ impl<'c> EventView<'c> {
 
     /// The first field of this kind, for kernel events whose header has no ids.
     fn id_field(&self, kind: OutType) -> Option<u32> {
-        self.event().hook()?;
+        self.event().hook_id()?;
         // Saves decoding where there is nothing to find.
         self.schema()?.fields.iter().find(|field| field.out_type == kind)?;
         let mut fields = self.fields()?.filter_map(Result::ok);
@@ -135,7 +135,7 @@ impl<'c> EventView<'c> {
     /// GUID of the provider or class.
     pub fn provider_guid(&self) -> Option<Guid> {
         let event = self.event();
-        event.guid().or_else(|| self.known.class_of(event.hook()?))
+        event.guid().or_else(|| self.known.class_of(event.hook_id()?))
     }
 
     /// Event id; 0 for kernel and classic events, the number of WPP messages.

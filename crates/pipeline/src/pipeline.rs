@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use stackhound_etl::{Clock, Described, Selection};
+use stackhound_etl::{Clock, ManifestEvents, Selection};
 use stackhound_frames::{CreateJoin, CreateOutcome, CreateStats, FrameResolver, Modules};
 use stackhound_live::{LiveMerger, Step};
 use stackhound_schema::SchemaStore;
@@ -157,9 +157,9 @@ impl<'t> Pipeline<'t> {
         let mut known = TraceState::of(trace, passes, schemas);
         let surveyed = (passes == Passes::Two).then(|| {
             let wanted = TraceState::selection()
-                .hooks(StackSurvey::HOOKS)
+                .hook_ids(StackSurvey::HOOK_IDS)
                 .classic()
-                .described(Described::Id(MANIFEST_EVENT));
+                .manifest_events(ManifestEvents::Id(MANIFEST_EVENT));
             survey(trace, wanted, &mut known)
         });
         let (surveyed, losses) = surveyed.unzip();

@@ -9,7 +9,7 @@ use stackhound_etl::Selection;
 use stackhound_etl::record::HeaderKind;
 use stackhound_live::LiveMerger;
 use stackhound_schema::{Identity, Plan, ProviderDescription, Schema, SchemaStore, kernel};
-use stackhound_stacks::OwnerKind;
+use stackhound_stacks::TriggerKind;
 use stackhound_system::{Limits, Losses, System};
 use stackhound_trace::{Event, OpenTrace, TraceTime};
 use stackhound_types::{Guid, Pid, Tid};
@@ -90,7 +90,7 @@ impl TraceState {
 
     pub(crate) fn observe(&mut self, event: &Event<'_>) {
         self.system.observe(event);
-        if event.kind().has_hook() {
+        if event.kind().has_hook_id() {
             return;
         }
         let record = event.record();
@@ -130,8 +130,8 @@ impl TraceState {
     pub(crate) fn schema_of(&self, event: &Event<'_>) -> Option<SchemaRef> {
         let record = event.record();
         let (version, pointer) = (record.version(), record.pointer_size());
-        if let Some(hook) = event.hook() {
-            return kernel::lookup_for(hook, version, pointer, record.payload()).map(SchemaRef::Kernel);
+        if let Some(hook_id) = event.hook_id() {
+            return kernel::lookup_for(hook_id, version, pointer, record.payload()).map(SchemaRef::Kernel);
         }
         let identity = Identity::of(&record)?;
         self.schemas
@@ -142,8 +142,8 @@ impl TraceState {
     }
 
     /// The class GUID of a kernel event, as consumers see it.
-    pub(crate) fn class_of(&self, hook: u16) -> Option<Guid> {
-        kernel::class_of_hook(hook)
+    pub(crate) fn class_of(&self, hook_id: u16) -> Option<Guid> {
+        kernel::class_of_hook_id(hook_id)
     }
 
     /// The name of a provider, if the recording or a built-in table has it.
@@ -152,15 +152,15 @@ impl TraceState {
     }
 
     /// The name of a kind of event that owns stacks.
-    pub fn owner_name(&self, owner: &OwnerKind) -> String {
+    pub fn owner_name(&self, owner: &TriggerKind) -> String {
         let named = |guid: &Guid| self.provider_name(*guid).unwrap_or_else(|| guid.to_string());
         match owner {
-            OwnerKind::Hook(hook) => {
-                kernel::name(*hook).map_or_else(|| format!("Hook({hook:#06x})"), str::to_owned)
+            TriggerKind::Hook(hook_id) => {
+                kernel::name(*hook_id).map_or_else(|| format!("Hook({hook_id:#06x})"), str::to_owned)
             }
-            OwnerKind::Classic(class, opcode) => format!("{}/Opcode({opcode})", named(class)),
-            OwnerKind::Described(provider, id) => format!("{}/EventID({id})", named(provider)),
-            OwnerKind::Other => "other".to_owned(),
+            TriggerKind::Classic(class, opcode) => format!("{}/Opcode({opcode})", named(class)),
+            TriggerKind::Manifest(provider, id) => format!("{}/EventID({id})", named(provider)),
+            TriggerKind::Other => "other".to_owned(),
         }
     }
 
@@ -170,7 +170,7 @@ impl TraceState {
         Cow::Owned(match entry.kind() {
             HeaderKind::Message => format!("Message({})", entry.tag),
             HeaderKind::Error => return Cow::Borrowed("Error"),
-            kind if kind.has_hook() => format!("Hook({:#06x})", entry.tag),
+            kind if kind.has_hook_id() => format!("Hook({:#06x})", entry.tag),
             kind if kind.is_classic() => format!("Opcode({})", entry.tag),
             _ => format!("EventID({})", entry.tag),
         })

@@ -40,7 +40,7 @@ mod native {
     #[pymodule_export]
     use crate::location::{Binary, Location};
     #[pymodule_export]
-    use crate::open::{Recording, open};
+    use crate::open::{TraceFile, open};
     #[pymodule_export]
     use crate::range::ContextRange;
     #[pymodule_export]

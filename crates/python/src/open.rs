@@ -16,13 +16,13 @@ use crate::trace::Trace;
 
 /// An opened file.
 #[pyclass(frozen, module = "stackhound")]
-pub(crate) struct Recording {
+pub(crate) struct TraceFile {
     owner: Owner,
     path: PathBuf,
 }
 
 #[pymethods]
-impl Recording {
+impl TraceFile {
     /// The trace.
     #[getter]
     fn trace(&self) -> Trace {
@@ -49,7 +49,7 @@ impl Recording {
 /// the symbol path cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, symbol_path=None))]
-pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<Recording> {
+pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> PyResult<TraceFile> {
     let enrichment = enrichment(symbol_path)?;
     let (trace, from) = py
         .detach(|| stackhound::open_stacks(&path, enrichment, Grouping::default()))
@@ -63,7 +63,7 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
             warn(py, format!("the index could not be kept: {reason}"))?;
         }
     }
-    Ok(Recording { owner: Owner::new(trace), path })
+    Ok(TraceFile { owner: Owner::new(trace), path })
 }
 
 /// Everything named, as far as files at hand do.
@@ -86,7 +86,7 @@ fn warn(py: Python<'_>, message: String) -> PyResult<()> {
 
 fn raised(error: &OpenStacksError) -> PyErr {
     use stackhound::trace::Error;
-    let (OpenStacksError::Io(path, reason) | OpenStacksError::Recording(Error::Io(path, reason))) = error
+    let (OpenStacksError::Io(path, reason) | OpenStacksError::EtlFile(Error::Io(path, reason))) = error
     else {
         return PyOSError::new_err(error.to_string());
     };

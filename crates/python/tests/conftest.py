@@ -52,12 +52,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(documented: Path) -> stackhound.Recording:
+def server(documented: Path) -> stackhound.TraceFile:
     return stackhound.open(documented)
 
 
 @pytest.fixture
-def trace(server: stackhound.Recording) -> stackhound.trace.Trace:
+def trace(server: stackhound.TraceFile) -> stackhound.trace.Trace:
     return server.trace
 
 

@@ -19,7 +19,7 @@ CHILDREN = [
 
 
 @pytest.fixture
-def names(server: stackhound.Recording) -> dict[str, Any]:
+def names(server: stackhound.TraceFile) -> dict[str, Any]:
     """What the examples define, once they have run."""
     names: dict[str, Any] = {"server": server, "reven2": reven2}
     exec(compile(EXAMPLES.read_text(encoding="utf-8"), EXAMPLES.name, "exec"), names)
@@ -88,7 +88,7 @@ def page(frame: StackFrame, active: StackFrame, depth: int = 0, max_depth: int =
     return "<br/>".join(lines)
 
 
-def test_a_tree_of_ones_own(server: stackhound.Recording) -> None:
+def test_a_tree_of_ones_own(server: stackhound.TraceFile) -> None:
     stack = server.trace.context_before(200_000).stack
     assert stack is not None
     active = stack.frame()

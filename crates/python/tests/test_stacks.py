@@ -237,7 +237,7 @@ def test_calls_by_name(trace: Trace) -> None:
     assert list(trace.calls("usbhub!Ki*")) == []
 
 
-def test_equal_frames_are_one(trace: Trace, server: stackhound.Recording) -> None:
+def test_equal_frames_are_one(trace: Trace, server: stackhound.TraceFile) -> None:
     frame, again = at(trace, 200_000), at(server.trace, 200_100)
     assert frame != at(trace, 199_900)
     assert frame == next(trace.calls("UsbhDecHubBusy"))
@@ -259,8 +259,8 @@ def test_html(trace: Trace) -> None:
     strong = page[page.index("<strong") : page.index("</strong>")]
     assert "#199862 - usbhub!UsbhDecHubBusy" in strong
     order = ["#198300 - ???", "#198400 - ???", "#199862 -", "#200032 -", "#200183 -", "#200269 -"]
-    places = [page.index(name) for name in order]
-    assert places == sorted(places)
+    locations = [page.index(name) for name in order]
+    assert locations == sorted(locations)
     assert "#198205 - ???" not in page
     assert "|- ..." not in page
     cut = frame.tree_html(max_ancestors=0, max_depth=1, max_children=3)

@@ -208,8 +208,8 @@ def test_files_that_are_no_index(tmp_path: Path, documented: Path) -> None:
     with pytest.raises(OSError, match="other: not an event trace log"):
         stackhound.open(other)
     index = documented.read_bytes()
-    for place in range(8, len(index), 97):
-        other.write_bytes(index[:place] + bytes([index[place] ^ 0x10]) + index[place + 1 :])
+    for location in range(8, len(index), 97):
+        other.write_bytes(index[:location] + bytes([index[location] ^ 0x10]) + index[location + 1 :])
         with pytest.raises(OSError, match="other: (the index |not an event trace log)"):
             stackhound.open(other)
     other.write_bytes(index[:-1])

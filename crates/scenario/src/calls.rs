@@ -29,8 +29,8 @@ impl Code {
     /// The start of the function at `level` on the way `way`.
     pub fn function(self, level: u32, way: u64) -> Address {
         // Behind the headers, and before the data.
-        let place = hash2(self.size ^ u64::from(level) << 32, way) % (self.size / 32);
-        Address(self.base + 0x1000 + place * 16)
+        let location = hash2(self.size ^ u64::from(level) << 32, way) % (self.size / 32);
+        Address(self.base + 0x1000 + location * 16)
     }
 
     /// Where the `n`th call in a function returns to.
@@ -78,9 +78,9 @@ impl Way {
     }
 
     /// The same, and before them some place in one more function, which calls nothing.
-    pub fn push_running(&self, frames: &mut Frames, place: u64) {
+    pub fn push_running(&self, frames: &mut Frames, location: u64) {
         let (code, way) = self.level(self.depth + 1);
-        frames.push(Address(code.function(self.depth + 1, way).0 + 0x10 + 7 * place));
+        frames.push(Address(code.function(self.depth + 1, way).0 + 0x10 + 7 * location));
         self.push_calls(frames, self.turn(self.depth));
     }
 }

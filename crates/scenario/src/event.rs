@@ -11,7 +11,7 @@ use crate::provider;
 /// A kernel event as Windows 10 logs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelEvent {
-    pub hook: u16,
+    pub hook_id: u16,
     pub version: u8,
     /// Whether the header tells thread and process.
     pub has_ids: bool,
@@ -20,7 +20,7 @@ pub struct KernelEvent {
 
 impl KernelEvent {
     pub fn kind(self) -> EventKind {
-        EventKind::Kernel(self.hook)
+        EventKind::Kernel(self.hook_id)
     }
 
     /// The same event with thread and process in its header.
@@ -29,12 +29,12 @@ impl KernelEvent {
     }
 }
 
-const fn with_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent {
-    KernelEvent { hook, version, has_ids: true, name }
+const fn with_ids(hook_id: u16, version: u8, name: &'static str) -> KernelEvent {
+    KernelEvent { hook_id, version, has_ids: true, name }
 }
 
-const fn without_ids(hook: u16, version: u8, name: &'static str) -> KernelEvent {
-    KernelEvent { hook, version, has_ids: false, name }
+const fn without_ids(hook_id: u16, version: u8, name: &'static str) -> KernelEvent {
+    KernelEvent { hook_id, version, has_ids: false, name }
 }
 
 pub(crate) const HEADER: KernelEvent = with_ids(hook_id::EVENT_TRACE_HEADER, 2, "EventTrace/Header");
@@ -159,9 +159,9 @@ impl EventKind {
     /// The name, such as `Thread/CSwitch`; `?` for a kind that no scenario has.
     pub fn name(self) -> &'static str {
         let found = match self {
-            EventKind::Kernel(hook) => {
+            EventKind::Kernel(hook_id) => {
                 let mut events = KERNEL_EVENTS.iter().chain(&STACK_RECORDS);
-                events.find(|event| event.hook == hook).map(|event| event.name)
+                events.find(|event| event.hook_id == hook_id).map(|event| event.name)
             }
             EventKind::Classic(class, opcode) => provider::classic_name(class, opcode),
             EventKind::Provider(provider, id) => provider::event_name(provider, id),

@@ -41,7 +41,7 @@ impl Image {
 /// Images that every scenario has, in the order of [`FILES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum Known {
+pub(crate) enum SystemImage {
     Ntoskrnl,
     Hal,
     Fltmgr,
@@ -99,7 +99,7 @@ pub(crate) enum Known {
 
 /// Which part of the address space an image is mapped in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ImageRegion {
     Kernel,
     Session,
     Library,
@@ -110,68 +110,68 @@ pub(crate) enum Place {
 
 /// Each known image, where it is mapped, and its size in pages.
 #[rustfmt::skip]
-pub(crate) const FILES: [(Known, Place, &str, u32); 53] = [
-    (Known::Ntoskrnl, Place::Kernel, r"\SystemRoot\system32\ntoskrnl.exe", 0x1046),
-    (Known::Hal, Place::Kernel, r"\SystemRoot\system32\hal.dll", 0x6),
-    (Known::Fltmgr, Place::Kernel, r"\SystemRoot\System32\drivers\FLTMGR.SYS", 0x6f),
-    (Known::Ntfs, Place::Kernel, r"\SystemRoot\System32\Drivers\Ntfs.sys", 0x2d9),
-    (Known::Storport, Place::Kernel, r"\SystemRoot\System32\drivers\storport.sys", 0xb0),
-    (Known::Disk, Place::Kernel, r"\SystemRoot\System32\drivers\disk.sys", 0x1c),
-    (Known::Classpnp, Place::Kernel, r"\SystemRoot\System32\drivers\CLASSPNP.SYS", 0x6c),
-    (Known::Partmgr, Place::Kernel, r"\SystemRoot\System32\drivers\partmgr.sys", 0x31),
-    (Known::Volmgr, Place::Kernel, r"\SystemRoot\System32\drivers\volmgr.sys", 0x19),
-    (Known::Ndis, Place::Kernel, r"\SystemRoot\System32\drivers\NDIS.SYS", 0x16f),
-    (Known::Netio, Place::Kernel, r"\SystemRoot\System32\drivers\NETIO.SYS", 0x98),
-    (Known::Tcpip, Place::Kernel, r"\SystemRoot\System32\drivers\tcpip.sys", 0x2ec),
-    (Known::Afd, Place::Kernel, r"\SystemRoot\system32\drivers\afd.sys", 0xa3),
-    (Known::Intelppm, Place::Kernel, r"\SystemRoot\System32\drivers\intelppm.sys", 0x40),
-    (Known::Win32k, Place::Session, r"\SystemRoot\System32\win32k.sys", 0x9a),
-    (Known::Win32kbase, Place::Session, r"\SystemRoot\System32\win32kbase.sys", 0x2e0),
-    (Known::Win32kfull, Place::Session, r"\SystemRoot\System32\win32kfull.sys", 0x3b5),
-    (Known::Ntdll, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll", 0x1f5),
-    (Known::Kernel32, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\kernel32.dll", 0xbd),
-    (Known::Kernelbase, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\KernelBase.dll", 0x2c7),
-    (Known::Win32u, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\win32u.dll", 0x22),
-    (Known::User32, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\user32.dll", 0x1a0),
-    (Known::Gdi32, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\gdi32.dll", 0x2a),
-    (Known::Msvcrt, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\msvcrt.dll", 0x9e),
-    (Known::Ucrtbase, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\ucrtbase.dll", 0x100),
-    (Known::Rpcrt4, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\rpcrt4.dll", 0x123),
-    (Known::Combase, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\combase.dll", 0x353),
-    (Known::Sechost, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\sechost.dll", 0x9b),
-    (Known::Advapi32, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\advapi32.dll", 0xaa),
-    (Known::Ws2, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\ws2_32.dll", 0x6b),
-    (Known::Mswsock, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\mswsock.dll", 0x6a),
-    (Known::Shell32, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\shell32.dll", 0x740),
-    (Known::Bcrypt, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\bcrypt.dll", 0x27),
-    (Known::Csrsrv, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\csrsrv.dll", 0x18),
-    (Known::Winsrv, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\winsrv.dll", 0x15),
-    (Known::Wow64, Place::Library, r"\Device\HarddiskVolume3\Windows\System32\wow64.dll", 0x59),
-    (Known::Wow64Cpu, Place::Low, r"\Device\HarddiskVolume3\Windows\System32\wow64cpu.dll", 0xa),
-    (Known::Ntdll32, Place::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\ntdll.dll", 0x1a3),
-    (Known::Kernel32x32, Place::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\kernel32.dll", 0xf0),
-    (Known::Kernelbase32, Place::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\KernelBase.dll", 0x213),
-    (Known::Ucrtbase32, Place::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\ucrtbase.dll", 0x120),
-    (Known::Smss, Place::Program, r"\Device\HarddiskVolume3\Windows\System32\smss.exe", 0x28),
-    (Known::Csrss, Place::Program, r"\Device\HarddiskVolume3\Windows\System32\csrss.exe", 0x7),
-    (Known::Services, Place::Program, r"\Device\HarddiskVolume3\Windows\System32\services.exe", 0xae),
-    (Known::Svchost, Place::Program, r"\Device\HarddiskVolume3\Windows\System32\svchost.exe", 0x11),
-    (Known::Explorer, Place::Program, r"\Device\HarddiskVolume3\Windows\explorer.exe", 0x45a),
-    (Known::Office, Place::Program, r"\Device\HarddiskVolume3\Program Files\Contoso Office\writer.exe", 0x1c4),
-    (Known::OfficeCore, Place::Library, r"\Device\HarddiskVolume3\Program Files\Contoso Office\core.dll", 0xe80),
-    (Known::Browser, Place::Program, r"\Device\HarddiskVolume3\Program Files\Contoso Browser\browser.exe", 0x2d0),
-    (Known::BrowserCore, Place::Library, r"\Device\HarddiskVolume3\Program Files\Contoso Browser\engine.dll", 0x8c00),
-    (Known::Sync32, Place::Low, r"\Device\HarddiskVolume3\Program Files (x86)\Contoso Sync\sync.exe", 0x86),
-    (Known::Task, Place::Program, r"\Device\HarddiskVolume3\Windows\System32\backgroundTaskHost.exe", 0x9),
-    (Known::Updater, Place::Program, r"\Device\HarddiskVolume3\ProgramData\Contoso\updater.exe", 0x3a),
+pub(crate) const FILES: [(SystemImage, ImageRegion, &str, u32); 53] = [
+    (SystemImage::Ntoskrnl, ImageRegion::Kernel, r"\SystemRoot\system32\ntoskrnl.exe", 0x1046),
+    (SystemImage::Hal, ImageRegion::Kernel, r"\SystemRoot\system32\hal.dll", 0x6),
+    (SystemImage::Fltmgr, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\FLTMGR.SYS", 0x6f),
+    (SystemImage::Ntfs, ImageRegion::Kernel, r"\SystemRoot\System32\Drivers\Ntfs.sys", 0x2d9),
+    (SystemImage::Storport, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\storport.sys", 0xb0),
+    (SystemImage::Disk, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\disk.sys", 0x1c),
+    (SystemImage::Classpnp, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\CLASSPNP.SYS", 0x6c),
+    (SystemImage::Partmgr, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\partmgr.sys", 0x31),
+    (SystemImage::Volmgr, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\volmgr.sys", 0x19),
+    (SystemImage::Ndis, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\NDIS.SYS", 0x16f),
+    (SystemImage::Netio, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\NETIO.SYS", 0x98),
+    (SystemImage::Tcpip, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\tcpip.sys", 0x2ec),
+    (SystemImage::Afd, ImageRegion::Kernel, r"\SystemRoot\system32\drivers\afd.sys", 0xa3),
+    (SystemImage::Intelppm, ImageRegion::Kernel, r"\SystemRoot\System32\drivers\intelppm.sys", 0x40),
+    (SystemImage::Win32k, ImageRegion::Session, r"\SystemRoot\System32\win32k.sys", 0x9a),
+    (SystemImage::Win32kbase, ImageRegion::Session, r"\SystemRoot\System32\win32kbase.sys", 0x2e0),
+    (SystemImage::Win32kfull, ImageRegion::Session, r"\SystemRoot\System32\win32kfull.sys", 0x3b5),
+    (SystemImage::Ntdll, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\ntdll.dll", 0x1f5),
+    (SystemImage::Kernel32, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\kernel32.dll", 0xbd),
+    (SystemImage::Kernelbase, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\KernelBase.dll", 0x2c7),
+    (SystemImage::Win32u, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\win32u.dll", 0x22),
+    (SystemImage::User32, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\user32.dll", 0x1a0),
+    (SystemImage::Gdi32, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\gdi32.dll", 0x2a),
+    (SystemImage::Msvcrt, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\msvcrt.dll", 0x9e),
+    (SystemImage::Ucrtbase, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\ucrtbase.dll", 0x100),
+    (SystemImage::Rpcrt4, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\rpcrt4.dll", 0x123),
+    (SystemImage::Combase, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\combase.dll", 0x353),
+    (SystemImage::Sechost, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\sechost.dll", 0x9b),
+    (SystemImage::Advapi32, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\advapi32.dll", 0xaa),
+    (SystemImage::Ws2, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\ws2_32.dll", 0x6b),
+    (SystemImage::Mswsock, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\mswsock.dll", 0x6a),
+    (SystemImage::Shell32, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\shell32.dll", 0x740),
+    (SystemImage::Bcrypt, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\bcrypt.dll", 0x27),
+    (SystemImage::Csrsrv, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\csrsrv.dll", 0x18),
+    (SystemImage::Winsrv, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\winsrv.dll", 0x15),
+    (SystemImage::Wow64, ImageRegion::Library, r"\Device\HarddiskVolume3\Windows\System32\wow64.dll", 0x59),
+    (SystemImage::Wow64Cpu, ImageRegion::Low, r"\Device\HarddiskVolume3\Windows\System32\wow64cpu.dll", 0xa),
+    (SystemImage::Ntdll32, ImageRegion::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\ntdll.dll", 0x1a3),
+    (SystemImage::Kernel32x32, ImageRegion::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\kernel32.dll", 0xf0),
+    (SystemImage::Kernelbase32, ImageRegion::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\KernelBase.dll", 0x213),
+    (SystemImage::Ucrtbase32, ImageRegion::Low, r"\Device\HarddiskVolume3\Windows\SysWOW64\ucrtbase.dll", 0x120),
+    (SystemImage::Smss, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\System32\smss.exe", 0x28),
+    (SystemImage::Csrss, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\System32\csrss.exe", 0x7),
+    (SystemImage::Services, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\System32\services.exe", 0xae),
+    (SystemImage::Svchost, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\System32\svchost.exe", 0x11),
+    (SystemImage::Explorer, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\explorer.exe", 0x45a),
+    (SystemImage::Office, ImageRegion::Program, r"\Device\HarddiskVolume3\Program Files\Contoso Office\writer.exe", 0x1c4),
+    (SystemImage::OfficeCore, ImageRegion::Library, r"\Device\HarddiskVolume3\Program Files\Contoso Office\core.dll", 0xe80),
+    (SystemImage::Browser, ImageRegion::Program, r"\Device\HarddiskVolume3\Program Files\Contoso Browser\browser.exe", 0x2d0),
+    (SystemImage::BrowserCore, ImageRegion::Library, r"\Device\HarddiskVolume3\Program Files\Contoso Browser\engine.dll", 0x8c00),
+    (SystemImage::Sync32, ImageRegion::Low, r"\Device\HarddiskVolume3\Program Files (x86)\Contoso Sync\sync.exe", 0x86),
+    (SystemImage::Task, ImageRegion::Program, r"\Device\HarddiskVolume3\Windows\System32\backgroundTaskHost.exe", 0x9),
+    (SystemImage::Updater, ImageRegion::Program, r"\Device\HarddiskVolume3\ProgramData\Contoso\updater.exe", 0x3a),
 ];
 
 /// Link time and checksum of the images that have a genuine identity.
-fn genuine(known: Known) -> Option<(u32, u32)> {
+fn genuine(known: SystemImage) -> Option<(u32, u32)> {
     match known {
-        Known::Ntdll => Some((0x70e6_9bad, 2_063_024)),
-        Known::Win32u => Some((0xde34_ae5c, 167_194)),
-        Known::Kernel32 => Some((0x7331_7569, 0xb_cf26)),
+        SystemImage::Ntdll => Some((0x70e6_9bad, 2_063_024)),
+        SystemImage::Win32u => Some((0xde34_ae5c, 167_194)),
+        SystemImage::Kernel32 => Some((0x7331_7569, 0xb_cf26)),
         _ => None,
     }
 }
@@ -202,35 +202,35 @@ impl Layout {
         }
     }
 
-    fn take(&mut self, place: Place, size: u32) -> Address {
-        let next = match place {
-            Place::Kernel => &mut self.kernel,
-            Place::Session => &mut self.session,
-            Place::Library => &mut self.library,
-            Place::Program => &mut self.program,
-            Place::Low => &mut self.low,
+    fn take(&mut self, location: ImageRegion, size: u32) -> Address {
+        let next = match location {
+            ImageRegion::Kernel => &mut self.kernel,
+            ImageRegion::Session => &mut self.session,
+            ImageRegion::Library => &mut self.library,
+            ImageRegion::Program => &mut self.program,
+            ImageRegion::Low => &mut self.low,
         };
         let base = *next;
         *next = (base + u64::from(size)).next_multiple_of(GRANULARITY) + GRANULARITY;
         Address(base)
     }
 
-    /// The images that every scenario has, in the order of [`Known`].
+    /// The images that every scenario has, in the order of [`SystemImage`].
     pub fn known_images(&mut self) -> Vec<Image> {
-        let image = |(known, place, path, pages): (Known, Place, &str, u32)| {
+        let image = |(known, location, path, pages): (SystemImage, ImageRegion, &str, u32)| {
             let invented = hash(known as u64);
             let (time_date_stamp, checksum) =
                 genuine(known).unwrap_or((invented as u32, (invented >> 40) as u32));
             let size = pages * PAGE;
-            Image { path: path.to_owned(), base: self.take(place, size), size, checksum, time_date_stamp }
+            Image { path: path.to_owned(), base: self.take(location, size), size, checksum, time_date_stamp }
         };
         FILES.map(image).to_vec()
     }
 
     /// A library or program that no other scenario has.
     pub fn new_image(&mut self, path: String, is_program: bool, pages: u32) -> Image {
-        let place = if is_program { Place::Program } else { Place::Library };
-        let base = self.take(place, pages * PAGE);
+        let location = if is_program { ImageRegion::Program } else { ImageRegion::Library };
+        let base = self.take(location, pages * PAGE);
         let invented = hash(base.0);
         Image {
             path,
@@ -242,14 +242,14 @@ impl Layout {
     }
 }
 
-impl Known {
+impl SystemImage {
     pub fn index(self) -> ImageIndex {
         self as ImageIndex
     }
 }
 
 /// How many of the known images are the kernel's.
-pub(crate) const KERNEL_IMAGES: usize = Known::Win32kfull as usize + 1;
+pub(crate) const KERNEL_IMAGES: usize = SystemImage::Win32kfull as usize + 1;
 
 #[cfg(test)]
 mod tests {

@@ -50,8 +50,8 @@ pub use image::Image;
 pub use provider::{METHOD_LOAD, RUNTIME};
 pub use symbols::ImageFile;
 pub use truth::{
-    Attack, AttackKind, Deed, Did, EventStack, Lost, Process, Region, StackRecords, State, States,
-    SwitchTruth, Thread, Truth,
+    Attack, AttackKind, EventStack, GroundTruth, Lost, Process, Region, StackRecords, State, States,
+    SwitchTruth, Thread, TraceEvent, Truth,
 };
 
 use self::machine::Machine;
@@ -133,10 +133,13 @@ impl Scenario {
     }
 
     /// The same, and gives all that threads and processors did, in the order of time. About 48 bytes for each deed.
-    pub fn write_deeds(&self, output: impl Write + Seek) -> Result<(Truth, Vec<Deed>), ScenarioError> {
-        let notes = Notes { deeds: Some(Vec::new()), ..Notes::default() };
+    pub fn write_with_events(
+        &self,
+        output: impl Write + Seek,
+    ) -> Result<(Truth, Vec<TraceEvent>), ScenarioError> {
+        let notes = Notes { trace_events: Some(Vec::new()), ..Notes::default() };
         let (truth, notes) = self.perform(output, &mut |_| {}, notes)?;
-        Ok((truth, notes.deeds.unwrap_or_default()))
+        Ok((truth, notes.trace_events.unwrap_or_default()))
     }
 
     /// The same, and gives all context switches with the stacks of their threads, in the order of time. About 600 bytes for

@@ -3,7 +3,7 @@
 use stackhound_types::{Address, Pid, RawTime, Tid};
 
 use crate::calls::Code;
-use crate::image::{Image, ImageIndex, KERNEL_IMAGES, Known, Layout};
+use crate::image::{Image, ImageIndex, KERNEL_IMAGES, Layout, SystemImage};
 use crate::output::PROCESSORS;
 use crate::payload::{self, Payload};
 use crate::random::{Random, hash};
@@ -29,7 +29,7 @@ pub(crate) enum Role {
     Updater,
 }
 
-use Known::{
+use SystemImage::{
     Advapi32, Bcrypt, BrowserCore, Combase, Csrsrv, Gdi32, Kernel32, Kernel32x32, Kernelbase, Kernelbase32,
     Msvcrt, Mswsock, Ntdll, Ntdll32, OfficeCore, Rpcrt4, Sechost, Shell32, Ucrtbase, Ucrtbase32, User32,
     Win32u, Winsrv, Wow64, Wow64Cpu, Ws2,
@@ -37,24 +37,24 @@ use Known::{
 
 impl Role {
     /// The program, and the library with most of its code if there is one.
-    pub fn code(self) -> (Option<Known>, Option<Known>) {
+    pub fn code(self) -> (Option<SystemImage>, Option<SystemImage>) {
         match self {
             Role::System => (None, None),
-            Role::SessionManager => (Some(Known::Smss), None),
-            Role::Subsystem => (Some(Known::Csrss), Some(Csrsrv)),
-            Role::Services => (Some(Known::Services), None),
-            Role::Service => (Some(Known::Svchost), Some(Combase)),
-            Role::Shell => (Some(Known::Explorer), Some(Shell32)),
-            Role::Office => (Some(Known::Office), Some(OfficeCore)),
-            Role::Browser => (Some(Known::Browser), Some(BrowserCore)),
-            Role::Sync => (Some(Known::Sync32), None),
-            Role::Task => (Some(Known::Task), None),
-            Role::Updater => (Some(Known::Updater), None),
+            Role::SessionManager => (Some(SystemImage::Smss), None),
+            Role::Subsystem => (Some(SystemImage::Csrss), Some(Csrsrv)),
+            Role::Services => (Some(SystemImage::Services), None),
+            Role::Service => (Some(SystemImage::Svchost), Some(Combase)),
+            Role::Shell => (Some(SystemImage::Explorer), Some(Shell32)),
+            Role::Office => (Some(SystemImage::Office), Some(OfficeCore)),
+            Role::Browser => (Some(SystemImage::Browser), Some(BrowserCore)),
+            Role::Sync => (Some(SystemImage::Sync32), None),
+            Role::Task => (Some(SystemImage::Task), None),
+            Role::Updater => (Some(SystemImage::Updater), None),
         }
     }
 
     /// The images besides the program, in the order in which they are loaded.
-    pub fn libraries(self) -> &'static [Known] {
+    pub fn libraries(self) -> &'static [SystemImage] {
         match self {
             Role::System | Role::SessionManager => &[Ntdll],
             Role::Subsystem => &[Ntdll, Csrsrv, Winsrv, Win32u],
@@ -207,7 +207,7 @@ impl Machine {
         Address(self.images[site.0.index() as usize].base.0 + u64::from(site.1))
     }
 
-    pub fn code(&self, known: Known) -> Code {
+    pub fn code(&self, known: SystemImage) -> Code {
         Code::of_image(&self.images[known.index() as usize])
     }
 

@@ -12,7 +12,7 @@ use stackhound_types::{PointerSize, RawTime};
 use crate::event::{EventKind, HEADER, KernelEvent};
 use crate::payload::Payload;
 use crate::random::Random;
-use crate::truth::{Deed, Did, Lost, SwitchTruth};
+use crate::truth::{GroundTruth, Lost, SwitchTruth, TraceEvent};
 
 /// Processors of every scenario's machine.
 pub(crate) const PROCESSORS: u16 = 4;
@@ -28,7 +28,7 @@ const SYSTEM_LOGGER: u32 = 0x0200_0000;
 const SEQUENTIAL: u32 = 1;
 
 /// Kernel hooks are below this.
-const HOOKS: usize = 0x1900;
+const HOOK_IDS: usize = 0x1900;
 
 /// A record that was written.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Output<W> {
     /// The most ticks between two records.
     gap_max: u64,
     kept: u64,
-    hooks: Box<[u64; HOOKS]>,
+    hook_ids: Box<[u64; HOOK_IDS]>,
     others: Vec<(EventKind, u64)>,
     lost: Lost,
     loss: Loss,
@@ -65,7 +65,7 @@ pub(crate) struct Output<W> {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// What was done.
-    pub deeds: Option<Vec<Deed>>,
+    pub trace_events: Option<Vec<TraceEvent>>,
     /// Context switches with the stacks of their threads.
     pub switches: Option<Vec<SwitchTruth>>,
 }
@@ -79,7 +79,7 @@ enum Loss {
     /// It is lost; its processor has logged nothing since.
     Over(u16),
     /// Its processor has logged something since.
-    Known,
+    SystemImage,
 }
 
 impl<W: Write> Output<W> {
@@ -103,7 +103,7 @@ impl<W: Write> Output<W> {
             pace: Random::new(seed),
             gap_max,
             kept: 0,
-            hooks: Box::new([0; HOOKS]),
+            hook_ids: Box::new([0; HOOK_IDS]),
             others: Vec::new(),
             lost: Lost::default(),
             loss: Loss::NotYet,
@@ -129,17 +129,17 @@ impl<W: Write> Output<W> {
 
     /// Logs a kernel event with the prepared payload in the header buffer, at the time of the session's start.
     pub fn kernel_in_header(&mut self, event: KernelEvent, issuer: Issuer) -> Result<(), WriteError> {
-        let KernelEvent { hook, version, .. } = event;
+        let KernelEvent { hook_id, version, .. } = event;
         let record = RecordSpec {
             time: self.writer.session().start,
             pointer_size: PointerSize::Eight,
-            header: HeaderSpec::System { hook, version, issuer },
+            header: HeaderSpec::System { hook_id, version, issuer },
             payload: PayloadSpec::Bytes(self.payload.as_bytes()),
         };
         self.writer.write_to_header(&record)?;
         self.payload.clear();
         self.kept += 1;
-        self.hooks[usize::from(hook)] += 1;
+        self.hook_ids[usize::from(hook_id)] += 1;
         Ok(())
     }
 
@@ -151,11 +151,11 @@ impl<W: Write> Output<W> {
 
     /// The same, at the time of the record before, which must be another processor's.
     pub fn kernel_now(&mut self, on: u16, event: KernelEvent, issuer: Issuer) -> Result<Logged, WriteError> {
-        let KernelEvent { hook, version, .. } = event;
+        let KernelEvent { hook_id, version, .. } = event;
         let header = if event.has_ids {
-            HeaderSpec::System { hook, version, issuer }
+            HeaderSpec::System { hook_id, version, issuer }
         } else {
-            HeaderSpec::PerfInfo { hook, version, pebs_index: None, counters: &[] }
+            HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
         };
         self.payload_record(on, event.kind(), PointerSize::Eight, header)
     }
@@ -176,14 +176,14 @@ impl<W: Write> Output<W> {
     pub fn stack<'s>(
         &mut self,
         on: u16,
-        hook: u16,
+        hook_id: u16,
         make: impl FnOnce(RawTime) -> RecordSpec<'s>,
     ) -> Result<Logged, WriteError> {
         self.tick();
         let record = make(RawTime(self.now));
         self.make_room(on, &record)?;
         self.writer.write(on, &record)?;
-        Ok(self.note(on, EventKind::Kernel(hook)))
+        Ok(self.note(on, EventKind::Kernel(hook_id)))
     }
 
     fn tick(&mut self) {
@@ -215,21 +215,24 @@ impl<W: Write> Output<W> {
     }
 
     /// Takes note of what an event was logged of.
-    pub fn did(&mut self, logged: Logged, what: Did) {
+    pub fn add_ground_truth(&mut self, logged: Logged, what: GroundTruth) {
         let Logged { time, processor, kept } = logged;
-        self.notes.deeds.iter_mut().for_each(|deeds| deeds.push(Deed { time, processor, kept, what }));
+        self.notes
+            .trace_events
+            .iter_mut()
+            .for_each(|trace_events| trace_events.push(TraceEvent { time, processor, kept, what }));
     }
 
     fn note(&mut self, on: u16, kind: EventKind) -> Logged {
         self.latest[usize::from(on)] = self.now;
         let kept = !matches!(self.loss, Loss::Now(processor, _) if processor == on);
         if matches!(self.loss, Loss::Over(processor) if processor == on) {
-            self.loss = Loss::Known;
+            self.loss = Loss::SystemImage;
         }
         if kept {
             self.kept += 1;
             match kind {
-                EventKind::Kernel(hook) => self.hooks[usize::from(hook)] += 1,
+                EventKind::Kernel(hook_id) => self.hook_ids[usize::from(hook_id)] += 1,
                 _ => match self.others.iter_mut().find(|(known, _)| *known == kind) {
                     Some((_, count)) => *count += 1,
                     None => self.others.push((kind, 1)),
@@ -250,7 +253,7 @@ impl<W: Write> Output<W> {
 
     /// Whether a buffer was lost and the file can show it.
     pub fn shows_loss(&self) -> bool {
-        matches!(self.loss, Loss::Known)
+        matches!(self.loss, Loss::SystemImage)
     }
 
     /// A processor whose records are kept: this one if possible.
@@ -281,9 +284,9 @@ impl<W: Write + std::io::Seek> Output<W> {
     /// Ends the recording. Gives the records by kind, what was lost, and the bytes of the file.
     pub fn finish(self) -> Result<(BTreeMap<EventKind, u64>, Lost, u64), WriteError> {
         let (_, totals) = self.writer.finish()?;
-        let by_hook = self.hooks.iter().enumerate().filter(|(_, count)| **count > 0);
+        let by_hook_id = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);
         let mut events: BTreeMap<EventKind, u64> =
-            by_hook.map(|(hook, &count)| (EventKind::Kernel(hook as u16), count)).collect();
+            by_hook_id.map(|(hook_id, &count)| (EventKind::Kernel(hook_id as u16), count)).collect();
         events.extend(self.others);
         events.insert(HEADER.kind(), 1);
         Ok((events, self.lost, totals.bytes))

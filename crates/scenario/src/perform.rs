@@ -8,7 +8,7 @@ use stackhound_types::{Address, Guid, PointerSize};
 
 use crate::event::{self, KernelEvent};
 use crate::frames::Frames;
-use crate::image::Known;
+use crate::image::SystemImage;
 use crate::machine::{ProcessIndex, Role};
 use crate::output::Logged;
 use crate::payload;
@@ -18,7 +18,7 @@ use crate::simulation::Simulation;
 use crate::site::{self, Call, Site, below};
 use crate::stacks::{Pending, UserPart};
 use crate::thread::{Action, Caller, Mode, Occurrence, Start, ThreadIndex};
-use crate::truth::{AttackKind, Did, Region};
+use crate::truth::{AttackKind, GroundTruth, Region};
 
 impl<W: Write> Simulation<'_, W> {
     /// Does one action of a thread that runs on a processor.
@@ -53,8 +53,8 @@ impl<W: Write> Simulation<'_, W> {
                 self.threads[thread].kernel.extend(&outer.as_slice()[site::CALLBACK.len()..]);
             }
             Action::Fault => {
-                let place = self.random.below(4);
-                let user = self.threads[thread].running_frames(&self.machine, place);
+                let location = self.random.below(4);
+                let user = self.threads[thread].running_frames(&self.machine, location);
                 let kernel = self.addresses(&site::PAGE_FAULT);
                 let actor = &mut self.threads[thread];
                 actor.mode = Mode::Fault(self.out.now());
@@ -95,7 +95,7 @@ impl<W: Write> Simulation<'_, W> {
         let event = event::SYSTEM_CALL_ENTER;
         let logged = self.out.kernel(on, event, self.issuer(thread))?;
         let tid = self.threads[thread].tid;
-        self.out.did(logged, Did::Enter { tid, routine });
+        self.out.add_ground_truth(logged, GroundTruth::Enter { tid, routine });
         self.kernel_part(on, thread, event.kind(), logged, &site::SYSTEM_SERVICE_ENTRY)?;
         let variant = self.random.below(2) as u32;
         let kernel = self.addresses(&[call.in_routine(variant), site::SYSTEM_SERVICE]);
@@ -107,7 +107,7 @@ impl<W: Write> Simulation<'_, W> {
         self.out.payload.u32(0);
         let logged = self.out.kernel(on, event::SYSTEM_CALL_EXIT, Issuer::UNKNOWN)?;
         let tid = self.threads[thread].tid;
-        self.out.did(logged, Did::Exit { tid });
+        self.out.add_ground_truth(logged, GroundTruth::Exit { tid });
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl<W: Write> Simulation<'_, W> {
         let mut pending = std::mem::take(&mut self.threads[thread].pending);
         let frames = self.threads[thread].user;
         let half_kept = match self.threads[thread].match_id.take() {
-            Some(match_id) => self.user_half(on, thread, match_id, &frames)?,
+            Some(match_id) => self.user_part_record(on, thread, match_id, &frames)?,
             None => false,
         };
         // The part names one of the events, mostly the first.
@@ -144,7 +144,7 @@ impl<W: Write> Simulation<'_, W> {
     }
 
     /// The event that brings the user half of an earlier event's stack.
-    fn user_half(
+    fn user_part_record(
         &mut self,
         on: u16,
         thread: ThreadIndex,
@@ -156,7 +156,7 @@ impl<W: Write> Simulation<'_, W> {
         let items = [ItemSpec::StackTrace { pointer_size, match_id, frames: frames.as_slice() }];
         let header = self.event_header(thread, identity, &items);
         let logged = self.out.event(on, identity.kind(), pointer_size, header)?;
-        self.stacks.records.extended_halves += u64::from(logged.kept);
+        self.stacks.records.extended_parts += u64::from(logged.kept);
         Ok(logged.kept)
     }
 
@@ -388,7 +388,7 @@ impl<W: Write> Simulation<'_, W> {
 
     fn spawn(&mut self, on: u16, creator: ThreadIndex, role: Role) -> Result<(), WriteError> {
         let parent = self.owner(creator).pid;
-        let program = role.code().0.map(Known::index);
+        let program = role.code().0.map(SystemImage::index);
         let process = self.machine.new_process(role, program, parent, None);
         payload::process(&mut self.out.payload, &self.machine.processes[process].facts, None);
         let logged = self.event(on, creator, event::PROCESS_START, below::PROCESS)?;
@@ -412,7 +412,7 @@ impl<W: Write> Simulation<'_, W> {
         }
         let thread = self.new_thread(on, creator, process, start)?;
         self.threads[creator].attack = before;
-        let event = ProviderEvent::ThreadStart(process, self.threads[thread].place);
+        let event = ProviderEvent::ThreadStart(process, self.threads[thread].location);
         self.provider_event(on, creator, event)?;
         self.threads[thread].script.push_back(Action::Leave);
         self.plan_first(thread);
@@ -428,14 +428,14 @@ impl<W: Write> Simulation<'_, W> {
         start: Start,
     ) -> Result<ThreadIndex, WriteError> {
         let thread = self.add_thread(process, start, None);
-        let place = self.threads[thread].place;
+        let location = self.threads[thread].location;
         let (pid, facts) = {
             let process = &self.machine.processes[process];
-            (process.pid(), process.facts.threads[place])
+            (process.pid(), process.facts.threads[location])
         };
         payload::thread(&mut self.out.payload, pid, &facts);
         let logged = self.event(on, creator, event::THREAD_START, below::THREAD)?;
-        self.machine.processes[process].facts.threads[place].started = Some(logged.time);
+        self.machine.processes[process].facts.threads[location].started = Some(logged.time);
         Ok(thread)
     }
 
@@ -459,11 +459,11 @@ impl<W: Write> Simulation<'_, W> {
     }
 
     fn end_thread(&mut self, on: u16, thread: ThreadIndex) -> Result<(), WriteError> {
-        let (index, place) = (self.threads[thread].process, self.threads[thread].place);
+        let (index, location) = (self.threads[thread].process, self.threads[thread].location);
         let process = &self.machine.processes[index];
-        payload::thread(&mut self.out.payload, process.pid(), &process.facts.threads[place]);
+        payload::thread(&mut self.out.payload, process.pid(), &process.facts.threads[location]);
         let time = self.event(on, thread, event::THREAD_END, below::END)?.time;
-        self.machine.end_thread(index, place, time);
+        self.machine.end_thread(index, location, time);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::Write;
 
-use crate::image::Known;
+use crate::image::SystemImage;
 use crate::machine::{ProcessIndex, Role};
 use crate::output::TICKS_PER_MS;
 use crate::payload::{Create, OpenFile, Transfer};
@@ -320,7 +320,7 @@ impl Script<'_> {
                 self.call(&site::NT_CREATE_USER_PROCESS, &[Action::Spawn(Role::Task)]);
             }
             Task::Library => {
-                let image = Known::Bcrypt.index();
+                let image = SystemImage::Bcrypt.index();
                 self.call(&site::NT_MAP_VIEW_OF_SECTION, &[Action::Log(Occurrence::ImageLoad(image))]);
                 self.push([Action::Compute(20_000)]);
                 self.call(&site::NT_UNMAP_VIEW_OF_SECTION, &[Action::Log(Occurrence::ImageUnload(image))]);

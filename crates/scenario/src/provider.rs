@@ -181,9 +181,9 @@ impl ProviderEvent {
                 // Query, read, write and operate on memory.
                 out.u32(pid.0).u32(0x1438).u32(0);
             }
-            ProviderEvent::ThreadStart(process, place) => {
+            ProviderEvent::ThreadStart(process, location) => {
                 let process = &machine.processes[process].facts;
-                payload::thread_start(out, process.pid, &process.threads[place]);
+                payload::thread_start(out, process.pid, &process.threads[location]);
             }
         }
     }

@@ -8,7 +8,7 @@ use stackhound_types::{Pid, PointerSize, Tid};
 use crate::attack::Plot;
 use crate::event::{self, EventKind, KernelEvent};
 use crate::frames::Frames;
-use crate::image::{KERNEL_IMAGES, Known};
+use crate::image::{KERNEL_IMAGES, SystemImage};
 use crate::machine::{LiveProcess, Machine, Role};
 use crate::output::{Output, TICKS_PER_MS};
 use crate::payload::{self, GROUPS, Groups, NO_GROUPS};
@@ -167,7 +167,7 @@ impl<W: Write> Simulation<'_, W> {
         for (role, starts) in PROCESSES {
             let has_started = |process: &&LiveProcess| Some(process.role) == role.parent();
             let parent = self.machine.processes.iter().find(has_started).map_or(Pid::IDLE, LiveProcess::pid);
-            let program = role.code().0.map(Known::index);
+            let program = role.code().0.map(SystemImage::index);
             let process = self.machine.new_process(role, program, parent, None);
             for image in program.into_iter().chain(role.libraries().iter().map(|library| library.index())) {
                 self.machine.load(process, image);
@@ -210,7 +210,7 @@ impl<W: Write> Simulation<'_, W> {
         actor.kernel = Frames::EMPTY;
         actor.kernel.extend(&kernel);
         actor.script.push_back(Action::Leave);
-        if self.machine.processes[actor.process].role == Role::Browser && actor.place == 0 {
+        if self.machine.processes[actor.process].role == Role::Browser && actor.location == 0 {
             // The session has just begun: the event source describes its events.
             let chunks = (0..self.providers.manifest_chunks()).map(ProviderEvent::Manifest);
             actor.script.extend(chunks.map(|chunk| Action::Log(Occurrence::Provider(chunk))));

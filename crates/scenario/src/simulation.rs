@@ -14,7 +14,7 @@ use stackhound_types::{Address, Pid, RawTime, Tid};
 use crate::attack::Plot;
 use crate::event::{self, EventKind};
 use crate::frames::Frames;
-use crate::image::Known;
+use crate::image::SystemImage;
 use crate::machine::{Machine, ProcessIndex};
 use crate::output::{Logged, Output, PROCESSORS, TICKS_PER_MS};
 use crate::payload::{self, Switch};
@@ -24,7 +24,7 @@ use crate::resources::Resources;
 use crate::site::{self, Site};
 use crate::stacks::{Owner, Pending, Stacks};
 use crate::thread::{Caller, LiveThread, Mode, Running, Start, ThreadIndex, Wake};
-use crate::truth::{Did, SwitchTruth};
+use crate::truth::{GroundTruth, SwitchTruth};
 
 /// How long a thread runs while others wait for its processor.
 const QUANTUM: i64 = 10 * TICKS_PER_MS;
@@ -144,11 +144,11 @@ impl<'e, W: Write> Simulation<'e, W> {
     ) -> ThreadIndex {
         let role = self.machine.processes[process].role;
         let start_address = LiveThread::start_address(&self.machine, role, start);
-        let (tid, place) = self.machine.new_thread(process, start_address, started);
+        let (tid, location) = self.machine.new_thread(process, start_address, started);
         let mut thread = LiveThread {
             tid,
             process,
-            place,
+            location,
             start,
             priority: 8 + self.random.below(3) as u8,
             ideal_processor: self.random.below(PROCESSORS.into()) as u16,
@@ -280,7 +280,7 @@ impl<'e, W: Write> Simulation<'e, W> {
         payload::context_switch(&mut self.out.payload, &switch);
         let logged = self.out.kernel(on, event::CONTEXT_SWITCH, Issuer::UNKNOWN)?;
         let old_ends = old_state == STATE_ENDED;
-        self.out.did(logged, Did::Switch { old: old_tid, old_ends, new: new_tid });
+        self.out.add_ground_truth(logged, GroundTruth::Switch { old: old_tid, old_ends, new: new_tid });
         let truth = self.out.notes.switches.is_some().then(|| SwitchTruth {
             time: logged.time,
             processor: on,
@@ -309,8 +309,8 @@ impl<'e, W: Write> Simulation<'e, W> {
             return Ok(());
         }
         self.threads[thread].kernel.clear();
-        let place = self.random.below(4);
-        self.threads[thread].user = self.threads[thread].running_frames(&self.machine, place);
+        let location = self.random.below(4);
+        self.threads[thread].user = self.threads[thread].running_frames(&self.machine, location);
         let recorded = self.kernel_part(on, thread, kind, logged, &site::PREEMPTED)?;
         self.note_switch(truth, &recorded);
         self.user_part(on, thread)
@@ -350,14 +350,17 @@ impl<'e, W: Write> Simulation<'e, W> {
         let interrupt = |known, at| address(Site(known, at));
         match wake {
             Wake::Timer | Wake::Signal => {
-                let (started, routine) = (self.out.started(on, at), interrupt(Known::Ntoskrnl, 0x22_a450));
+                let (started, routine) =
+                    (self.out.started(on, at), interrupt(SystemImage::Ntoskrnl, 0x22_a450));
                 payload::deferred_call(&mut self.out.payload, started, routine);
                 let logged = self.out.kernel(on, event::TIMER_DEFERRED_CALL, Issuer::UNKNOWN)?;
                 let since = RawTime(started);
-                self.out.did(logged, Did::Interrupt { since, routine, is_deferred: true });
+                self.out
+                    .add_ground_truth(logged, GroundTruth::Interrupt { since, routine, is_deferred: true });
             }
             Wake::Disk(transfer) => {
-                let (isr, dpc) = (interrupt(Known::Storport, 0x1f80), interrupt(Known::Storport, 0x2b70));
+                let (isr, dpc) =
+                    (interrupt(SystemImage::Storport, 0x1f80), interrupt(SystemImage::Storport, 0x2b70));
                 self.interrupt(on, at, isr, dpc, 0x91)?;
                 let tid = self.threads[thread].tid;
                 let event = if transfer.is_write { event::DISK_WRITE } else { event::DISK_READ };
@@ -366,7 +369,7 @@ impl<'e, W: Write> Simulation<'e, W> {
                 self.out.kernel(on, event, Issuer::UNKNOWN)?;
             }
             Wake::Network(size) => {
-                let (isr, dpc) = (interrupt(Known::Ndis, 0x3a10), interrupt(Known::Ndis, 0x4de0));
+                let (isr, dpc) = (interrupt(SystemImage::Ndis, 0x3a10), interrupt(SystemImage::Ndis, 0x4de0));
                 self.interrupt(on, at, isr, dpc, 0xa2)?;
                 let pid = self.owner(thread).pid;
                 let now = self.out.now();
@@ -391,12 +394,12 @@ impl<'e, W: Write> Simulation<'e, W> {
         payload::interrupt(&mut self.out.payload, started, isr, vector);
         let logged = self.out.kernel(on, event::INTERRUPT, Issuer::UNKNOWN)?;
         let since = RawTime(started);
-        self.out.did(logged, Did::Interrupt { since, routine: isr, is_deferred: false });
+        self.out.add_ground_truth(logged, GroundTruth::Interrupt { since, routine: isr, is_deferred: false });
         let started = self.out.now();
         payload::deferred_call(&mut self.out.payload, started, dpc);
         let logged = self.out.kernel(on, event::DEFERRED_CALL, Issuer::UNKNOWN)?;
         let since = RawTime(started);
-        self.out.did(logged, Did::Interrupt { since, routine: dpc, is_deferred: true });
+        self.out.add_ground_truth(logged, GroundTruth::Interrupt { since, routine: dpc, is_deferred: true });
         Ok(())
     }
 
@@ -449,16 +452,17 @@ impl<'e, W: Write> Simulation<'e, W> {
 
     fn sampled_frames(&mut self, thread: Option<ThreadIndex>) -> Frames {
         let mut frames = Frames::EMPTY;
-        let place = self.random.below(6);
+        let location = self.random.below(6);
         let Some(thread) = thread else {
             frames.extend(&self.addresses(&site::IDLE));
             return frames;
         };
         let thread = &self.threads[thread];
         if thread.mode == Mode::User {
-            return thread.running_frames(&self.machine, place);
+            return thread.running_frames(&self.machine, location);
         }
-        frames.push(self.machine.address(Site(Known::Ntoskrnl, 0x20_31c0 + 0x1_1a37 * place as u32)));
+        frames
+            .push(self.machine.address(Site(SystemImage::Ntoskrnl, 0x20_31c0 + 0x1_1a37 * location as u32)));
         frames.extend(thread.kernel.as_slice());
         if let Some((outer, _)) = &thread.outer {
             frames.extend(outer.as_slice());

@@ -3,11 +3,11 @@
 //! Stubs of system calls, the two outermost frames of threads and those of an event's way out of a process are where
 //! build 19041.508 has them. All other offsets are invented.
 
-use crate::image::Known;
+use crate::image::SystemImage;
 
 /// A return address: the image and the offset in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Site(pub Known, pub u32);
+pub(crate) struct Site(pub SystemImage, pub u32);
 
 /// A system call.
 #[derive(PartialEq, Eq, Debug)]
@@ -33,19 +33,19 @@ impl Call {
 }
 
 const fn native(stub: u32, routine: u32, wrappers: &'static [Site]) -> Call {
-    Call { stub: Site(Known::Ntdll, stub), routine: Site(Known::Ntoskrnl, routine), wrappers }
+    Call { stub: Site(SystemImage::Ntdll, stub), routine: Site(SystemImage::Ntoskrnl, routine), wrappers }
 }
 
 const fn graphics(stub: u32, routine: u32, wrappers: &'static [Site]) -> Call {
-    Call { stub: Site(Known::Win32u, stub), routine: Site(Known::Win32kfull, routine), wrappers }
+    Call { stub: Site(SystemImage::Win32u, stub), routine: Site(SystemImage::Win32kfull, routine), wrappers }
 }
 
 const fn base(offset: u32) -> Site {
-    Site(Known::Kernelbase, offset)
+    Site(SystemImage::Kernelbase, offset)
 }
 
 const fn nt(offset: u32) -> Site {
-    Site(Known::Ntoskrnl, offset)
+    Site(SystemImage::Ntoskrnl, offset)
 }
 
 pub(crate) static NT_WAIT_FOR_SINGLE_OBJECT: Call = native(0x9_be30, 0x5f_1a40, &[base(0x2_18ee)]);
@@ -53,14 +53,18 @@ pub(crate) static NT_READ_FILE: Call = native(0x9_be70, 0x5f_6b20, &[base(0x2_4b
 pub(crate) static NT_DEVICE_IO_CONTROL_FILE: Call = native(
     0x9_be90,
     0x60_2d10,
-    &[Site(Known::Mswsock, 0x1_1c5b), Site(Known::Ws2, 0x2_30a1), Site(Known::Ws2, 0x1_1f44)],
+    &[
+        Site(SystemImage::Mswsock, 0x1_1c5b),
+        Site(SystemImage::Ws2, 0x2_30a1),
+        Site(SystemImage::Ws2, 0x1_1f44),
+    ],
 );
 pub(crate) static NT_WRITE_FILE: Call = native(0x9_beb0, 0x5f_75e0, &[base(0x2_4d15)]);
 pub(crate) static NT_SET_EVENT: Call = native(0x9_bf70, 0x5f_2c90, &[base(0x2_16cd)]);
 pub(crate) static NT_CLOSE: Call = native(0x9_bf90, 0x5f_0550, &[base(0x2_0dcf)]);
 pub(crate) static NT_QUERY_INFORMATION_FILE: Call = native(0x9_bfd0, 0x5f_9e30, &[base(0x2_51d8)]);
 pub(crate) static NT_QUERY_VALUE_KEY: Call =
-    native(0x9_c090, 0x62_18e0, &[base(0x1_66e2), base(0x1_5f04), Site(Known::Advapi32, 0x1_7a3e)]);
+    native(0x9_c090, 0x62_18e0, &[base(0x1_66e2), base(0x1_5f04), Site(SystemImage::Advapi32, 0x1_7a3e)]);
 pub(crate) static NT_ALLOCATE_VIRTUAL_MEMORY: Call = native(0x9_c0b0, 0x5e_0c70, &[base(0x2_5a48)]);
 pub(crate) static NT_CREATE_KEY: Call = native(0x9_c150, 0x62_4b70, &[base(0x1_6d8f), base(0x1_6a12)]);
 pub(crate) static NT_FREE_VIRTUAL_MEMORY: Call = native(0x9_c170, 0x5e_3f90, &[base(0x2_5bf9)]);
@@ -69,48 +73,49 @@ pub(crate) static NT_MAP_VIEW_OF_SECTION: Call = native(
     0x9_c2b0,
     0x60_9a30,
     &[
-        Site(Known::Ntdll, 0x1_7d2b),
-        Site(Known::Ntdll, 0x1_7a8c),
-        Site(Known::Ntdll, 0x1_745f),
-        Site(Known::Ntdll, 0x1_6f04),
+        Site(SystemImage::Ntdll, 0x1_7d2b),
+        Site(SystemImage::Ntdll, 0x1_7a8c),
+        Site(SystemImage::Ntdll, 0x1_745f),
+        Site(SystemImage::Ntdll, 0x1_6f04),
         base(0x3_2a4d),
     ],
 );
 pub(crate) static NT_UNMAP_VIEW_OF_SECTION: Call = native(
     0x9_c2f0,
     0x60_b5c0,
-    &[Site(Known::Ntdll, 0x2_41b7), Site(Known::Ntdll, 0x2_3c65), base(0x3_31be)],
+    &[Site(SystemImage::Ntdll, 0x2_41b7), Site(SystemImage::Ntdll, 0x2_3c65), base(0x3_31be)],
 );
 pub(crate) static NT_TERMINATE_PROCESS: Call =
-    native(0x9_c330, 0x64_1a80, &[Site(Known::Ntdll, 0x6_5128), Site(Known::Kernel32, 0x1_e0ab)]);
+    native(0x9_c330, 0x64_1a80, &[Site(SystemImage::Ntdll, 0x6_5128), Site(SystemImage::Kernel32, 0x1_e0ab)]);
 pub(crate) static NT_DELAY_EXECUTION: Call = native(0x9_c430, 0x5f_3f60, &[base(0x2_1f3e)]);
 pub(crate) static NT_CREATE_THREAD_EX: Call =
-    native(0x9_d5c0, 0x61_70d0, &[base(0x6_52be), Site(Known::Kernel32, 0x1_b5d1)]);
+    native(0x9_d5c0, 0x61_70d0, &[base(0x6_52be), Site(SystemImage::Kernel32, 0x1_b5d1)]);
 pub(crate) static NT_CREATE_USER_PROCESS: Call =
-    native(0x9_d6a0, 0x61_25c0, &[base(0x8_ddb4), base(0x8_aef6), Site(Known::Kernel32, 0x1_cbb4)]);
-pub(crate) static NT_TERMINATE_THREAD: Call = native(0x9_c810, 0x64_0e40, &[Site(Known::Ntdll, 0x3_e07d)]);
+    native(0x9_d6a0, 0x61_25c0, &[base(0x8_ddb4), base(0x8_aef6), Site(SystemImage::Kernel32, 0x1_cbb4)]);
+pub(crate) static NT_TERMINATE_THREAD: Call =
+    native(0x9_c810, 0x64_0e40, &[Site(SystemImage::Ntdll, 0x3_e07d)]);
 pub(crate) static NT_CREATE_FILE: Call = native(0x9_c850, 0x60_0410, &[base(0x2_4365), base(0x2_4066)]);
 pub(crate) static NT_TRACE_EVENT: Call =
-    native(0x9_c960, 0x5d_7e40, &[Site(Known::Ntdll, 0x4_946e), Site(Known::Ntdll, 0x4_92e9)]);
+    native(0x9_c960, 0x5d_7e40, &[Site(SystemImage::Ntdll, 0x4_946e), Site(SystemImage::Ntdll, 0x4_92e9)]);
 pub(crate) static NT_SET_VALUE_KEY: Call =
-    native(0x9_c9a0, 0x62_7f30, &[base(0x1_8a47), Site(Known::Advapi32, 0x1_9c52)]);
+    native(0x9_c9a0, 0x62_7f30, &[base(0x1_8a47), Site(SystemImage::Advapi32, 0x1_9c52)]);
 pub(crate) static NT_ALPC_SEND_WAIT_RECEIVE_PORT: Call =
-    native(0x9_cf20, 0x62_e570, &[Site(Known::Rpcrt4, 0x4_d09c), Site(Known::Rpcrt4, 0x5_a1c8)]);
+    native(0x9_cf20, 0x62_e570, &[Site(SystemImage::Rpcrt4, 0x4_d09c), Site(SystemImage::Rpcrt4, 0x5_a1c8)]);
 pub(crate) static NT_OPEN_KEY_EX: Call =
-    native(0x9_e1a0, 0x62_0650, &[base(0x1_5a3b), base(0x1_5628), Site(Known::Advapi32, 0x1_73e1)]);
+    native(0x9_e1a0, 0x62_0650, &[base(0x1_5a3b), base(0x1_5628), Site(SystemImage::Advapi32, 0x1_73e1)]);
 pub(crate) static NT_WAIT_FOR_WORK: Call = native(0x9_f800, 0x5d_0b90, &[]);
 pub(crate) static NT_USER_MESSAGE_CALL: Call =
-    graphics(0x1110, 0x4_2f80, &[Site(Known::User32, 0x1_5c4e), Site(Known::User32, 0x1_5a3f)]);
-pub(crate) static NT_USER_MSG_WAIT: Call = graphics(0xa0f0, 0x3_b2d0, &[Site(Known::User32, 0x2_01f5)]);
+    graphics(0x1110, 0x4_2f80, &[Site(SystemImage::User32, 0x1_5c4e), Site(SystemImage::User32, 0x1_5a3f)]);
+pub(crate) static NT_USER_MSG_WAIT: Call = graphics(0xa0f0, 0x3_b2d0, &[Site(SystemImage::User32, 0x2_01f5)]);
 
 /// The attacker's own stub and the function that calls it, apart from what its call graph takes.
-pub(crate) const OWN_STUB: Site = Site(Known::Updater, 0x2_8000);
-pub(crate) const OWN_CALLER: Site = Site(Known::Updater, 0x2_8040);
+pub(crate) const OWN_STUB: Site = Site(SystemImage::Updater, 0x2_8000);
+pub(crate) const OWN_CALLER: Site = Site(SystemImage::Updater, 0x2_8040);
 /// Where the call of the stub returns to.
-pub(crate) const OWN_CALL: Site = Site(Known::Updater, 0x2_8040 + 12);
+pub(crate) const OWN_CALL: Site = Site(SystemImage::Updater, 0x2_8040 + 12);
 /// A `syscall` in code of `ntdll.dll` that is no stub, and where it returns to.
-pub(crate) const STRAY_SYSCALL: Site = Site(Known::Ntdll, 0xa_1040);
-pub(crate) const STRAY_RETURN: Site = Site(Known::Ntdll, 0xa_1042);
+pub(crate) const STRAY_SYSCALL: Site = Site(SystemImage::Ntdll, 0xa_1040);
+pub(crate) const STRAY_RETURN: Site = Site(SystemImage::Ntdll, 0xa_1042);
 
 /// Where every system call comes from in the kernel.
 pub(crate) const SYSTEM_SERVICE: Site = nt(0x40_58b5);
@@ -125,7 +130,7 @@ pub(crate) const SYSTEM_THREAD_START: [Site; 2] = [nt(0x31_7e25), nt(0x3f_d3c8)]
 /// Routines of the kernel's own threads.
 pub(crate) const SYSTEM_ROUTINES: [Site; 3] = [nt(0x2b_4a08), nt(0x35_5e1f), nt(0x62_9b73)];
 /// What a processor does when it has nothing to do; the sampled place first.
-pub(crate) const IDLE: [Site; 3] = [Site(Known::Intelppm, 0x1_3a52), nt(0x28_20cf), nt(0x3f_cd14)];
+pub(crate) const IDLE: [Site; 3] = [Site(SystemImage::Intelppm, 0x1_3a52), nt(0x28_20cf), nt(0x3f_cd14)];
 /// Where the threads start that run when a processor has nothing to do.
 pub(crate) const IDLE_START: Site = nt(0x3f_ccd0);
 /// Below a switch to a thread that had waited.
@@ -133,57 +138,73 @@ pub(crate) const RESUMED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_06d
 /// Below a switch to a thread whose time had run out.
 pub(crate) const PREEMPTED: [Site; 4] = [nt(0x3f_d41e), nt(0x24_1c80), nt(0x24_3b21), nt(0x3f_f0a4)];
 /// From the kernel into a window procedure: the frames below the procedure's own kernel part.
-pub(crate) const CALLBACK: [Site; 4] =
-    [nt(0x3f_e6a9), Site(Known::Win32kfull, 0x6_18c3), Site(Known::Win32kfull, 0x4_5b07), nt(0x61_e2c4)];
+pub(crate) const CALLBACK: [Site; 4] = [
+    nt(0x3f_e6a9),
+    Site(SystemImage::Win32kfull, 0x6_18c3),
+    Site(SystemImage::Win32kfull, 0x4_5b07),
+    nt(0x61_e2c4),
+];
 
 /// The same way in user mode: below the window procedure, and what the kernel called.
-pub(crate) const CALLED_BACK: [Site; 3] =
-    [Site(Known::User32, 0xe858), Site(Known::User32, 0x2_48a3), Site(Known::Ntdll, 0xa_0c54)];
+pub(crate) const CALLED_BACK: [Site; 3] = [
+    Site(SystemImage::User32, 0xe858),
+    Site(SystemImage::User32, 0x2_48a3),
+    Site(SystemImage::Ntdll, 0xa_0c54),
+];
 
 /// The two outermost frames of a thread of a program.
-pub(crate) const THREAD_ROOT: [Site; 2] = [Site(Known::Kernel32, 0x1_6fd4), NATIVE_THREAD_ROOT];
+pub(crate) const THREAD_ROOT: [Site; 2] = [Site(SystemImage::Kernel32, 0x1_6fd4), NATIVE_THREAD_ROOT];
 /// The outermost frame of a thread of a process without the Windows subsystem.
-pub(crate) const NATIVE_THREAD_ROOT: Site = Site(Known::Ntdll, 0x4_cec1);
+pub(crate) const NATIVE_THREAD_ROOT: Site = Site(SystemImage::Ntdll, 0x4_cec1);
 /// Where the threads of pools start, and what they go through.
-pub(crate) const POOL_START: Site = Site(Known::Ntdll, 0x2_2910);
-pub(crate) const POOL: [Site; 2] = [Site(Known::Ntdll, 0x2_2c26), Site(Known::Ntdll, 0x2_3f5a)];
+pub(crate) const POOL_START: Site = Site(SystemImage::Ntdll, 0x2_2910);
+pub(crate) const POOL: [Site; 2] = [Site(SystemImage::Ntdll, 0x2_2c26), Site(SystemImage::Ntdll, 0x2_3f5a)];
 /// A pool's thread without work.
-pub(crate) const POOL_IDLE: Site = Site(Known::Ntdll, 0x2_2b0e);
+pub(crate) const POOL_IDLE: Site = Site(SystemImage::Ntdll, 0x2_2b0e);
 /// Where a new process loads its images.
-pub(crate) const LOADER: [Site; 3] =
-    [Site(Known::Ntdll, 0x7_6d04), Site(Known::Ntdll, 0x7_6aeb), Site(Known::Ntdll, 0x7_6ab3)];
+pub(crate) const LOADER: [Site; 3] = [
+    Site(SystemImage::Ntdll, 0x7_6d04),
+    Site(SystemImage::Ntdll, 0x7_6aeb),
+    Site(SystemImage::Ntdll, 0x7_6ab3),
+];
 /// The way of a 32-bit process's thread into 64-bit code, innermost first: the layer, its processor part, the root.
-pub(crate) const WOW64_CALL: [Site; 3] =
-    [Site(Known::Wow64, 0x8d4b), Site(Known::Wow64Cpu, 0x1783), Site(Known::Wow64Cpu, 0x1199)];
+pub(crate) const WOW64_CALL: [Site; 3] = [
+    Site(SystemImage::Wow64, 0x8d4b),
+    Site(SystemImage::Wow64Cpu, 0x1783),
+    Site(SystemImage::Wow64Cpu, 0x1199),
+];
 pub(crate) const WOW64_ROOT: [Site; 4] = [
-    Site(Known::Wow64, 0xc8fa),
-    Site(Known::Wow64, 0xc7bd),
-    Site(Known::Ntdll, 0x7_5c8b),
-    Site(Known::Ntdll, 0x7_6ab3),
+    Site(SystemImage::Wow64, 0xc8fa),
+    Site(SystemImage::Wow64, 0xc7bd),
+    Site(SystemImage::Ntdll, 0x7_5c8b),
+    Site(SystemImage::Ntdll, 0x7_6ab3),
 ];
 /// The 32-bit frames of such a thread: below the system call, and at its root.
 pub(crate) const WOW64_STUB: [Site; 2] =
-    [Site(Known::Ntdll32, 0x7_2f0c), Site(Known::Kernelbase32, 0x11_4d29)];
-pub(crate) const WOW64_THREAD_ROOT: [Site; 3] =
-    [Site(Known::Kernel32x32, 0x1_fa29), Site(Known::Ntdll32, 0x6_7a9e), Site(Known::Ntdll32, 0x6_7a6e)];
+    [Site(SystemImage::Ntdll32, 0x7_2f0c), Site(SystemImage::Kernelbase32, 0x11_4d29)];
+pub(crate) const WOW64_THREAD_ROOT: [Site; 3] = [
+    Site(SystemImage::Kernel32x32, 0x1_fa29),
+    Site(SystemImage::Ntdll32, 0x6_7a9e),
+    Site(SystemImage::Ntdll32, 0x6_7a6e),
+];
 
 /// The kernel below its events: one list for each kind of event, innermost first.
 pub(crate) mod below {
-    use super::{Known, Site, nt};
+    use super::{Site, SystemImage, nt};
 
-    const FILTER: [Site; 2] = [Site(Known::Fltmgr, 0x5f9a), nt(0x2d_1c35)];
+    const FILTER: [Site; 2] = [Site(SystemImage::Fltmgr, 0x5f9a), nt(0x2d_1c35)];
     const DISK: [Site; 6] = [
-        Site(Known::Partmgr, 0x2b4d),
+        Site(SystemImage::Partmgr, 0x2b4d),
         nt(0x2d_1c35),
-        Site(Known::Volmgr, 0x1109),
+        Site(SystemImage::Volmgr, 0x1109),
         nt(0x2d_1c35),
-        Site(Known::Ntfs, 0x1_0a5e),
-        Site(Known::Ntfs, 0xc1f2),
+        Site(SystemImage::Ntfs, 0x1_0a5e),
+        Site(SystemImage::Ntfs, 0xc1f2),
     ];
 
-    pub const FILE: &[Site] = &[FILTER[0], Site(Known::Fltmgr, 0x5c07), FILTER[1]];
+    pub const FILE: &[Site] = &[FILTER[0], Site(SystemImage::Fltmgr, 0x5c07), FILTER[1]];
     pub const FILE_OPEN: &[Site] =
-        &[Site(Known::Fltmgr, 0x3_9d12), FILTER[1], nt(0x60_c9a3), nt(0x5f_c814), nt(0x60_0d92)];
+        &[Site(SystemImage::Fltmgr, 0x3_9d12), FILTER[1], nt(0x60_c9a3), nt(0x5f_c814), nt(0x60_0d92)];
     pub const DISK_FOR_FILE: &[Site] =
         &[DISK[0], DISK[1], DISK[2], DISK[3], DISK[4], DISK[5], FILTER[0], FILTER[1]];
     pub const DISK_FOR_PAGE: &[Site] =
@@ -197,10 +218,10 @@ pub(crate) mod below {
     pub const PROCESS: &[Site] = &[nt(0x61_3c8e), nt(0x61_2b19)];
     pub const END: &[Site] = &[nt(0x64_2b5f), nt(0x64_1fd4)];
     pub const SEND: &[Site] = &[
-        Site(Known::Tcpip, 0x2_4f81),
-        Site(Known::Tcpip, 0x2_1d60),
-        Site(Known::Afd, 0x1_8c44),
-        Site(Known::Afd, 0x1_71ab),
+        Site(SystemImage::Tcpip, 0x2_4f81),
+        Site(SystemImage::Tcpip, 0x2_1d60),
+        Site(SystemImage::Afd, 0x1_8c44),
+        Site(SystemImage::Afd, 0x1_71ab),
         nt(0x60_31d8),
     ];
     pub const READY: &[Site] = &[nt(0x23_f6b4), nt(0x5f_2d51)];

@@ -109,12 +109,12 @@ impl<'e> Stacks<'e> {
             out.stack(on, hook_id::STACK_WALK_STACK, |time| stack::frames(time, size, trigger, addresses))?
         } else {
             let key = self.key(out, on, mode, frames)?;
-            let hook = if mode == StackMode::Kernel {
+            let hook_id = if mode == StackMode::Kernel {
                 hook_id::STACK_WALK_KEY_KERNEL
             } else {
                 hook_id::STACK_WALK_KEY_USER
             };
-            out.stack(on, hook, |time| stack::key(time, size, trigger, mode, key))?
+            out.stack(on, hook_id, |time| stack::key(time, size, trigger, mode, key))?
         };
         if logged.kept {
             let count = if is_inline { &mut self.records.inline } else { &mut self.records.keyed };
@@ -134,14 +134,14 @@ impl<'e> Stacks<'e> {
     ) -> Result<u64, WriteError> {
         let keys = if mode == StackMode::Kernel { &mut self.kernel_keys } else { &mut self.user_keys };
         let hash = frames.as_slice().iter().fold(0, |hash, frame| hash2(hash, frame.0));
-        let place = (hash % keys.len() as u64) as usize;
-        let key = place_key(place);
-        let left = keys[place].filter(|known| known != frames);
-        if keys[place].is_none() {
+        let location = (hash % keys.len() as u64) as usize;
+        let key = stack_key(location);
+        let left = keys[location].filter(|known| known != frames);
+        if keys[location].is_none() {
             self.keys += 1;
         }
-        if left.is_some() || keys[place].is_none() {
-            keys[place] = Some(*frames);
+        if left.is_some() || keys[location].is_none() {
+            keys[location] = Some(*frames);
         }
         if let Some(left) = left {
             self.define(out, on, KeyDefinition::Delete, key, left.as_slice())?;
@@ -157,14 +157,14 @@ impl<'e> Stacks<'e> {
         key: u64,
         frames: &[Address],
     ) -> Result<(), WriteError> {
-        let hook = if reason == KeyDefinition::Rundown {
+        let hook_id = if reason == KeyDefinition::Rundown {
             hook_id::STACK_WALK_KEY_RUNDOWN
         } else {
             hook_id::STACK_WALK_KEY_DELETE
         };
         // A definition that is lost would give the key's uses the frames of the next definition.
         let on = out.keeping(on);
-        out.stack(on, hook, |time| stack::definition(time, PointerSize::Eight, reason, key, frames))?;
+        out.stack(on, hook_id, |time| stack::definition(time, PointerSize::Eight, reason, key, frames))?;
         self.records.definitions += 1;
         Ok(())
     }
@@ -172,9 +172,9 @@ impl<'e> Stacks<'e> {
     /// Defines all keys that are in use.
     pub fn run_down<W: Write>(&mut self, out: &mut Output<W>, on: u16) -> Result<(), WriteError> {
         let (kernel, user) = (std::mem::take(&mut self.kernel_keys), std::mem::take(&mut self.user_keys));
-        for (place, (kernel, user)) in kernel.iter().zip(&user).enumerate() {
+        for (location, (kernel, user)) in kernel.iter().zip(&user).enumerate() {
             for frames in [kernel, user].into_iter().flatten() {
-                self.define(out, on, KeyDefinition::Rundown, place_key(place), frames.as_slice())?;
+                self.define(out, on, KeyDefinition::Rundown, stack_key(location), frames.as_slice())?;
             }
         }
         Ok(())
@@ -254,6 +254,6 @@ impl<'e> Stacks<'e> {
 }
 
 /// The key of a place in the cache, of a kernel and of a user stack alike.
-fn place_key(place: usize) -> u64 {
-    0x100 + place as u64 * 8
+fn stack_key(location: usize) -> u64 {
+    0x100 + location as u64 * 8
 }

@@ -6,7 +6,7 @@ use stackhound_types::{Address, Tid};
 
 use crate::calls::{Code, Way};
 use crate::frames::Frames;
-use crate::image::{ImageIndex, Known};
+use crate::image::{ImageIndex, SystemImage};
 use crate::machine::{Machine, ProcessIndex, Role};
 use crate::payload::{Create, OpenFile, Transfer};
 use crate::provider::ProviderEvent;
@@ -182,7 +182,7 @@ pub(crate) struct LiveThread {
     pub tid: Tid,
     pub process: ProcessIndex,
     /// Its place among the process's threads.
-    pub place: usize,
+    pub location: usize,
     pub start: Start,
     pub priority: u8,
     pub ideal_processor: u16,
@@ -226,7 +226,7 @@ impl LiveThread {
         let (program, library) = machine.processes[self.process].role.code();
         let program = match self.start {
             Start::Private(region) => Code::of_region(region),
-            _ => machine.code(program.unwrap_or(Known::Ntoskrnl)),
+            _ => machine.code(program.unwrap_or(SystemImage::Ntoskrnl)),
         };
         let library = match (self.start, library) {
             (Start::Private(_), _) | (_, None) => program,
@@ -315,22 +315,22 @@ impl LiveThread {
     pub fn loader_frames(&self, machine: &Machine, call: &Call) -> Frames {
         let mut frames = Frames::EMPTY;
         frames.push(machine.address(call.stub_return()));
-        for &site in call.wrappers.iter().filter(|site| site.0 == Known::Ntdll).chain(&site::LOADER) {
+        for &site in call.wrappers.iter().filter(|site| site.0 == SystemImage::Ntdll).chain(&site::LOADER) {
             frames.push(machine.address(site));
         }
         frames
     }
 
     /// The frames of a thread that is at some place in its innermost own function, such as 1 of 12.
-    pub fn running_frames(&self, machine: &Machine, place: u64) -> Frames {
+    pub fn running_frames(&self, machine: &Machine, location: u64) -> Frames {
         let mut frames = Frames::EMPTY;
         if self.caller == Caller::Loader {
             let Site(image, rva) = site::LOADER[0];
-            frames.push(machine.address(Site(image, rva + 7 * place as u32)));
+            frames.push(machine.address(Site(image, rva + 7 * location as u32)));
             site::LOADER[1..].iter().for_each(|&site| frames.push(machine.address(site)));
             return frames;
         }
-        self.way(machine).push_running(&mut frames, place);
+        self.way(machine).push_running(&mut frames, location);
         self.push_root(&mut frames, machine);
         frames
     }
@@ -342,10 +342,10 @@ impl LiveThread {
             Start::Pool => machine.address(site::POOL_START),
             Start::Private(region) => Code::of_region(region).function(0, 0),
             Start::Program(root) | Start::Wow64(root) => {
-                let program = role.code().0.unwrap_or(Known::Ntdll);
+                let program = role.code().0.unwrap_or(SystemImage::Ntdll);
                 machine.code(program).function(0, root << 32)
             }
-            Start::Native => machine.code(role.code().0.unwrap_or(Known::Ntdll)).function(0, 0),
+            Start::Native => machine.code(role.code().0.unwrap_or(SystemImage::Ntdll)).function(0, 0),
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct StackRecords {
     /// Stacks inside events, user halves left out.
     pub extended: u64,
     /// Events that are nothing but the user half of an earlier one's stack.
-    pub extended_halves: u64,
+    pub extended_parts: u64,
     /// Parts whose event is not in the file.
     pub orphaned: u64,
 }
@@ -202,7 +202,7 @@ pub struct EventStack<'a> {
 
 /// Something that a processor or a thread did, and the event that was logged of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Deed {
+pub struct TraceEvent {
     /// The event's time. No processor has two events at one time.
     pub time: RawTime,
     /// The processor that logged it.
@@ -210,12 +210,12 @@ pub struct Deed {
     /// Whether the event is in the file.
     pub kept: bool,
     /// What was done.
-    pub what: Did,
+    pub what: GroundTruth,
 }
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Did {
+pub enum GroundTruth {
     /// The processor goes from one thread to another; the idle threads are 0.
     Switch {
         /// Who ran up to here.

@@ -4,18 +4,18 @@ use std::io::Cursor;
 
 use stackhound_scenario::{Mix, Scenario};
 use stackhound_validator::Rule::*;
-use stackhound_validator::{Known, assert_known};
+use stackhound_validator::{KnownViolation, assert_known};
 
 const SCENARIOS: &[&str] = &["default", "profile"];
 
 /// All of it is on purpose.
-const SCENARIOS_EXPECTED: &[Known] = &[
-    Known {
+const SCENARIOS_EXPECTED: &[KnownViolation] = &[
+    KnownViolation {
         files: &["default"],
         rules: &[K01],
         reason: "on purpose: a buffer is lost, and with it records whose stacks are in other buffers",
     },
-    Known {
+    KnownViolation {
         files: SCENARIOS,
         rules: &[R16],
         reason: "on purpose: paths of the kernel can only be read with these events, so that live traces have them, too",

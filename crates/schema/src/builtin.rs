@@ -120,14 +120,14 @@ impl Providers {
         maps: &Maps<'_>,
     ) -> Result<(), TableError> {
         for &(id, event_name) in &text.names {
-            let place = format!("{} {id} {event_name}", provider.name);
+            let location = format!("{} {id} {event_name}", provider.name);
             let mut versions: Versions = Vec::new();
             for layout in &text.layouts {
                 // Nothing is aligned here, so that one pointer size stands for both.
                 let layouts = alternatives(layout, PointerSize::Eight, maps);
-                let layouts = layouts.map_err(|error| TableError::Layout(place.clone(), error))?;
+                let layouts = layouts.map_err(|error| TableError::Layout(location.clone(), error))?;
                 if versions.last().is_some_and(|(last, _)| *last >= layout.from_version) {
-                    return Err(TableError::Order(place));
+                    return Err(TableError::Order(location));
                 }
                 let fields = layouts.into_iter().next().map(|layout| layout.fields).unwrap_or_default();
                 let schema = Schema {
@@ -145,7 +145,7 @@ impl Providers {
                 versions.push((version, Arc::new(Plan::new(schema))));
             }
             if self.events.insert((provider.guid, id), versions).is_some() {
-                return Err(TableError::Order(place));
+                return Err(TableError::Order(location));
             }
         }
         Ok(())

@@ -35,16 +35,16 @@ fn constant_name(name: &str) -> String {
 fn hook_ids() -> String {
     let mut names = BTreeMap::new();
     for event in kernel::events() {
-        let Some(hook) = event.hook else { continue };
+        let Some(hook_id) = event.hook_id else { continue };
         let mut name = constant_name(event.name);
         if names.contains_key(&name) {
-            write!(name, "_{hook:04X}").expect("a string takes everything");
+            write!(name, "_{hook_id:04X}").expect("a string takes everything");
         }
-        assert_eq!(names.insert(name, hook), None, "{} is named twice", event.name);
+        assert_eq!(names.insert(name, hook_id), None, "{} is named twice", event.name);
     }
-    let mut ids: Vec<(u16, String)> = names.into_iter().map(|(name, hook)| (hook, name)).collect();
+    let mut ids: Vec<(u16, String)> = names.into_iter().map(|(name, hook_id)| (hook_id, name)).collect();
     ids.sort_unstable();
-    ids.iter().map(|(hook, name)| format!("pub const {name}: u16 = {hook:#06x};\n")).collect()
+    ids.iter().map(|(hook_id, name)| format!("pub const {name}: u16 = {hook_id:#06x};\n")).collect()
 }
 
 fn guids(named: impl Iterator<Item = (String, Guid)>) -> String {

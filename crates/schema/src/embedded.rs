@@ -109,8 +109,8 @@ impl EmbeddedEvent {
             EmbeddedIdentity::Manifest { id, .. } => format!("EventID({id})"),
             EmbeddedIdentity::Classic { opcode, .. } => format!("Opcode({opcode})"),
         };
-        let places = vec![None; properties.count];
-        let mut fields = Fields { properties, fields: Vec::new(), map_names: Vec::new(), places };
+        let locations = vec![None; properties.count];
+        let mut fields = Fields { properties, fields: Vec::new(), map_names: Vec::new(), locations };
         fields.add_top_level(block.u32(0x68)?)?;
         let message = block.name_at(0x4c)?;
         Ok(EmbeddedEvent {
@@ -275,7 +275,7 @@ struct Fields<'a> {
     fields: Vec<Field>,
     map_names: Vec<(usize, Box<str>)>,
     /// The field that each property last became, for counts and lengths, which name properties.
-    places: Vec<Option<u16>>,
+    locations: Vec<Option<u16>>,
 }
 
 impl Fields<'_> {
@@ -303,14 +303,16 @@ impl Fields<'_> {
             (in_type.ok_or(Error::Metadata { offset: at, expected: "a known type" })?, out_type)
         };
         let count = match property.count {
-            referenced if property.flags & COUNT_IS_A_PROPERTY != 0 => Count::Field(self.place(referenced)?),
+            referenced if property.flags & COUNT_IS_A_PROPERTY != 0 => {
+                Count::Field(self.location(referenced)?)
+            }
             0 | 1 => Count::One,
             count => Count::Fixed(count),
         };
         let length = match property.length {
             _ if !in_type.takes_length() => Length::Natural,
             referenced if property.flags & LENGTH_IS_A_PROPERTY != 0 => {
-                Length::Field(self.place(referenced)?)
+                Length::Field(self.location(referenced)?)
             }
             0 => natural_length(property.type_or_start, out_type),
             length => Length::Fixed(length),
@@ -321,7 +323,7 @@ impl Fields<'_> {
             }
             self.map_names.push((self.fields.len(), block.name_at(property.map_at)?.into()));
         }
-        self.places[index] = u16::try_from(self.fields.len()).ok();
+        self.locations[index] = u16::try_from(self.fields.len()).ok();
         self.fields.push(Field { out_type, count, length, ..Field::new(name, in_type) });
         if is_struct {
             if depth >= MAX_NESTING {
@@ -338,9 +340,9 @@ impl Fields<'_> {
     }
 
     /// The field that a property has become.
-    fn place(&self, property: u16) -> Result<u16, Error> {
-        let place = self.places.get(usize::from(property)).copied().flatten();
-        place.ok_or(Error::Metadata {
+    fn location(&self, property: u16) -> Result<u16, Error> {
+        let location = self.locations.get(usize::from(property)).copied().flatten();
+        location.ok_or(Error::Metadata {
             offset: PROPERTIES + PROPERTY_SIZE * usize::from(property),
             expected: "a count or length before its use",
         })

@@ -98,7 +98,7 @@ pub fn store(mut data: &[u8]) {
         let (payload, rest) = rest.split_at(rest.len().min(usize::from(*length) * 4));
         let (provider, number) = (Guid([*id; 16]), u16::from(*id));
         let identity = match kind % 6 {
-            0 => Identity::Kernel { hook: u16::from_be_bytes([*kind / 6, *id]), version: 2 },
+            0 => Identity::Kernel { hook_id: u16::from_be_bytes([*kind / 6, *id]), version: 2 },
             1 => Identity::Classic { class: EVENT_METADATA, opcode: 32 + (*id & 1), version: 0 },
             2 => Identity::Manifest { provider, id: 0xfffe, version: 1, opcode: 0xfe, task: 0xfffe },
             3 => Identity::Manifest { provider, id: number, version: *kind / 6, opcode: 0, task: 0 },

@@ -12,7 +12,7 @@ pub enum Identity<'a> {
     /// A record of the kernel logger.
     Kernel {
         /// Group in the upper byte, type in the lower.
-        hook: u16,
+        hook_id: u16,
         /// The version in the header.
         version: u8,
     },
@@ -66,8 +66,8 @@ pub enum Identity<'a> {
 impl<'a> Identity<'a> {
     /// What a record says it is. `None` for records that are no events, and for messages that do not say whose they are.
     pub fn of(record: &Record<'a>) -> Option<Identity<'a>> {
-        if let Some(hook) = record.hook() {
-            return Some(Identity::Kernel { hook, version: record.version() });
+        if let Some(hook_id) = record.hook_id() {
+            return Some(Identity::Kernel { hook_id, version: record.version() });
         }
         if let Some(number) = record.message_number() {
             let component = || record.message_component().map(|id| Guid::new(id, 0, 0, [0; 8]));

@@ -27,8 +27,8 @@ use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
 use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
 use answers::Answers;
-use fallback::Asked;
 pub use fallback::Fallback;
+use fallback::FallbackState;
 use learned::Learned;
 use self_described::SelfDescribed;
 
@@ -49,7 +49,7 @@ pub struct SchemaStore {
     chunks: ManifestChunks,
     /// Hashes of the manifests that have been read, since every process sends the same ones.
     manifests: HashSet<u64>,
-    fallback: Option<Asked>,
+    fallback: Option<FallbackState>,
     misses: u64,
 }
 
@@ -83,7 +83,7 @@ impl SchemaStore {
     /// Asks this source about manifest events that nothing describes in exactly their version: on Windows, the system.
     /// It is asked once for each kind of event.
     pub fn with_fallback(self, fallback: Fallback) -> SchemaStore {
-        SchemaStore { fallback: Some(Asked::new(fallback)), ..self }
+        SchemaStore { fallback: Some(FallbackState::new(fallback)), ..self }
     }
 
     /// The description of an event, ready to decode with. `None` if there is none; the payload is then opaque.
@@ -101,8 +101,8 @@ impl SchemaStore {
         pointer: PointerSize,
     ) -> Option<&Arc<Plan>> {
         let plan = match *identity {
-            Identity::Kernel { hook, version } => {
-                kernel::lookup_for(hook, version, pointer, payload).and_then(kernel::plan)
+            Identity::Kernel { hook_id, version } => {
+                kernel::lookup_for(hook_id, version, pointer, payload).and_then(kernel::plan)
             }
             Identity::Classic { class, opcode, version } => {
                 let schema = kernel::lookup_classic_for(class, opcode, version, pointer, payload);

@@ -172,9 +172,9 @@ impl Resource<'_> {
         let (id, task) = (bytes.u16(at)?, bytes.u16(at + 6)?);
         let [version, channel, level, opcode] = bytes.array(at + 2, "an event descriptor")?;
         // What the event points at comes before a search by number.
-        let name_at = |pointer: usize, place: usize| match bytes.u32(pointer)? as usize {
+        let name_at = |pointer: usize, location: usize| match bytes.u32(pointer)? as usize {
             0 => Ok(None),
-            definition => self.name(definition.saturating_add(place)).map(Some),
+            definition => self.name(definition.saturating_add(location)).map(Some),
         };
         let (opcode_name, task_name) = (name_at(at + 24, 8)?, name_at(at + 32, 24)?);
         let mut name = event_name(

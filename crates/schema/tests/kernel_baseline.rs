@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Clock, Recording};
+use stackhound_etl::{Clock, EtlFile};
 use stackhound_schema::{Item, Schema, kernel};
 use stackhound_types::RawTime;
 
@@ -176,18 +176,18 @@ fn agrees(ours: &(String, Option<u64>), theirs: &str) -> bool {
 #[test]
 fn fields_are_those_of_the_baseline() {
     let Some(baseline) = stackhound_corpus::text("etl/perfview-net452-x64.baseline.txt") else { return };
-    let bytes = stackhound_corpus::recording("perfview-net452-x64.etl").expect("a recording");
-    let recording = Recording::open(bytes.into()).expect("a recording");
-    let (clock, start) = (recording.clock(), recording.session().reference);
+    let bytes = stackhound_corpus::etl_file("perfview-net452-x64.etl").expect("a recording");
+    let etl_file = EtlFile::open(bytes.into()).expect("a recording");
+    let (clock, start) = (etl_file.clock(), etl_file.session().reference);
 
     let mut events: BTreeMap<&str, Vec<(f64, Shown)>> = BTreeMap::new();
-    for buffer in &recording.index().buffers {
-        let (block, _) = recording.block(buffer, None).expect("a buffer");
+    for buffer in &etl_file.index().buffers {
+        let (block, _) = etl_file.block(buffer, None).expect("a buffer");
         for entry in block.entries() {
             let record = block.record(entry);
             let (version, pointer, payload) = (record.version(), record.pointer_size(), record.payload());
-            let schema = match (record.hook(), record.guid()) {
-                (Some(hook), _) => kernel::lookup_for(hook, version, pointer, payload),
+            let schema = match (record.hook_id(), record.guid()) {
+                (Some(hook_id), _) => kernel::lookup_for(hook_id, version, pointer, payload),
                 (None, Some(class)) if record.kind().is_classic() => {
                     kernel::lookup_classic_for(class, record.opcode(), version, pointer, payload)
                 }

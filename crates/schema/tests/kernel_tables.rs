@@ -59,13 +59,13 @@ const NAMES: [(u16, &str); 48] = [
 
 #[test]
 fn events_are_named_as_agreed() {
-    for (hook, name) in NAMES {
-        assert_eq!(kernel::name(hook), Some(name), "{hook:#06x}");
-        assert_eq!(&*kernel::lookup(hook, 2, PointerSize::Eight).unwrap().event_name, name);
+    for (hook_id, name) in NAMES {
+        assert_eq!(kernel::name(hook_id), Some(name), "{hook_id:#06x}");
+        assert_eq!(&*kernel::lookup(hook_id, 2, PointerSize::Eight).unwrap().event_name, name);
     }
-    for hook in [0x0001, 0x0999, 0x1500, 0x1F00, 0xFFFF] {
-        assert_eq!(kernel::name(hook), None, "{hook:#06x}");
-        assert_eq!(kernel::lookup(hook, 2, PointerSize::Eight), None);
+    for hook_id in [0x0001, 0x0999, 0x1500, 0x1F00, 0xFFFF] {
+        assert_eq!(kernel::name(hook_id), None, "{hook_id:#06x}");
+        assert_eq!(kernel::lookup(hook_id, 2, PointerSize::Eight), None);
     }
 }
 
@@ -103,12 +103,12 @@ const TYPES_OF_GROUP: [(u16, usize); 28] = [
 
 #[test]
 fn all_known_types_have_a_name() {
-    let hooks: Vec<u16> = kernel::events().filter_map(|event| event.hook).collect();
+    let hook_ids: Vec<u16> = kernel::events().filter_map(|event| event.hook_id).collect();
     for (group, n_types) in TYPES_OF_GROUP {
-        let found = hooks.iter().filter(|&&hook| hook >> 8 == group).count();
+        let found = hook_ids.iter().filter(|&&hook_id| hook_id >> 8 == group).count();
         assert_eq!(found, n_types, "group {group:#04x}");
     }
-    assert_eq!(hooks.iter().collect::<BTreeSet<_>>().len(), hooks.len());
+    assert_eq!(hook_ids.iter().collect::<BTreeSet<_>>().len(), hook_ids.len());
 }
 
 /// Sizes of payloads in 64-bit recordings, for hooks without texts: hook, version, bytes.
@@ -158,12 +158,12 @@ const SIZES: [(u16, u8, usize); 41] = [
 
 #[test]
 fn layouts_have_the_sizes_that_recordings_have() {
-    for (hook, version, size) in SIZES {
+    for (hook_id, version, size) in SIZES {
         let payload = vec![0; size];
-        let schema = kernel::lookup_for(hook, version, PointerSize::Eight, &payload).unwrap();
+        let schema = kernel::lookup_for(hook_id, version, PointerSize::Eight, &payload).unwrap();
         let mut decoder = schema.decode(&payload, PointerSize::Eight);
         let all = decoder.by_ref().all(|decoded| decoded.is_ok());
-        assert!(all && decoder.rest().is_empty(), "{hook:#06x} version {version} in {size} bytes");
+        assert!(all && decoder.rest().is_empty(), "{hook_id:#06x} version {version} in {size} bytes");
     }
 }
 
@@ -190,7 +190,7 @@ fn versions_choose_the_layout() {
 #[test]
 fn payloads_choose_between_layouts_of_one_version() {
     let chosen =
-        |hook, pointer, payload: &[u8]| fields(kernel::lookup_for(hook, 3, pointer, payload).unwrap());
+        |hook_id, pointer, payload: &[u8]| fields(kernel::lookup_for(hook_id, 3, pointer, payload).unwrap());
     let (four, eight) = (PointerSize::Four, PointerSize::Eight);
     // The thread's name is optional, even in version 3.
     assert_eq!(chosen(0x0501, eight, &[0; 72]).last(), Some(&"ThreadFlags"));
@@ -218,10 +218,10 @@ fn payloads_choose_between_layouts_of_one_version() {
 #[test]
 fn gaps_are_the_only_fields_without_a_name() {
     for event in kernel::events() {
-        let Some(hook) = event.hook else { continue };
-        for version in kernel::versions(hook) {
+        let Some(hook_id) = event.hook_id else { continue };
+        for version in kernel::versions(hook_id) {
             for pointer in [PointerSize::Four, PointerSize::Eight] {
-                let schema = kernel::lookup(hook, version, pointer).unwrap();
+                let schema = kernel::lookup(hook_id, version, pointer).unwrap();
                 for field in schema.fields.iter().filter(|field| field.name.is_empty()) {
                     assert!(field.is_padding() && matches!(field.length, Length::Fixed(1..8)), "{field:?}");
                 }
@@ -241,11 +241,11 @@ fn consumers_see_class_and_opcode() {
     assert_eq!(kernel::class_of_group(0x03), Some(process));
     assert_eq!(kernel::class_of_group(0x1E), Some(guid("2ce9a149-effe-42f0-a635-a1d39e26c8f2")));
     assert_eq!((kernel::class_of_group(0x1F), kernel::class_of_group(0xFF)), (None, None));
-    assert_eq!(kernel::hook_of(process, 1), Some(0x0301));
-    assert_eq!(kernel::hook_of(image, 2), Some(0x1402));
-    assert_eq!(kernel::hook_of(image, 10), Some(0x030A));
+    assert_eq!(kernel::hook_id_of(process, 1), Some(0x0301));
+    assert_eq!(kernel::hook_id_of(image, 2), Some(0x1402));
+    assert_eq!(kernel::hook_id_of(image, 10), Some(0x030A));
     assert_eq!(kernel::lookup(0x030A, 2, PointerSize::Eight).unwrap().provider, image);
-    assert_eq!(kernel::hook_of(Guid::ZERO, 1), None);
+    assert_eq!(kernel::hook_id_of(Guid::ZERO, 1), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use stackhound::etl::record::Descriptor;
 use stackhound::etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound::schema::SchemaStore;
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{Filter, Guid, Passes, Pid, Pipeline, PointerSize, Predicate, Tid, pred};
 
 const PROVIDER: Guid = Guid([7; 16]);
@@ -30,7 +30,7 @@ const MANIFEST: &str = r#"
 </events></instrumentation></instrumentationManifest>"#;
 
 /// A recording with one event.
-fn recording() -> Vec<u8> {
+fn etl_file() -> Vec<u8> {
     let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     let payload = [
         &812_u32.to_le_bytes()[..],
@@ -71,10 +71,10 @@ fn recording() -> Vec<u8> {
 
 fn bench(criterion: &mut Criterion) {
     let path = std::env::temp_dir().join(format!("stackhound-predicate-{}.etl", std::process::id()));
-    fs::write(&path, recording()).expect("a file");
+    fs::write(&path, etl_file()).expect("a file");
     let mut schemas = SchemaStore::new();
     schemas.learn_manifest(MANIFEST.as_bytes()).expect("a manifest");
-    let trace = Recordings::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("a recording");
     let property = pred::property;
     let filters: [(&str, Filter, bool); 11] = [
         ("id is", pred::id_is(7), true),

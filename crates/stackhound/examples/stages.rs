@@ -19,7 +19,7 @@ use stackhound::hunt::HuntSession;
 use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
-use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound::{Depth, Enrichment, Passes, Pipeline};
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
         std::process::exit(2);
     };
     let threads = rest.first().map_or(1, |threads| threads.parse().expect("a number of threads"));
-    let trace = Recordings::file(file).threads(threads).open().expect("a recording");
+    let trace = TraceFiles::file(file).threads(threads).open().expect("a recording");
     let memory = Memory::watch();
     let started = Instant::now();
     let Worked { events, bytes, details } = match stage.as_str() {
@@ -67,11 +67,11 @@ impl From<(u64, u64)> for Worked {
 
 /// Every record's header and time, buffer after buffer; nothing else. Compressed buffers are not looked into.
 fn walk(trace: &OpenTrace) -> Worked {
-    let recording = &trace.sources()[0].recording;
+    let etl_file = &trace.sources()[0].etl_file;
     let (mut events, mut bytes, mut check) = (0, 0, 0);
     for buffer in trace.indexes()[0].buffers.iter().filter(|buffer| !buffer.compressed) {
         let start = buffer.offset as usize;
-        let whole = &recording.bytes()[start..start + buffer.size as usize];
+        let whole = &etl_file.bytes()[start..start + buffer.size as usize];
         let Some(header) = BufferHeader::read(whole) else { continue };
         let end = header.records_end(whole.len());
         for record in Records::new(&whole[..end], BUFFER_HEADER_SIZE) {
@@ -154,16 +154,16 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
 /// As `full`, and each event evaluated.
 fn hunt(trace: &OpenTrace) -> Worked {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let (mut evaluated, mut findings) = (0u64, 0u64);
     let outcome = pipeline.run(|seen| {
         if HuntSession::can_evaluate(seen) {
             evaluated += 1;
-            findings += hunter.evaluate(seen).findings().count() as u64;
+            findings += hunt_session.evaluate(seen).findings().count() as u64;
         }
         ControlFlow::Continue(())
     });
-    let stats = hunter.stats();
+    let stats = hunt_session.stats();
     let details = format!(
         ", \"evaluated\": {evaluated}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
         stats.with_stack, stats.remembered

@@ -8,7 +8,7 @@ use stackhound_calltree::{self as calltree, Trace, journal};
 use stackhound_pipeline::Enrichment;
 use stackhound_symbols::temporary::Temporary;
 use stackhound_timeline::etw::{Stacks, TimelineReport, timeline};
-use stackhound_trace::{Grouping, Recordings};
+use stackhound_trace::{Grouping, TraceFiles};
 
 /// Why the call trees of a file cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -32,14 +32,14 @@ pub enum OpenStacksError {
     Nothing(stackhound_trace::Error),
     /// It is a recording, or a folder or an archive of some, and cannot be read.
     #[error(transparent)]
-    Recording(stackhound_trace::Error),
+    EtlFile(stackhound_trace::Error),
 }
 
 impl From<stackhound_trace::Error> for OpenStacksError {
     fn from(error: stackhound_trace::Error) -> Self {
         match error {
-            stackhound_trace::Error::NotARecording(..) => Self::Nothing(error),
-            _ => Self::Recording(error),
+            stackhound_trace::Error::NotATrace(..) => Self::Nothing(error),
+            _ => Self::EtlFile(error),
         }
     }
 }
@@ -62,7 +62,7 @@ pub enum StacksFrom {
     /// A journal, and what became of it. Says why the index could not be written beside it.
     Journal(journal::Replayed, Option<String>),
     /// A recording, and what became of it.
-    Recording(Box<TimelineReport>),
+    EtlFile(Box<TimelineReport>),
 }
 
 /// Opens the trace of a file; its first bytes say what it is.
@@ -96,9 +96,9 @@ pub fn open_stacks(
             return of_journal(path, &bytes).map_err(|error| OpenStacksError::Trace(path.to_owned(), error));
         }
     }
-    let recording = Recordings::file(path).grouping(grouping).open()?;
-    match timeline(&recording, enrichment, Stacks::Recorded) {
-        Ok((trace, report)) => Ok((trace, StacksFrom::Recording(Box::new(report)))),
+    let etl_file = TraceFiles::file(path).grouping(grouping).open()?;
+    match timeline(&etl_file, enrichment, Stacks::Recorded) {
+        Ok((trace, report)) => Ok((trace, StacksFrom::EtlFile(Box::new(report)))),
         Err(error) => Err(OpenStacksError::Trace(path.to_owned(), error)),
     }
 }

@@ -1,14 +1,14 @@
 //! Asking a predicate about an event allocates nothing.
 
-#[path = "predicate/recording.rs"]
-mod recording;
+#[path = "predicate/etl_file.rs"]
+mod etl_file;
 
 use std::alloc::System;
 
 use stackhound::{Predicate, Trace};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
-use recording::{PROVIDER, recording, schemas};
+use etl_file::{PROVIDER, etl_file, schemas};
 
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -44,7 +44,7 @@ fn comparisons_allocate_nothing() {
         "fields.Id = '03030303-0303-0303-0303-030303030303'",
     ]
     .map(|text| (text, Predicate::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)))));
-    let file = recording();
+    let file = etl_file();
     let mut asked = 0;
     let trace = Trace::file(file.path()).schemas(schemas());
     let stats = trace.run(|seen| {

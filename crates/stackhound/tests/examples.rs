@@ -45,9 +45,9 @@ fn program(example: &str) -> PathBuf {
 }
 
 /// Runs an example on a recording; gives the lines that it prints, and what it says at the end.
-fn run(example: &str, recording: &Path, symbols: &str) -> (Vec<String>, String) {
+fn run(example: &str, etl_file: &Path, symbols: &str) -> (Vec<String>, String) {
     let output =
-        Command::new(program(example)).arg(recording).env("_NT_SYMBOL_PATH", symbols).output().unwrap();
+        Command::new(program(example)).arg(etl_file).env("_NT_SYMBOL_PATH", symbols).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{example}: {errors}");
     let printed = String::from_utf8(output.stdout).unwrap();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use stackhound::detect::report::{FrameReport, Place};
+use stackhound::detect::report::{FrameReport, SourceLocation};
 use stackhound::detect::{Binaries, DetectionId, Memory, MemoryKind, Reason, SiteBytes, Verdict};
 use stackhound::frames::RegionKind;
 use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{Answer, LiveMemory, MemoryStats, Reach};
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{Passes, Pipeline};
 
 const BYTES: SiteBytes = SiteBytes { before: [0x11; 16], after: [0x22; 16] };
@@ -32,28 +32,28 @@ struct Hunted {
     stats: Option<MemoryStats>,
 }
 
-fn hunt(recording: &Path, memory: Option<LiveMemory>) -> Hunted {
-    let trace = Recordings::file(recording).open().expect("a recording");
+fn hunt(etl_file: &Path, memory: Option<LiveMemory>) -> Hunted {
+    let trace = TraceFiles::file(etl_file).open().expect("a recording");
     let mut pipeline = Pipeline::new(&trace, Passes::One);
-    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     if let Some(memory) = memory {
-        hunter = hunter.with_memory(memory);
+        hunt_session = hunt_session.with_memory(memory);
     }
     let regions = DetectionId::new(9).expect("a detection");
     let (mut answers, mut stacks) = (BTreeMap::new(), Vec::new());
     pipeline.run(|seen| {
         if HuntSession::can_evaluate(seen) {
-            let outcome = *hunter.evaluate(seen).outcome(regions);
+            let outcome = *hunt_session.evaluate(seen).outcome(regions);
             let key = (outcome.verdict.name(), outcome.reasons.has(Reason::WritableCode));
             *answers.entry(key).or_default() += 1;
             if outcome.verdict == Verdict::Yes {
                 let index = usize::from(outcome.frame.expect("a frame"));
-                stacks.push((hunter.event_context(seen, Place::default()).stack, index));
+                stacks.push((hunt_session.event_context(seen, SourceLocation::default()).stack, index));
             }
         }
         ControlFlow::Continue(())
     });
-    Hunted { answers, stacks, stats: hunter.memory_stats() }
+    Hunted { answers, stacks, stats: hunt_session.memory_stats() }
 }
 
 /// The recording tells what was allocated, and nothing of what pages allow.

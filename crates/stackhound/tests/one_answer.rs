@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stackhound::detect::Binaries;
-use stackhound::detect::report::{FrameReport, Place};
+use stackhound::detect::report::{FrameReport, SourceLocation};
 use stackhound::frames::{Backing, Frame, Summary};
 use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::threads::{Evidence, KernelStackSource, Selection, SwitchStacks};
-use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound::{Depth, EventView, FileTime, Passes, Pipeline, Predicate, Tid};
 use stackhound_scenario::{Mix, Scenario};
 
@@ -54,7 +54,7 @@ fn check_filters(
 /// Compares all answers about all events of a trace with stacks; how many there were.
 fn compare(trace: &OpenTrace) -> u64 {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let (mut summary, mut predicates) = (Summary::default(), HashMap::new());
     let mut switches: HashMap<(FileTime, Tid), Vec<Stated>> = HashMap::new();
     let mut compared = 0;
@@ -74,7 +74,7 @@ fn compare(trace: &OpenTrace) -> u64 {
         if compared % 16 == 0 {
             check_filters(seen, (&summary, module.as_deref()), &mut predicates);
         }
-        let event_context = hunter.event_context(seen, Place::default());
+        let event_context = hunt_session.event_context(seen, SourceLocation::default());
         assert_eq!(event_context.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
         assert_eq!(
             event_context.states,
@@ -89,7 +89,7 @@ fn compare(trace: &OpenTrace) -> u64 {
         for (stated, frame) in event_context.stack.iter().zip(&*resolved) {
             assert_eq!((stated.region, stated.is_wow64), (frame.region, frame.is_wow64));
         }
-        if seen.event().hook() == Some(0x0524) && seen.state() == StackState::Complete {
+        if seen.event().hook_id() == Some(0x0524) && seen.state() == StackState::Complete {
             switches.extend(seen.stack_owner().tid.map(|tid| ((seen.utc(), tid), frames)));
         }
         ControlFlow::Continue(())
@@ -121,7 +121,7 @@ fn check_threads(trace: &OpenTrace, switches: &HashMap<(FileTime, Tid), Vec<Stat
 }
 
 fn open(path: &Path) -> OpenTrace {
-    Recordings::file(path).open().expect("a trace")
+    TraceFiles::file(path).open().expect("a trace")
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn of_generated_traces() {
 
 #[test]
 fn of_genuine_traces() {
-    for (name, path) in stackhound_corpus::recordings() {
-        let Ok(trace) = Recordings::file(&path).open() else { continue };
+    for (name, path) in stackhound_corpus::trace_files() {
+        let Ok(trace) = TraceFiles::file(&path).open() else { continue };
         println!("{name}: {} events with stacks", compare(&trace));
     }
 }

@@ -135,7 +135,7 @@ fn what_holds_no_call_trees_is_told() {
 /// A recording of the corpus with the methods of a .NET program.
 #[test]
 fn compiled_methods_are_called_as_in_stacks_of_events() {
-    let Some(bytes) = stackhound_corpus::recording("perfview-diaghub.user_paged.1.etl") else { return };
+    let Some(bytes) = stackhound_corpus::etl_file("perfview-diaghub.user_paged.1.etl") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "a.etl", &bytes);
     let (trace, _) = open_stacks(&path, Enrichment::default(), Grouping::default()).unwrap();

@@ -7,11 +7,11 @@ use stackhound::calltree::{Count, Pattern, StackKind};
 use stackhound::stacks::StackState;
 use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Enrichment, Passes, Pipeline, Stacks};
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 
-fn recording(name: &str) -> Option<OpenTrace> {
-    let recording = Recording::open(stackhound_corpus::recording(name)?.into()).unwrap();
-    Some(OpenTrace::new(vec![Source::new("", recording)], 1).unwrap())
+fn etl_file(name: &str) -> Option<OpenTrace> {
+    let etl_file = EtlFile::open(stackhound_corpus::etl_file(name)?.into()).unwrap();
+    Some(OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap())
 }
 
 /// A stack with a user part.
@@ -50,7 +50,7 @@ fn usual_ends(walks: &[Walk]) -> HashMap<(u32, u32), u64> {
 /// Oracle: the address at which most walks of the thread end.
 #[test]
 fn walks_that_end_elsewhere_are_truncated() {
-    let Some(trace) = recording("perfview-net452-x64.etl") else { return };
+    let Some(trace) = etl_file("perfview-net452-x64.etl") else { return };
     let two = walks(&trace, Passes::Two);
     let usual = usual_ends(&two);
     let differ: Vec<&Walk> = two
@@ -70,7 +70,7 @@ fn walks_that_end_elsewhere_are_truncated() {
 
 #[test]
 fn read_once_walks_are_truncated_from_the_first_whole_one_on() {
-    let Some(trace) = recording("perfview-net452-x64.etl") else { return };
+    let Some(trace) = etl_file("perfview-net452-x64.etl") else { return };
     let (two, one) = (walks(&trace, Passes::Two), walks(&trace, Passes::One));
     let usual = usual_ends(&two);
     let known: HashMap<u64, bool> = two.iter().map(|walk| (walk.number, walk.is_truncated)).collect();
@@ -96,7 +96,7 @@ fn read_once_walks_are_truncated_from_the_first_whole_one_on() {
 
 #[test]
 fn a_function_that_runs_once_is_one_call() {
-    let Some(trace) = recording("perfview-net452-x64.etl") else { return };
+    let Some(trace) = etl_file("perfview-net452-x64.etl") else { return };
     let (trace, report) = stackhound::timeline(&trace, Enrichment::default(), Stacks::Recorded).unwrap();
     let calls = trace.calls(&Pattern::new("PerfView.App.Main").unwrap());
     assert_eq!(calls.len(), 1);

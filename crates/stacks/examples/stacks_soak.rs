@@ -7,7 +7,7 @@ use std::io::Cursor;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::write::stack::{self, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_stacks::{Correlator, Kept, Window};
@@ -31,7 +31,7 @@ fn piece(number: i64) -> OpenTrace {
         let time = RawTime(start + event * TICKS + 1);
         let (pid, tid) = (Pid(8), Tid(8 + 4 * (event % 100) as u32));
         let issuer = Issuer::new(pid, tid);
-        let header = HeaderSpec::System { hook: 0x010c, version: 2, issuer };
+        let header = HeaderSpec::System { hook_id: 0x010c, version: 2, issuer };
         let record =
             RecordSpec { time, pointer_size: PointerSize::Eight, header, payload: Payload::Bytes(&[]) };
         let processor = (event % 2) as u16;
@@ -48,8 +48,8 @@ fn piece(number: i64) -> OpenTrace {
         }
     }
     let (file, _) = writer.finish().expect("writing to memory");
-    let recording = Recording::open(file.into_inner().into()).expect("what was written can be read");
-    OpenTrace::new(vec![Source::new("", recording)], 1).expect("one source")
+    let etl_file = EtlFile::open(file.into_inner().into()).expect("what was written can be read");
+    OpenTrace::new(vec![Source::new("", etl_file)], 1).expect("one source")
 }
 
 /// Kilobytes of memory that is no file's, where the system tells.

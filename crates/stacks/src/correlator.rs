@@ -21,13 +21,13 @@ use stackhound_types::{Pid, PointerSize, RawTime, Tid};
 use crate::block_pool::{BlockPool, BlockRef};
 use crate::delivered::Delivered;
 use crate::keys::{Key, KeyDefinitions, Map};
-use crate::owner::{OwnerKind, can_own, sampled_address, thread_of};
-use crate::part::{Frames, PartOwner, StackRecord, is_stack_hook};
-use crate::partial::{Fragment, Half, Joined, Partial, StatedIds};
+use crate::part::{EventKey, Frames, StackRecord, is_stack_hook_id};
+use crate::partial::{Fragment, Joined, PartMode, Partial, StatedIds};
 use crate::roots::{ThreadRoots, has_callers};
 use crate::state::{StackState, StackStates, StackStats};
 use crate::survey::StackSurvey;
 use crate::table::{StackId, StackTable};
+use crate::trigger::{TriggerKind, can_trigger, sampled_address, thread_of};
 
 /// How long events are held back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,7 +139,7 @@ const JUST_DEFINED_MAX: usize = 1 << 12;
 const PARTS_MAX: usize = 1 << 8;
 
 /// Of live sessions: kinds of owners that are counted each by itself.
-const OWNER_KINDS_MAX: usize = 1 << 16;
+const TRIGGER_KINDS_MAX: usize = 1 << 16;
 
 /// Limits for sessions that run for days: nothing of a live correlator grows without end.
 impl Correlator {
@@ -269,8 +269,8 @@ impl Correlator {
         if self.table.has_older() {
             self.table.forget_unheld();
         }
-        match event.hook() {
-            Some(hook) if is_stack_hook(hook) => return self.take_stack_record(event, hook),
+        match event.hook_id() {
+            Some(hook_id) if is_stack_hook_id(hook_id) => return self.take_stack_record(event, hook_id),
             Some(hook_id::THREAD_START) if self.definitions.is_none() => self.roots.observe_start(event),
             _ => {}
         }
@@ -279,7 +279,7 @@ impl Correlator {
             && event.record().event_flags().is_some_and(|(flags, _)| flags & 1 != 0)
         {
             if event.entry().tag == USER_HALF && event.guid() == Some(provider_guid::KERNEL_EVENT_TRACING) {
-                return self.take_user_half(event);
+                return self.take_user_part(event);
             }
             partial = self.take_extended(event);
         }
@@ -343,7 +343,7 @@ impl Correlator {
     fn can_have_lost_all(&self, held: &Held) -> bool {
         let event = held.event(&self.block_pool);
         // Stacks in extended data are not lost without their event.
-        if event.kind().has_descriptor() || !can_own(&event) {
+        if event.kind().has_descriptor() || !can_trigger(&event) {
             return false;
         }
         // Parts are logged after their event.
@@ -490,20 +490,25 @@ impl Correlator {
     }
 
     #[cold]
-    fn take_stack_record(&mut self, event: &Event<'_>, hook: u16) {
-        match StackRecord::parse(event, hook) {
-            StackRecord::Part(owner, frames) => {
+    fn take_stack_record(&mut self, event: &Event<'_>, hook_id: u16) {
+        match StackRecord::parse(event, hook_id) {
+            StackRecord::Part(trigger, frames) => {
                 self.stats.full += 1;
                 let session = event.block().session().pointer_size;
-                let Some(half) = half_of(&frames, session) else { return self.stats.malformed += 1 };
+                let Some(mode) = part_mode_of(&frames, session) else { return self.stats.malformed += 1 };
                 let Some(stack) = self.table.extend(None, frames.iter()) else { return };
-                self.attribute(event, owner, Fragment::Frames(stack), half);
+                self.attribute(event, trigger, Fragment::Frames(stack), mode);
             }
-            StackRecord::Reference(owner, number, kernel) => {
+            StackRecord::Reference(trigger, number, kernel) => {
                 self.stats.keyed += 1;
                 let key = Key { session: event.session_number(), kernel, number };
                 let fragment = self.resolve(key, event.time());
-                self.attribute(event, owner, fragment, if kernel { Half::Kernel } else { Half::User });
+                self.attribute(
+                    event,
+                    trigger,
+                    fragment,
+                    if kernel { PartMode::Kernel } else { PartMode::User },
+                );
             }
             StackRecord::Definition(number, frames) => {
                 self.stats.definitions += 1;
@@ -547,9 +552,9 @@ impl Correlator {
     }
 
     /// Finds the event that a part was taken for and gives it the part.
-    fn attribute(&mut self, record: &Event<'_>, owner: PartOwner, fragment: Fragment, half: Half) {
+    fn attribute(&mut self, record: &Event<'_>, trigger: EventKey, fragment: Fragment, mode: PartMode) {
         let session = record.session_number();
-        let found = self.find_owner(record, owner, half);
+        let found = self.find_trigger(record, trigger, mode);
         let Some((number, first_of_group)) = found else {
             self.stats.orphaned_parts += 1;
             self.await_orphan_key(fragment);
@@ -558,34 +563,34 @@ impl Correlator {
                 self.orphan_groups.clear();
             }
             if self.orphan_groups.len() < ORPHAN_GROUPS_MAX
-                && self.orphan_groups.insert((session, owner.time, owner.tid))
+                && self.orphan_groups.insert((session, trigger.time, trigger.tid))
             {
                 self.stats.groups += 1;
             }
             // The thread is leaving the kernel all the same: events that wait for its user part get it.
-            if half == Half::User {
-                self.complete_waiting(session, owner, fragment);
+            if mode == PartMode::User {
+                self.complete_waiting(session, trigger, fragment);
             }
             return;
         };
         self.stats.attributed_parts += 1;
         self.stats.groups += u64::from(first_of_group);
-        let ids = StatedIds { pid: owner.pid, tid: owner.tid };
-        match half {
-            Half::Kernel => {
+        let ids = StatedIds { pid: trigger.pid, tid: trigger.tid };
+        match mode {
+            PartMode::Kernel => {
                 let waits = !self.partial_of(number).is_some_and(|partial| partial.has_user());
-                self.give(number, fragment, half, ids);
-                if waits && !Pid(owner.pid).is_kernel_only() {
-                    self.await_user(session, Tid(owner.tid), number);
+                self.give(number, fragment, mode, ids);
+                if waits && !Pid(trigger.pid).is_kernel_only() {
+                    self.await_user(session, Tid(trigger.tid), number);
                 }
             }
-            Half::User => {
-                self.complete_waiting(session, owner, fragment);
+            PartMode::User => {
+                self.complete_waiting(session, trigger, fragment);
                 if !self.partial_of(number).is_some_and(|partial| partial.has_user()) {
-                    self.give(number, fragment, half, ids);
+                    self.give(number, fragment, mode, ids);
                 }
             }
-            Half::Both => self.give(number, fragment, half, ids),
+            PartMode::Both => self.give(number, fragment, mode, ids),
         }
     }
 
@@ -604,7 +609,7 @@ impl Correlator {
     }
 
     /// Adds a part to an event that is held back.
-    fn give(&mut self, number: u64, fragment: Fragment, half: Half, ids: StatedIds) {
+    fn give(&mut self, number: u64, fragment: Fragment, mode: PartMode, ids: StatedIds) {
         if self.frames_max.is_some() && self.partial_of(number).is_some_and(|p| p.len() >= PARTS_MAX) {
             self.stats.excess_parts += 1;
             return;
@@ -613,7 +618,7 @@ impl Correlator {
             self.waiting_for_key.entry(key).or_default().push_back(number);
         }
         if let Some(partial) = self.partial_of(number) {
-            partial.add(fragment, half);
+            partial.add(fragment, mode);
             partial.ids.get_or_insert(ids);
         }
     }
@@ -632,7 +637,7 @@ impl Correlator {
     }
 
     /// A thread leaves the kernel with the user part of `named`: it belongs to all its events that have none yet.
-    fn complete_waiting(&mut self, session: u32, named: PartOwner, fragment: Fragment) {
+    fn complete_waiting(&mut self, session: u32, named: EventKey, fragment: Fragment) {
         let tid = Tid(named.tid);
         let Some(base) = self.bases.get(session as usize) else { return };
         let user_of = Some(base.trace_time(named.time));
@@ -650,7 +655,7 @@ impl Correlator {
             }
             partial.user_of = user_of;
             let ids = StatedIds { pid: u32::MAX, tid: tid.0 };
-            self.give(number, fragment, Half::User, ids);
+            self.give(number, fragment, PartMode::User, ids);
         }
         self.completed = completed;
     }
@@ -677,9 +682,9 @@ impl Correlator {
     }
 
     /// The event that a part names, by its number, and whether the part is the first of its group.
-    fn find_owner(&mut self, record: &Event<'_>, owner: PartOwner, half: Half) -> Option<(u64, bool)> {
+    fn find_trigger(&mut self, record: &Event<'_>, trigger: EventKey, mode: PartMode) -> Option<(u64, bool)> {
         let session = record.session_number();
-        let time = self.bases.get(session as usize)?.trace_time(owner.time);
+        let time = self.bases.get(session as usize)?.trace_time(trigger.time);
         let mut best: Option<(Rank, usize)> = None;
         let (mut rivals, mut first_of_group) = (0, true);
         for position in self.positions_at(time) {
@@ -688,18 +693,18 @@ impl Correlator {
                 continue;
             }
             let event = held.event(&self.block_pool);
-            if event.session_number() != session || event.raw_time() != owner.time || !can_own(&event) {
+            if event.session_number() != session || event.raw_time() != trigger.time || !can_trigger(&event) {
                 continue;
             }
             let partial = self.partials.get(held.partial as usize);
             let tid = partial.and_then(|p| p.ids).map(|ids| Tid(ids.tid)).or_else(|| thread_of(&event));
-            let taken = partial.is_some_and(|partial| partial.has(half));
-            let awaited = half == Half::User && partial.is_some_and(|p| p.has_kernel() && !p.has_user());
-            if partial.is_some_and(|p| p.from_records) && tid == Some(Tid(owner.tid)) {
+            let taken = partial.is_some_and(|partial| partial.has(mode));
+            let awaited = mode == PartMode::User && partial.is_some_and(|p| p.has_kernel() && !p.has_user());
+            if partial.is_some_and(|p| p.from_records) && tid == Some(Tid(trigger.tid)) {
                 first_of_group = false;
             }
             let same_processor = event.processor() == record.processor();
-            let Some(rank) = Rank::of(tid, owner.tid, same_processor, half) else { continue };
+            let Some(rank) = Rank::of(tid, trigger.tid, same_processor, mode) else { continue };
             let rank = Rank { awaited, lacks: !taken, ..rank };
             match best {
                 Some((known, _)) if known > rank => {}
@@ -720,12 +725,15 @@ impl Correlator {
         }
         let held = self.queue[position];
         let event = held.event(&self.block_pool);
-        let mut kind = OwnerKind::of(&event);
-        let by_owner = &mut self.stats.by_owner;
-        if self.frames_max.is_some() && by_owner.len() >= OWNER_KINDS_MAX && !by_owner.contains_key(&kind) {
-            kind = OwnerKind::Other;
+        let mut kind = TriggerKind::of(&event);
+        let by_triggering_event = &mut self.stats.by_triggering_event;
+        if self.frames_max.is_some()
+            && by_triggering_event.len() >= TRIGGER_KINDS_MAX
+            && !by_triggering_event.contains_key(&kind)
+        {
+            kind = TriggerKind::Other;
         }
-        *by_owner.entry(kind).or_default() += 1;
+        *by_triggering_event.entry(kind).or_default() += 1;
         let partial = &mut self.partials[held.partial as usize];
         partial.from_records = true;
         if rivals > 0 {
@@ -740,17 +748,17 @@ impl Correlator {
     fn take_extended(&mut self, event: &Event<'_>) -> u32 {
         let mut partial = NOTHING;
         for item in event.record().extended_items() {
-            let Some((match_id, fragment, half)) = self.extended_part(event, &item) else { continue };
+            let Some((match_id, fragment, mode)) = self.extended_part(event, &item) else { continue };
             if partial == NOTHING {
                 partial = self.new_partial();
             }
-            self.partials[partial as usize].add(fragment, half);
+            self.partials[partial as usize].add(fragment, mode);
             let number = self.first + self.queue.len() as u64;
             if let Fragment::Awaiting(key, _) = fragment {
                 self.waiting_for_key.entry(key).or_default().push_back(number);
             }
             let (pid, tid) = (event.header_pid(), event.header_tid());
-            if half == Half::Kernel && !pid.is_some_and(Pid::is_kernel_only) {
+            if mode == PartMode::Kernel && !pid.is_some_and(Pid::is_kernel_only) {
                 if match_id != 0 {
                     self.waiting_for_match
                         .entry((event.session_number(), match_id))
@@ -766,34 +774,39 @@ impl Correlator {
     }
 
     /// One extended item as a part, with its match id.
-    fn extended_part(&mut self, event: &Event<'_>, item: &ExtendedItem<'_>) -> Option<(u64, Fragment, Half)> {
+    fn extended_part(
+        &mut self,
+        event: &Event<'_>,
+        item: &ExtendedItem<'_>,
+    ) -> Option<(u64, Fragment, PartMode)> {
         let pointer = item.stack_pointer_size()?;
         if let Some((match_id, bytes)) = item.stack() {
             self.stats.extended += 1;
             let frames = Frames::new(bytes, pointer);
-            let half = half_of(&frames, event.block().session().pointer_size)?;
+            let mode = part_mode_of(&frames, event.block().session().pointer_size)?;
             let stack = self.table.extend(None, frames.iter())?;
-            return Some((match_id, Fragment::Frames(stack), half));
+            return Some((match_id, Fragment::Frames(stack), mode));
         }
         let (match_id, number) = item.stack_key()?;
         self.stats.extended_keys += 1;
         // Which kind of key it is, only the definition tells: a user key is the more likely one.
         let key = |kernel| Key { session: event.session_number(), kernel, number };
         let is_user = |all: &mut KeyDefinitions| all.resolve(key(false), event.time()).is_some();
-        let half = if self.definitions.as_mut().is_none_or(is_user) { Half::User } else { Half::Kernel };
-        let fragment = match (half, self.resolve(key(half == Half::Kernel), event.time())) {
+        let mode =
+            if self.definitions.as_mut().is_none_or(is_user) { PartMode::User } else { PartMode::Kernel };
+        let fragment = match (mode, self.resolve(key(mode == PartMode::Kernel), event.time())) {
             // The definition of a user key could have been lost at any later time.
-            (Half::Kernel, Fragment::Resolved(stack, referred, _)) => {
+            (PartMode::Kernel, Fragment::Resolved(stack, referred, _)) => {
                 Fragment::Resolved(stack, referred, TraceTime(i64::MAX))
             }
             (_, fragment) => fragment,
         };
-        Some((match_id, fragment, half))
+        Some((match_id, fragment, mode))
     }
 
     /// An event that carries nothing but the user part of earlier events of its thread.
-    fn take_user_half(&mut self, event: &Event<'_>) {
-        self.stats.extended_halves += 1;
+    fn take_user_part(&mut self, event: &Event<'_>) {
+        self.stats.extended_parts += 1;
         for item in event.record().extended_items() {
             let Some((match_id, fragment, _)) = self.extended_part(event, &item) else { continue };
             let ids = StatedIds {
@@ -804,11 +817,11 @@ impl Correlator {
                 self.waiting_for_match.remove(&(event.session_number(), match_id)).unwrap_or_default();
             for number in matched {
                 if self.partial_of(number).is_some_and(|partial| !partial.has_user()) {
-                    self.give(number, fragment, Half::User, ids);
+                    self.give(number, fragment, PartMode::User, ids);
                 }
             }
             if event.header_tid().is_some() {
-                let named = PartOwner { time: event.raw_time(), pid: ids.pid, tid: ids.tid };
+                let named = EventKey { time: event.raw_time(), pid: ids.pid, tid: ids.tid };
                 self.complete_waiting(event.session_number(), named, fragment);
             }
         }
@@ -838,12 +851,12 @@ fn is_in_user_mode(event: &Event<'_>) -> bool {
 }
 
 /// Which half a part is, by its innermost and outermost frames. `None` if it has no frames.
-fn half_of(frames: &Frames<'_>, session: PointerSize) -> Option<Half> {
+fn part_mode_of(frames: &Frames<'_>, session: PointerSize) -> Option<PartMode> {
     let (first, last) = (frames.first()?, frames.last()?);
     Some(match (first.is_kernel(session), last.is_kernel(session)) {
-        (_, true) => Half::Kernel,
-        (true, false) => Half::Both,
-        (false, false) => Half::User,
+        (_, true) => PartMode::Kernel,
+        (true, false) => PartMode::Both,
+        (false, false) => PartMode::User,
     })
 }
 
@@ -857,17 +870,17 @@ struct Rank {
 }
 
 impl Rank {
-    fn of(tid: Option<Tid>, part_tid: u32, same_processor: bool, half: Half) -> Option<Rank> {
+    fn of(tid: Option<Tid>, part_tid: u32, same_processor: bool, mode: PartMode) -> Option<Rank> {
         let fit = match tid {
             Some(tid) if tid.0 == part_tid => 3,
             Some(_) => return None,
             None if same_processor => 2,
             // A user part may be logged on another processor; a kernel part never is.
-            None if half == Half::User => 1,
+            None if mode == PartMode::User => 1,
             None => return None,
         };
         // Where several events fit by thread, a kernel part tells its own by the processor.
-        let on_processor = u8::from(same_processor && half != Half::User && fit == 3);
+        let on_processor = u8::from(same_processor && mode != PartMode::User && fit == 3);
         Some(Rank { fit: fit + on_processor, awaited: false, lacks: false })
     }
 }

@@ -6,10 +6,10 @@ use stackhound_etl::Block;
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{Address, Pid, Tid};
 
-use crate::owner::thread_of;
 use crate::partial::StatedIds;
 use crate::state::{StackState, StackStates};
 use crate::table::{Hold, StackId, StackTable};
+use crate::trigger::thread_of;
 
 /// An event that leaves the correlator.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use stackhound_etl::BufferRef;
 use stackhound_trace::{Event, OpenTrace};
 
 /// A buffer: which recording, and where it is there.
-type Place = (u16, u64);
+type BufferKey = (u16, u64);
 
 /// The buffers around gaps.
 ///
@@ -15,11 +15,11 @@ type Place = (u16, u64);
 #[derive(Debug, Default)]
 pub struct Gaps {
     /// Buffers behind which something is missing.
-    before: HashSet<Place>,
+    before: HashSet<BufferKey>,
     /// Buffers before which something is missing.
-    behind: HashSet<Place>,
+    behind: HashSet<BufferKey>,
     /// The buffer that comes before each one in its stream.
-    previous: HashMap<Place, u64>,
+    previous: HashMap<BufferKey, u64>,
     streams: Vec<Stream>,
 }
 
@@ -120,12 +120,12 @@ impl Gaps {
 }
 
 /// Of the buffer of an event, the last event that is delivered, if a gap comes behind the buffer.
-fn last_of(before: &HashSet<Place>, event: &Event<'_>) -> Option<u32> {
+fn last_of(before: &HashSet<BufferKey>, event: &Event<'_>) -> Option<u32> {
     let block = event.block();
     if !before.contains(&(event.source(), block.origin().file_offset)) {
         return None;
     }
     // Stack records are used up.
-    let is_delivered = |hook: Option<u16>| hook.is_none_or(|hook| hook >> 8 != 0x18);
-    block.entries().iter().rposition(|entry| is_delivered(entry.hook())).map(|index| index as u32)
+    let is_delivered = |hook_id: Option<u16>| hook_id.is_none_or(|hook_id| hook_id >> 8 != 0x18);
+    block.entries().iter().rposition(|entry| is_delivered(entry.hook_id())).map(|index| index as u32)
 }

@@ -57,7 +57,7 @@ impl<'a> Frames<'a> {
 
 /// Which event a part belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartOwner {
+pub struct EventKey {
     /// The raw time of the event.
     pub time: RawTime,
     /// Process number as it stands.
@@ -70,9 +70,9 @@ pub struct PartOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackRecord<'a> {
     /// A part with its frames.
-    Part(PartOwner, Frames<'a>),
+    Part(EventKey, Frames<'a>),
     /// A part by key; the flag says whether it is a kernel key.
-    Reference(PartOwner, u64, bool),
+    Reference(EventKey, u64, bool),
     /// The frames of a key.
     Definition(u64, Frames<'a>),
     /// A stack record that is too short.
@@ -81,21 +81,24 @@ pub enum StackRecord<'a> {
 
 /// Whether a hook is that of a stack record.
 #[inline]
-pub fn is_stack_hook(hook: u16) -> bool {
-    matches!(hook, hook_id::STACK_WALK_STACK | hook_id::STACK_WALK_KEY_CREATE..=hook_id::STACK_WALK_KEY_USER)
+pub fn is_stack_hook_id(hook_id: u16) -> bool {
+    matches!(
+        hook_id,
+        hook_id::STACK_WALK_STACK | hook_id::STACK_WALK_KEY_CREATE..=hook_id::STACK_WALK_KEY_USER
+    )
 }
 
 impl<'a> StackRecord<'a> {
     /// Reads an event whose hook is that of a stack record.
-    pub(crate) fn parse(event: &Event<'a>, hook: u16) -> StackRecord<'a> {
+    pub(crate) fn parse(event: &Event<'a>, hook_id: u16) -> StackRecord<'a> {
         let record = event.record();
         let (payload, pointer) = (record.payload(), record.pointer_size());
-        StackRecord::read(hook, payload, pointer).unwrap_or(StackRecord::Malformed)
+        StackRecord::read(hook_id, payload, pointer).unwrap_or(StackRecord::Malformed)
     }
 
-    fn read(hook: u16, payload: &'a [u8], pointer: PointerSize) -> Option<StackRecord<'a>> {
+    fn read(hook_id: u16, payload: &'a [u8], pointer: PointerSize) -> Option<StackRecord<'a>> {
         if matches!(
-            hook,
+            hook_id,
             hook_id::STACK_WALK_KEY_CREATE | hook_id::STACK_WALK_KEY_DELETE | hook_id::STACK_WALK_KEY_RUNDOWN
         ) {
             let key = Frames::new(payload.get(..pointer.bytes())?, pointer).first()?;
@@ -103,11 +106,13 @@ impl<'a> StackRecord<'a> {
         }
         let u32_at = |at: usize| Some(u32::from_le_bytes(payload.get(at..at + 4)?.try_into().ok()?));
         let time = RawTime(i64::from_le_bytes(payload.get(..8)?.try_into().ok()?));
-        let owner = PartOwner { time, pid: u32_at(8)?, tid: u32_at(12)? };
+        let trigger = EventKey { time, pid: u32_at(8)?, tid: u32_at(12)? };
         let frames = Frames::new(&payload[16..], pointer);
-        Some(match hook {
-            hook_id::STACK_WALK_STACK => StackRecord::Part(owner, frames),
-            _ => StackRecord::Reference(owner, frames.first()?.0, hook == hook_id::STACK_WALK_KEY_KERNEL),
+        Some(match hook_id {
+            hook_id::STACK_WALK_STACK => StackRecord::Part(trigger, frames),
+            _ => {
+                StackRecord::Reference(trigger, frames.first()?.0, hook_id == hook_id::STACK_WALK_KEY_KERNEL)
+            }
         })
     }
 }
@@ -119,7 +124,7 @@ mod tests {
     #[test]
     fn stack_records_are_read_in_both_widths() {
         let head: Vec<u8> = [&7i64.to_le_bytes()[..], &[5, 0, 0, 0], &[6, 0, 0, 0]].concat();
-        let owner = PartOwner { time: RawTime(7), pid: 5, tid: 6 };
+        let trigger = EventKey { time: RawTime(7), pid: 5, tid: 6 };
         let wide: Vec<u8> = [0x11u64, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
         let narrow: Vec<u8> = [0x11u32, 0x22].iter().flat_map(|a| a.to_le_bytes()).collect();
         for (pointer, frames) in [(PointerSize::Eight, &wide), (PointerSize::Four, &narrow)] {
@@ -127,13 +132,13 @@ mod tests {
             let whole = Frames::new(frames, pointer);
             assert_eq!(
                 StackRecord::read(hook_id::STACK_WALK_STACK, &payload, pointer),
-                Some(StackRecord::Part(owner, whole))
+                Some(StackRecord::Part(trigger, whole))
             );
-            for (hook, kernel) in
+            for (hook_id, kernel) in
                 [(hook_id::STACK_WALK_KEY_KERNEL, true), (hook_id::STACK_WALK_KEY_USER, false)]
             {
-                let expected = Some(StackRecord::Reference(owner, 0x11, kernel));
-                assert_eq!(StackRecord::read(hook, &payload, pointer), expected);
+                let expected = Some(StackRecord::Reference(trigger, 0x11, kernel));
+                assert_eq!(StackRecord::read(hook_id, &payload, pointer), expected);
             }
             let rest = Frames::new(&frames[pointer.bytes()..], pointer);
             assert_eq!(rest.iter().collect::<Vec<_>>(), [Address(0x22)]);
@@ -146,13 +151,13 @@ mod tests {
 
     #[test]
     fn short_records_are_told() {
-        for (hook, size) in [
+        for (hook_id, size) in [
             (hook_id::STACK_WALK_STACK, 15),
             (hook_id::STACK_WALK_KEY_KERNEL, 16),
             (hook_id::STACK_WALK_KEY_USER, 23),
             (hook_id::STACK_WALK_KEY_DELETE, 7),
         ] {
-            assert_eq!(StackRecord::read(hook, &vec![0; size], PointerSize::Eight), None, "{hook:#x}");
+            assert_eq!(StackRecord::read(hook_id, &vec![0; size], PointerSize::Eight), None, "{hook_id:#x}");
         }
     }
 }

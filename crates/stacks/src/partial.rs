@@ -20,7 +20,7 @@ pub(crate) enum Fragment {
 
 /// Which half of a stack a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Half {
+pub(crate) enum PartMode {
     Kernel,
     User,
     /// It goes from kernel to user mode by itself.
@@ -62,7 +62,7 @@ impl Partial {
         *self = Partial { kernel, user, resolved, ..Partial::default() };
     }
 
-    pub fn add(&mut self, fragment: Fragment, half: Half) {
+    pub fn add(&mut self, fragment: Fragment, mode: PartMode) {
         let fragment = match fragment {
             Fragment::Resolved(stack, referred, defined) => {
                 self.resolved.push((referred, defined));
@@ -70,10 +70,10 @@ impl Partial {
             }
             other => other,
         };
-        match half {
-            Half::Kernel => self.kernel.push(fragment),
-            Half::User => self.user.push(fragment),
-            Half::Both => {
+        match mode {
+            PartMode::Kernel => self.kernel.push(fragment),
+            PartMode::User => self.user.push(fragment),
+            PartMode::Both => {
                 self.kernel.push(fragment);
                 self.both = true;
             }
@@ -89,11 +89,11 @@ impl Partial {
     }
 
     /// Whether a part of this half is there already.
-    pub fn has(&self, half: Half) -> bool {
-        match half {
-            Half::Kernel => self.has_kernel(),
-            Half::User => self.has_user(),
-            Half::Both => self.has_kernel() || self.has_user(),
+    pub fn has(&self, mode: PartMode) -> bool {
+        match mode {
+            PartMode::Kernel => self.has_kernel(),
+            PartMode::User => self.has_user(),
+            PartMode::Both => self.has_kernel() || self.has_user(),
         }
     }
 

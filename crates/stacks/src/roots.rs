@@ -95,11 +95,11 @@ impl ThreadRoots {
     pub fn observe(&mut self, thread: Thread, end: Address, first: RawTime, last: RawTime) {
         self.bound();
         let ends = self.threads.entry(thread).or_default();
-        let place = match ends.iter().position(|known| known.address == end) {
-            Some(place) => place,
+        let location = match ends.iter().position(|known| known.address == end) {
+            Some(location) => location,
             None => {
                 *self.breadth.entry(end).or_default() += 1;
-                let rarest = (0..ends.len()).min_by_key(|&place| ends[place].walks);
+                let rarest = (0..ends.len()).min_by_key(|&location| ends[location].walks);
                 if let Some(rarest) = rarest.filter(|_| ends.len() == ENDS_MAX) {
                     ends.swap_remove(rarest);
                 }
@@ -107,7 +107,7 @@ impl ThreadRoots {
                 ends.len() - 1
             }
         };
-        let this = &mut ends[place];
+        let this = &mut ends[location];
         this.walks = this.walks.saturating_add(1);
         (this.first, this.last) = (this.first.min(first), this.last.max(last));
         let this = *this;

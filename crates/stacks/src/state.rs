@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::owner::OwnerKind;
+use crate::trigger::TriggerKind;
 
 /// How much of an event's stack there is, and how certain it is. Where several states apply, the first one of
 /// [`StackState::ALL`] is the event's state.
@@ -156,7 +156,7 @@ pub struct StackStats {
     /// Stack keys in extended items.
     pub extended_keys: u64,
     /// Events that carry nothing but the user part of an earlier event.
-    pub extended_halves: u64,
+    pub extended_parts: u64,
     /// Distinct pairs of time and thread among the parts.
     pub groups: u64,
     /// Parts that found their event.
@@ -175,8 +175,8 @@ pub struct StackStats {
     pub excess_parts: u64,
     /// How often the table of stacks was begun anew. Only where old stacks are forgotten.
     pub generations: u64,
-    /// Attributed parts by kind of owner. Beyond 65,536 kinds, live sessions count the rest as [`OwnerKind::Other`].
-    pub by_owner: BTreeMap<OwnerKind, u64>,
+    /// Attributed parts by kind of owner. Beyond 65,536 kinds, live sessions count the rest as [`TriggerKind::Other`].
+    pub by_triggering_event: BTreeMap<TriggerKind, u64>,
     /// Delivered events by state of their stack, in the order of [`StackState::ALL`].
     pub by_state: [u64; StackState::ALL.len()],
 }

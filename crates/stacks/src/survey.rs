@@ -44,7 +44,7 @@ struct Keyed {
 
 impl StackSurvey {
     /// Hooks of the records to collect from.
-    pub const HOOKS: [u16; 6] = [
+    pub const HOOK_IDS: [u16; 6] = [
         hook_id::THREAD_START,
         hook_id::STACK_WALK_STACK,
         hook_id::STACK_WALK_KEY_CREATE,
@@ -56,7 +56,7 @@ impl StackSurvey {
     /// Reads a trace for this alone, which also finds what is missing from it.
     pub fn of(trace: &OpenTrace) -> (StackSurvey, LossMap) {
         let mut survey = StackSurvey::default();
-        let mut events = trace.selected(Selection::none().hooks(Self::HOOKS));
+        let mut events = trace.selected(Selection::none().hook_ids(Self::HOOK_IDS));
         while let Some(event) = events.next() {
             survey.observe(&event);
         }
@@ -66,8 +66,8 @@ impl StackSurvey {
     /// Takes in the next event in the order of time; others than stack records and starts of threads are ignored.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
-        if let Some(hook) = event.hook().filter(|hook| Self::HOOKS.contains(hook)) {
-            self.observe_record(event, hook);
+        if let Some(hook_id) = event.hook_id().filter(|hook_id| Self::HOOK_IDS.contains(hook_id)) {
+            self.observe_record(event, hook_id);
         }
     }
 
@@ -81,29 +81,29 @@ impl StackSurvey {
         (self.definitions, self.roots)
     }
 
-    fn observe_record(&mut self, event: &Event<'_>, hook: u16) {
-        if hook == hook_id::THREAD_START {
+    fn observe_record(&mut self, event: &Event<'_>, hook_id: u16) {
+        if hook_id == hook_id::THREAD_START {
             return self.roots.observe_start(event);
         }
         let (time, pointer) = (event.time(), event.block().session().pointer_size);
-        match StackRecord::parse(event, hook) {
-            StackRecord::Part(owner, frames) => {
+        match StackRecord::parse(event, hook_id) {
+            StackRecord::Part(trigger, frames) => {
                 if ends_in_user_mode(&frames, pointer)
                     && let Some(end) = frames.last()
                 {
-                    let thread = self.roots.thread(owner.pid, owner.tid, owner.time);
-                    self.roots.observe(thread, end, owner.time, owner.time);
+                    let thread = self.roots.thread(trigger.pid, trigger.tid, trigger.time);
+                    self.roots.observe(thread, end, trigger.time, trigger.time);
                 }
             }
-            StackRecord::Reference(owner, number, _) => {
+            StackRecord::Reference(trigger, number, _) => {
                 let key = Key { session: event.session_number(), kernel: false, number };
-                let thread = self.roots.thread(owner.pid, owner.tid, owner.time);
+                let thread = self.roots.thread(trigger.pid, trigger.tid, trigger.time);
                 let uses = self.uses.entry(key).or_default();
                 if let Some(known) = uses.iter_mut().find(|known| known.thread == thread) {
-                    known.last = known.last.max(owner.time);
-                    known.first = known.first.min(owner.time);
+                    known.last = known.last.max(trigger.time);
+                    known.first = known.first.min(trigger.time);
                 } else if uses.len() < WAITING_MAX {
-                    uses.push(Use { thread, first: owner.time, last: owner.time, since: time.0 });
+                    uses.push(Use { thread, first: trigger.time, last: trigger.time, since: time.0 });
                 }
             }
             StackRecord::Definition(number, frames) => {

@@ -125,7 +125,7 @@ impl StackTable {
     /// The stack that has `address` on top of `caller`. `None` when the table is full (2³¹ frames).
     pub fn push(&mut self, caller: Option<StackId>, address: Address) -> Option<StackId> {
         let caller = self.own(caller)?;
-        self.push_own(caller, address).map(|place| self.id(place))
+        self.push_own(caller, address).map(|location| self.id(location))
     }
 
     /// The stack of `frames`, innermost first, on top of `caller`; `caller` itself if there are none.
@@ -135,14 +135,14 @@ impl StackTable {
         frames: impl DoubleEndedIterator<Item = Address> + Clone,
     ) -> Option<StackId> {
         let caller = self.own(caller)?;
-        self.extend_own(caller, frames).map(|place| self.id(place))
+        self.extend_own(caller, frames).map(|location| self.id(location))
     }
 
     /// Whether a frame of a stack cannot be one: the walk went wrong.
     #[inline]
     pub fn is_damaged(&self, stack: StackId) -> bool {
-        let (frames, place) = self.place(stack);
-        frames.get(place).is_some_and(|frame| frame.is_damaged())
+        let (frames, location) = self.location(stack);
+        frames.get(location).is_some_and(|frame| frame.is_damaged())
     }
 
     /// The outermost frame's address.
@@ -151,12 +151,12 @@ impl StackTable {
     /// If the stack's generation was forgotten.
     #[inline]
     pub fn outermost(&self, stack: StackId) -> Address {
-        let (frames, place) = self.place(stack);
-        Address(frames[(frames[place].outermost & !Frame::DAMAGED) as usize].address)
+        let (frames, location) = self.location(stack);
+        Address(frames[(frames[location].outermost & !Frame::DAMAGED) as usize].address)
     }
 
-    fn id(&self, place: u32) -> StackId {
-        StackId::numbered(self.base + u64::from(place))
+    fn id(&self, location: u32) -> StackId {
+        StackId::numbered(self.base + u64::from(location))
     }
 
     /// The place of a stack in this generation, to which it is copied if it is of an older one.
@@ -164,7 +164,7 @@ impl StackTable {
     fn own(&mut self, stack: Option<StackId>) -> Option<u32> {
         let Some(stack) = stack else { return Some(NO_CALLER) };
         match stack.number().checked_sub(self.base) {
-            Some(place) => u32::try_from(place).ok(),
+            Some(location) => u32::try_from(location).ok(),
             None => {
                 let frames: Vec<Address> = self.frames(stack).collect();
                 self.extend_own(NO_CALLER, frames.into_iter())
@@ -175,24 +175,25 @@ impl StackTable {
     fn push_own(&mut self, caller: u32, Address(address): Address) -> Option<u32> {
         let StackTable { frames, by_content, hasher, .. } = self;
         let hash_of = |caller: u32, address: u64| hasher.hash_one((caller, address));
-        let same = |&place: &u32| {
-            let frame = frames[place as usize];
+        let same = |&location: &u32| {
+            let frame = frames[location as usize];
             frame.caller == caller && frame.address == address
         };
         let hash = hash_of(caller, address);
-        if let Some(&place) = by_content.find(hash, same) {
-            return Some(place);
+        if let Some(&location) = by_content.find(hash, same) {
+            return Some(location);
         }
-        let place = u32::try_from(frames.len()).ok().filter(|&place| place < Frame::DAMAGED)?;
+        let location = u32::try_from(frames.len()).ok().filter(|&location| location < Frame::DAMAGED)?;
         let outer = frames.get(caller as usize);
         let is_damaged =
             is_impossible(address) || outer.is_some_and(|outer| is_stray(frames, address, *outer));
         let outermost =
-            outer.map_or(place, |outer| outer.outermost) | if is_damaged { Frame::DAMAGED } else { 0 };
+            outer.map_or(location, |outer| outer.outermost) | if is_damaged { Frame::DAMAGED } else { 0 };
         frames.push(Frame { address, caller, outermost });
-        let hash_at = |&place: &u32| hash_of(frames[place as usize].caller, frames[place as usize].address);
-        by_content.insert_unique(hash, place, hash_at);
-        Some(place)
+        let hash_at =
+            |&location: &u32| hash_of(frames[location as usize].caller, frames[location as usize].address);
+        by_content.insert_unique(hash, location, hash_at);
+        Some(location)
     }
 
     fn extend_own(
@@ -201,11 +202,11 @@ impl StackTable {
         frames: impl DoubleEndedIterator<Item = Address> + Clone,
     ) -> Option<u32> {
         let hash = self.sequence_hash(caller, frames.clone());
-        let same = |&(tag, place): &(u32, u32)| {
-            tag == hash as u32 && self.is_extension(place, caller, frames.clone())
+        let same = |&(tag, location): &(u32, u32)| {
+            tag == hash as u32 && self.is_extension(location, caller, frames.clone())
         };
-        if let Some(&(_, place)) = self.by_sequence.find(hash, same) {
-            return Some(place);
+        if let Some(&(_, location)) = self.by_sequence.find(hash, same) {
+            return Some(location);
         }
         let mut whole = caller;
         for address in frames.rev() {
@@ -226,8 +227,8 @@ impl StackTable {
     }
 
     /// Whether a stack is exactly these frames on top of `caller`.
-    fn is_extension(&self, place: u32, caller: u32, frames: impl Iterator<Item = Address>) -> bool {
-        let mut at = place;
+    fn is_extension(&self, location: u32, caller: u32, frames: impl Iterator<Item = Address>) -> bool {
+        let mut at = location;
         for address in frames {
             match self.frames.get(at as usize) {
                 Some(frame) if frame.address == address.0 => at = frame.caller,
@@ -239,9 +240,9 @@ impl StackTable {
 
     /// The frames of the generation that a stack is of, and its place there; an empty generation if it was forgotten.
     #[inline]
-    fn place(&self, stack: StackId) -> (&[Frame], usize) {
+    fn location(&self, stack: StackId) -> (&[Frame], usize) {
         match stack.number().checked_sub(self.base) {
-            Some(place) => (&self.frames, place as usize),
+            Some(location) => (&self.frames, location as usize),
             None => self
                 .older_of(stack)
                 .map_or((&[], 0), |older| (&older.frames, (stack.number() - older.base) as usize)),
@@ -256,7 +257,7 @@ impl StackTable {
 
     /// The frames of a stack, innermost first. None if its generation was forgotten.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = Address> + Clone + '_ {
-        let (frames, mut next) = self.place(stack);
+        let (frames, mut next) = self.location(stack);
         std::iter::from_fn(move || {
             let frame = frames.get(next)?;
             next = frame.caller as usize;
@@ -269,8 +270,8 @@ impl StackTable {
     /// # Panics
     /// If the stack's generation was forgotten.
     pub fn address(&self, stack: StackId) -> Address {
-        let (frames, place) = self.place(stack);
-        Address(frames[place].address)
+        let (frames, location) = self.location(stack);
+        Address(frames[location].address)
     }
 
     /// The stack without its innermost frame.
@@ -278,9 +279,9 @@ impl StackTable {
     /// # Panics
     /// If the stack's generation was forgotten.
     pub fn caller(&self, stack: StackId) -> Option<StackId> {
-        let (frames, place) = self.place(stack);
-        let caller = frames[place].caller;
-        let base = stack.number() - place as u64;
+        let (frames, location) = self.location(stack);
+        let caller = frames[location].caller;
+        let base = stack.number() - location as u64;
         (caller != NO_CALLER).then(|| StackId::numbered(base + u64::from(caller)))
     }
 
@@ -303,7 +304,7 @@ impl StackTable {
 
     /// The same stack in this generation.
     pub(crate) fn renew(&mut self, stack: StackId) -> Option<StackId> {
-        self.own(Some(stack)).map(|place| self.id(place))
+        self.own(Some(stack)).map(|location| self.id(location))
     }
 
     /// As long as what is given back lives, the stack does.

@@ -80,7 +80,7 @@ impl fmt::Display for ServerUrl {
 
 /// A place where files are looked for.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum PathElement {
     /// A folder with files in it, in any order.
     Folder(PathBuf),
     /// A folder with the layout `name/KEY/name`.
@@ -94,14 +94,14 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Folder(path) => write!(f, "{}", path.display()),
-            Place::Store(StoreFolder::Default) => f.write_str("srv*"),
-            Place::Store(StoreFolder::At(path)) => write!(f, "srv*{}", path.display()),
-            Place::Server { url, keep_in: StoreFolder::Default } => write!(f, "srv**{url}"),
-            Place::Server { url, keep_in: StoreFolder::At(path) } => {
+            PathElement::Folder(path) => write!(f, "{}", path.display()),
+            PathElement::Store(StoreFolder::Default) => f.write_str("srv*"),
+            PathElement::Store(StoreFolder::At(path)) => write!(f, "srv*{}", path.display()),
+            PathElement::Server { url, keep_in: StoreFolder::Default } => write!(f, "srv**{url}"),
+            PathElement::Server { url, keep_in: StoreFolder::At(path) } => {
                 write!(f, "srv*{}*{url}", path.display())
             }
         }
@@ -121,19 +121,19 @@ impl fmt::Display for Place {
 /// characters: `~` and `%NAME%` mean themselves.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SymbolPath {
-    places: Vec<Place>,
+    elements: Vec<PathElement>,
     unusable: Vec<String>,
 }
 
 impl SymbolPath {
     /// What is used if nothing is said: the user's own store.
     pub fn user_store() -> SymbolPath {
-        SymbolPath { places: vec![Place::Store(StoreFolder::Default)], unusable: Vec::new() }
+        SymbolPath { elements: vec![PathElement::Store(StoreFolder::Default)], unusable: Vec::new() }
     }
 
     /// One folder with the layout of stores, whatever characters its name has.
     pub fn store(folder: PathBuf) -> SymbolPath {
-        SymbolPath { places: vec![Place::Store(StoreFolder::At(folder))], unusable: Vec::new() }
+        SymbolPath { elements: vec![PathElement::Store(StoreFolder::At(folder))], unusable: Vec::new() }
     }
 
     /// Reads a path.
@@ -160,20 +160,20 @@ impl SymbolPath {
 
     /// With a folder before all others, whatever characters its name has: files in it, and in it as a store.
     pub fn behind(mut self, folder: PathBuf) -> SymbolPath {
-        let first = [Place::Folder(folder.clone()), Place::Store(StoreFolder::At(folder))];
-        self.places.retain(|place| !first.contains(place));
-        self.places.splice(0..0, first);
+        let first = [PathElement::Folder(folder.clone()), PathElement::Store(StoreFolder::At(folder))];
+        self.elements.retain(|location| !first.contains(location));
+        self.elements.splice(0..0, first);
         self
     }
 
     /// The places, in order; each once.
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn elements(&self) -> &[PathElement] {
+        &self.elements
     }
 
     /// Whether it names a server.
     pub fn has_server(&self) -> bool {
-        self.places.iter().any(|place| matches!(place, Place::Server { .. }))
+        self.elements.iter().any(|location| matches!(location, PathElement::Server { .. }))
     }
 
     /// Paths in it that cannot be used on this system: those of Windows elsewhere.
@@ -225,7 +225,7 @@ impl Reader {
                         return Err(PathError::BareServer(part.to_owned()));
                     }
                     if let Some(store) = self.store(part) {
-                        self.add(Place::Store(store.clone()));
+                        self.add(PathElement::Store(store.clone()));
                         self.keep_in = store;
                     }
                     Ok(())
@@ -241,7 +241,7 @@ impl Reader {
             return Err(PathError::BareServer(element.to_owned()));
         }
         if let Some(path) = self.usable(element) {
-            self.add(Place::Folder(path));
+            self.add(PathElement::Folder(path));
         }
         Ok(())
     }
@@ -257,15 +257,15 @@ impl Reader {
         let mut keep_in = None;
         for store in stores {
             if let Some(store) = self.store(store) {
-                self.add(Place::Store(store.clone()));
+                self.add(PathElement::Store(store.clone()));
                 keep_in = Some(store);
             }
         }
         if let Some(url) = server {
             let keep_in = keep_in.unwrap_or_else(|| self.keep_in.clone());
             // What was downloaded before is there, whether or not it is named as a store.
-            self.add(Place::Store(keep_in.clone()));
-            self.add(Place::Server { url, keep_in });
+            self.add(PathElement::Store(keep_in.clone()));
+            self.add(PathElement::Server { url, keep_in });
         }
         Ok(())
     }
@@ -282,9 +282,9 @@ impl Reader {
         None
     }
 
-    fn add(&mut self, place: Place) {
-        if !self.path.places.contains(&place) {
-            self.path.places.push(place);
+    fn add(&mut self, location: PathElement) {
+        if !self.path.elements.contains(&location) {
+            self.path.elements.push(location);
         }
     }
 }
@@ -327,13 +327,13 @@ mod tests {
             (r"srv*C:\Symbols*http://h", &["srv*", "srv**http://h"], &[r"C:\Symbols"]),
             (r"cache*c:/x;srv*http://h", &["srv*", "srv**http://h"], &["c:/x"]),
         ];
-        for (text, places, unusable) in rows {
+        for (text, elements, unusable) in rows {
             let path = SymbolPath::parse_on(text, false).unwrap_or_else(|error| panic!("{text}: {error}"));
-            let shown: Vec<_> = path.places().iter().map(ToString::to_string).collect();
+            let shown: Vec<_> = path.elements().iter().map(ToString::to_string).collect();
             assert_eq!(
                 (&shown[..], path.unusable()),
                 (
-                    &places.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..],
+                    &elements.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..],
                     &unusable.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..]
                 ),
                 "{text}"
@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(path.has_server(), text.to_lowercase().contains("http"), "{text}");
         }
         let windows = SymbolPath::parse_on(r"srv*C:\Symbols*\\server\share*http://h;D:\x", true).unwrap();
-        assert_eq!((windows.places().len(), windows.unusable().len()), (4, 0));
+        assert_eq!((windows.elements().len(), windows.unusable().len()), (4, 0));
     }
 
     #[test]
@@ -386,9 +386,9 @@ mod tests {
         #[test]
         fn places_are_paths_again(text in r"((srv|cache|symsrv|x)?(\*|/| |;|a|:|C:|\\\\|http://|h){0,12};){0,4}") {
             if let Ok(path) = SymbolPath::parse_on(&text, false) {
-                let again: Vec<_> = path.places().iter().map(ToString::to_string).collect();
+                let again: Vec<_> = path.elements().iter().map(ToString::to_string).collect();
                 let again = SymbolPath::parse_on(&again.join(";"), false).unwrap();
-                prop_assert_eq!(again.places(), path.places());
+                prop_assert_eq!(again.elements(), path.elements());
             }
         }
 

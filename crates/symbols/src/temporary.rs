@@ -54,8 +54,8 @@ impl Temporary {
     ///
     /// # Errors
     /// If it cannot have this name.
-    pub fn persist(self, place: &Path) -> io::Result<()> {
-        let persisted = self.file.persist(place);
+    pub fn persist(self, location: &Path) -> io::Result<()> {
+        let persisted = self.file.persist(location);
         with_paths(|paths| paths.remove(&self.path));
         persisted.map(|_| ()).map_err(|error| error.error)
     }

@@ -115,7 +115,7 @@ fn begins(debug_help: &DebugHelp, rva: Rva, name: &str) -> bool {
 }
 
 /// The file's name and the line. Wine writes the paths of Unix as those of its drives.
-fn place(line: Option<Line<'_>>) -> Option<(String, u32)> {
+fn location(line: Option<Line<'_>>) -> Option<(String, u32)> {
     line.map(|line| (line.file.rsplit(['/', '\\']).next().unwrap_or_default().to_owned(), line.line))
 }
 
@@ -125,10 +125,10 @@ fn same_lines(what: &str, code: &[Rva], ours: &SymbolTable, theirs: &DebugHelp) 
     let (mut lines, mut inlined) = (0, 0);
     for &rva in code {
         let line =
-            [ours as &dyn Symbols, theirs].map(|names| place(names.line(rva, AddressKind::Instruction)));
+            [ours as &dyn Symbols, theirs].map(|names| location(names.line(rva, AddressKind::Instruction)));
         let inlines = [ours as &dyn Symbols, theirs].map(|names| {
             let inlines = names.inlines(rva, AddressKind::Instruction).into_iter();
-            inlines.map(|inline| (inline.function.into_owned(), place(inline.line))).collect::<Vec<_>>()
+            inlines.map(|inline| (inline.function.into_owned(), location(inline.line))).collect::<Vec<_>>()
         });
         lines += usize::from(line[0].is_some());
         inlined += usize::from(!inlines[0].is_empty());

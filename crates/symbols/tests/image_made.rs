@@ -30,12 +30,12 @@ fn rich() -> Pe {
 
 /// Entries (type, minor version, bytes), and their bytes behind them.
 fn debug_directory(rva: u32, entries: &[(u32, u16, &[u8])]) -> Vec<u8> {
-    let mut place = rva + 28 * entries.len() as u32;
+    let mut location = rva + 28 * entries.len() as u32;
     let mut bytes = Vec::new();
     for (kind, minor, contents) in entries {
         let version = u32::from(*minor) << 16;
-        bytes.extend(words(&[0, 0, version, *kind, contents.len() as u32, place, 0]));
-        place += contents.len() as u32;
+        bytes.extend(words(&[0, 0, version, *kind, contents.len() as u32, location, 0]));
+        location += contents.len() as u32;
     }
     entries.iter().for_each(|(_, _, contents)| bytes.extend_from_slice(contents));
     bytes
@@ -165,11 +165,11 @@ fn names_that_overlap_end() {
     let long = "\u{fffd}".repeat(1000);
     let exports: Vec<_> = (0..500).map(|index| (Some(long.as_str()), Target::Rva(0x1000 + index))).collect();
     let mut bytes = Pe::new(X64).code(0x1000, vec![0xc3; 0x1000]).exports(&exports).file();
-    let place =
+    let location =
         |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
     // All names begin where the first one does, and the file is cut off behind it.
-    let text = place(&bytes, long.as_bytes());
-    let pointers = place(&bytes, b"fixture.dll\0") - 500 * 2 - 500 * 4;
+    let text = location(&bytes, long.as_bytes());
+    let pointers = location(&bytes, b"fixture.dll\0") - 500 * 2 - 500 * 4;
     let (first, rest) = bytes[pointers..].split_at_mut(4);
     rest[..499 * 4].chunks_mut(4).for_each(|pointer| pointer.copy_from_slice(first));
     bytes.truncate(text + long.len() + 1);

@@ -170,12 +170,12 @@ fn shapes_of_other_systems() {
     ] {
         let code = stub_bytes(text, number);
         let stubs = read(&image(machine, &code, &["NtThing", "ZwThing"]).file());
-        let place = |offset: u32| Rva(0x1000 + offset);
+        let location = |offset: u32| Rva(0x1000 + offset);
         let path = Path {
-            end: place(code.len() as u32),
-            syscall: syscall.map(place),
-            return_address: place(return_address),
-            int2e_return: int2e.map(place),
+            end: location(code.len() as u32),
+            syscall: syscall.map(location),
+            return_address: location(return_address),
+            int2e_return: int2e.map(location),
         };
         let expected = Stub {
             name: "NtThing".to_owned(),

@@ -24,7 +24,7 @@ pub struct Hex {
 }
 
 /// Bit of the digit that stands so many places before the end.
-fn place(from_end: usize) -> u16 {
+fn location(from_end: usize) -> u16 {
     0x8000 >> from_end
 }
 
@@ -37,7 +37,7 @@ impl Hex {
             let number = char::from(digit).to_digit(16)?;
             value |= u64::from(number) << (4 * from_end);
             if digit.is_ascii_uppercase() {
-                capitals |= place(from_end);
+                capitals |= location(from_end);
             }
         }
         Some(Hex { value, width, capitals })
@@ -51,10 +51,10 @@ impl Hex {
 
     /// In 16 digits, or 8 for the address of a 32-bit system, with capital letters: as Sysmon writes addresses. An address
     /// that needs more than 8 digits has 16.
-    pub fn address(value: u64, is_narrow: bool) -> Hex {
-        let width = if is_narrow && value <= u64::from(u32::MAX) { 8 } else { 16 };
+    pub fn address(value: u64, is_32_bit: bool) -> Hex {
+        let width = if is_32_bit && value <= u64::from(u32::MAX) { 8 } else { 16 };
         let is_letter = |from_end: &usize| value >> (4 * from_end) & 0xf > 9;
-        let capitals = (0..16).filter(is_letter).fold(0, |capitals, from_end| capitals | place(from_end));
+        let capitals = (0..16).filter(is_letter).fold(0, |capitals, from_end| capitals | location(from_end));
         Hex { value, width, capitals }
     }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Hex {
         for (from_end, digit) in digits[..width].iter_mut().rev().enumerate() {
             let number = (self.value >> (4 * from_end) & 0xf) as usize;
             *digit = b"0123456789abcdef"[number];
-            if self.capitals & place(from_end) != 0 {
+            if self.capitals & location(from_end) != 0 {
                 digit.make_ascii_uppercase();
             }
         }
@@ -92,7 +92,7 @@ impl fmt::Display for Hex {
 
 /// Where a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place<'a> {
+pub enum FrameLocation<'a> {
     /// In a module.
     Module {
         /// Path of its file. A path with `|` in it cannot be read back.
@@ -111,7 +111,7 @@ pub enum Place<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Frame<'a> {
     /// Where it is.
-    pub place: Place<'a>,
+    pub location: FrameLocation<'a>,
     /// Whether it is marked as 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
 }
@@ -121,21 +121,23 @@ const WOW64: &str = "(wow64)";
 impl<'a> Frame<'a> {
     /// A frame in a module, of the width of the system.
     pub fn module(path: &'a str, offset: u64) -> Frame<'a> {
-        Frame { place: Place::Module { path, offset: Hex::offset(offset) }, is_wow64: false }
+        Frame { location: FrameLocation::Module { path, offset: Hex::offset(offset) }, is_wow64: false }
     }
 
     /// A frame in no module, of a 64-bit system.
     pub fn unknown(address: u64) -> Frame<'a> {
-        Frame { place: Place::Unknown { address: Hex::address(address, false) }, is_wow64: false }
+        Frame { location: FrameLocation::Unknown { address: Hex::address(address, false) }, is_wow64: false }
     }
 
     /// The same as 32-bit code on 64-bit Windows. An address that fits has 8 digits then.
     pub fn wow64(self) -> Frame<'a> {
-        let place = match self.place {
-            Place::Unknown { address } => Place::Unknown { address: Hex::address(address.value, true) },
+        let location = match self.location {
+            FrameLocation::Unknown { address } => {
+                FrameLocation::Unknown { address: Hex::address(address.value, true) }
+            }
             module => module,
         };
-        Frame { place, is_wow64: true }
+        Frame { location, is_wow64: true }
     }
 
     /// Reads one frame. Costs no more than its length.
@@ -146,31 +148,31 @@ impl<'a> Frame<'a> {
         };
         let unknown =
             text.strip_prefix("UNKNOWN(").and_then(|rest| rest.strip_suffix(')')).and_then(Hex::parse);
-        let place = match unknown {
-            Some(address) => Place::Unknown { address },
+        let location = match unknown {
+            Some(address) => FrameLocation::Unknown { address },
             None => {
                 let (path, digits) = text.rsplit_once('+').filter(|(path, _)| !path.is_empty())?;
-                Place::Module { path, offset: Hex::parse(digits)? }
+                FrameLocation::Module { path, offset: Hex::parse(digits)? }
             }
         };
-        Some(Frame { place, is_wow64 })
+        Some(Frame { location, is_wow64 })
     }
 
     /// Whether it is a kernel frame: by its address alone.
     pub fn is_kernel(&self) -> bool {
-        match self.place {
-            Place::Module { .. } => false,
+        match self.location {
+            FrameLocation::Module { .. } => false,
             // Programs with large addresses use more than half of the 32 bits.
-            Place::Unknown { address } => address.is_kernel_address() && !self.is_wow64,
+            FrameLocation::Unknown { address } => address.is_kernel_address() && !self.is_wow64,
         }
     }
 }
 
 impl fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Place::Module { path, offset } => write!(f, "{path}+{offset}")?,
-            Place::Unknown { address } => write!(f, "UNKNOWN({address})")?,
+        match self.location {
+            FrameLocation::Module { path, offset } => write!(f, "{path}+{offset}")?,
+            FrameLocation::Unknown { address } => write!(f, "UNKNOWN({address})")?,
         }
         f.write_str(if self.is_wow64 { WOW64 } else { "" })
     }

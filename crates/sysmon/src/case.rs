@@ -9,8 +9,8 @@ use stackhound_frames::{Code, Frame, Lists, ModuleIndex, Operation, Role};
 use stackhound_symbols::folder::below_windows;
 use stackhound_types::{Address, Mode};
 
-use crate::call_trace::{self, FrameError, Hex, Place};
-use crate::known::KnownModules;
+use crate::call_trace::{self, FrameError, FrameLocation, Hex};
+use crate::known::ModuleNumbers;
 use crate::row::{Action, Aim, Row};
 
 /// Frames that are looked at; Sysmon has 24 at most.
@@ -25,7 +25,7 @@ pub struct Cases {
     /// What can cause an access, and the start of a thread.
     opens: Box<[Box<str>]>,
     starts: Box<[Box<str>]>,
-    pub(crate) modules: KnownModules,
+    pub(crate) modules: ModuleNumbers,
     frames: Vec<Frame>,
 }
 
@@ -35,7 +35,7 @@ impl Cases {
         Cases {
             opens: lists.causes(Operation::ProcessOpen).into(),
             starts: lists.causes(Operation::ThreadCreate).into(),
-            modules: KnownModules::default(),
+            modules: ModuleNumbers::default(),
             frames: Vec::new(),
         }
     }
@@ -141,8 +141,8 @@ impl Cases {
                 }
             };
             let is_wow64 = frame.is_wow64;
-            frames.push(match frame.place {
-                Place::Module { path, offset } => match modules.find(detector, host, path) {
+            frames.push(match frame.location {
+                FrameLocation::Module { path, offset } => match modules.find(detector, host, path) {
                     Some(module) => {
                         traits.add_module(detector, module, is_wow64);
                         Frame { is_wow64, ..Frame::user(Code::Image(module, offset.value())) }
@@ -152,7 +152,7 @@ impl Cases {
                         Frame { is_wow64, ..unknown }
                     }
                 },
-                Place::Unknown { address } => {
+                FrameLocation::Unknown { address } => {
                     traits.has_narrow_address |= address.width() <= 8 && !is_wow64;
                     let (is_kernel, is_nowhere) = (frame.is_kernel(), address.value() == 0);
                     Frame {

@@ -1,20 +1,20 @@
 //! What outputs show of an evaluated row.
 
-use stackhound_detect::report::{EventContext, EventReport, FrameReport, Place, ProcessReport};
+use stackhound_detect::report::{EventContext, EventReport, FrameReport, ProcessReport, SourceLocation};
 use stackhound_detect::{Case, Part};
 use stackhound_frames::{Frame, Modules, Summary};
 
 use crate::call_trace;
-use crate::known::KnownProcesses;
+use crate::known::ProcessTable;
 use crate::row::{Action, Row};
 
-/// All of it. `place` is where the row stands.
+/// All of it. `location` is where the row stands.
 pub(crate) fn event_context(
-    place: Place,
+    location: SourceLocation,
     row: &Row<'_>,
     case: &Case<'_>,
     modules: &Modules,
-    processes: &KnownProcesses,
+    processes: &ProcessTable,
 ) -> EventContext {
     let Row { count, host, time, actor, action } = row;
     let started = processes.find(actor.guid);
@@ -53,7 +53,7 @@ pub(crate) fn event_context(
     let is_whole = given.user == Part::Whole && !given.has_losses && !given.is_at_limit();
     summary.summarize(modules, (is_whole, given.is_certain), given.frames);
     EventContext {
-        place,
+        location,
         count: *count,
         time: *time,
         host: (*host).to_owned(),
@@ -86,7 +86,7 @@ fn report(frame: &Frame, text: Option<call_trace::Frame<'_>>) -> FrameReport {
         region: frame.region,
         ..FrameReport::default()
     };
-    if let Some(call_trace::Place::Module { path, offset }) = text.map(|text| text.place) {
+    if let Some(call_trace::FrameLocation::Module { path, offset }) = text.map(|text| text.location) {
         path.clone_into(&mut report.module);
         report.rva = Some(offset.value());
     }

@@ -5,14 +5,14 @@ use std::io::{self, BufRead, Read, Seek};
 use std::ops::ControlFlow;
 
 use evtx::{EvtxParser, ParserSettings};
-use stackhound_detect::report::{EventContext, Place};
+use stackhound_detect::report::{EventContext, SourceLocation};
 use stackhound_detect::{Case, Detector, Evaluation};
 use stackhound_frames::Lists;
 
 use crate::case::Cases;
 use crate::event_context::event_context;
 use crate::json::Fields;
-use crate::known::{KnownProcesses, Started};
+use crate::known::{ProcessTable, Started};
 use crate::row::{Action, Row};
 
 /// The longest line that is read.
@@ -56,14 +56,14 @@ pub enum Error {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
     /// Where it stands.
-    pub place: Place,
+    pub location: SourceLocation,
     /// What is wrong with it.
     pub reason: String,
 }
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.place.file, self.place.record, self.reason)
+        write!(f, "{}:{}: {}", self.location.file, self.location.record, self.reason)
     }
 }
 
@@ -79,7 +79,7 @@ pub struct Evaluated<'a> {
     file: &'a str,
     record: u64,
     detector: &'a Detector,
-    processes: &'a KnownProcesses,
+    processes: &'a ProcessTable,
 }
 
 impl Evaluated<'_> {
@@ -90,8 +90,8 @@ impl Evaluated<'_> {
 
     /// What outputs show of it. Allocates, so it is made for those rows that are shown.
     pub fn event_context(&self) -> EventContext {
-        let place = Place { file: self.file.to_owned(), record: self.record };
-        event_context(place, self.row, self.case, &self.detector.modules, self.processes)
+        let location = SourceLocation { file: self.file.to_owned(), record: self.record };
+        event_context(location, self.row, self.case, &self.detector.modules, self.processes)
     }
 }
 
@@ -131,20 +131,20 @@ pub struct Totals {
 #[derive(Debug)]
 pub struct Sysmon {
     fields: Fields,
-    known: Known,
+    known: SysmonState,
 }
 
 /// What was told.
 #[derive(Debug)]
-struct Known {
+struct SysmonState {
     cases: Cases,
-    processes: KnownProcesses,
+    processes: ProcessTable,
 }
 
 impl Sysmon {
     /// With evaluates who believe in these lists. All files must be evaluated by the same one.
     pub fn new(lists: &Lists) -> Sysmon {
-        let known = Known { cases: Cases::new(lists), processes: KnownProcesses::default() };
+        let known = SysmonState { cases: Cases::new(lists), processes: ProcessTable::default() };
         Sysmon { fields: Fields::default(), known }
     }
 
@@ -226,8 +226,8 @@ impl Sysmon {
         }
         for reason in damage {
             totals.damaged_parts += 1;
-            let place = Place { file: name.to_owned(), record: totals.records };
-            if on(Found::Unreadable(&Unreadable { place, reason })).is_break() {
+            let location = SourceLocation { file: name.to_owned(), record: totals.records };
+            if on(Found::Unreadable(&Unreadable { location, reason })).is_break() {
                 break;
             }
         }
@@ -244,7 +244,8 @@ impl Sysmon {
         on: &mut impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         totals.records += 1;
-        let unreadable = |reason| Unreadable { place: Place { file: file.to_owned(), record }, reason };
+        let unreadable =
+            |reason| Unreadable { location: SourceLocation { file: file.to_owned(), record }, reason };
         let fields = &mut self.fields;
         let row = json
             .and_then(|json| fields.read(json).map_err(|error| format!("not one object of JSON: {error}")))
@@ -260,7 +261,7 @@ impl Sysmon {
                 return on(Found::Unreadable(&unreadable(reason)));
             }
         };
-        let Known { cases, processes } = &mut self.known;
+        let SysmonState { cases, processes } = &mut self.known;
         match row.action {
             Action::ImageLoad { path, sha256, signer } => {
                 cases.modules.learn(detector, row.host, path, sha256, signer);

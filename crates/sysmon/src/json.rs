@@ -51,12 +51,12 @@ const FIELDS: usize = Field::SignatureStatus as usize + 1;
 
 /// Where in a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum DocumentPart {
     Root,
     Winlog,
     Event,
     System,
-    /// Attributes of an element of [`Place::System`] that stand in an object of their own.
+    /// Attributes of an element of [`DocumentPart::System`] that stand in an object of their own.
     Provider,
     Data,
     /// Of Wazuh, whose names begin with small letters.
@@ -76,66 +76,67 @@ enum Place {
 
 /// What a name leads to.
 enum Step {
-    Into(Place),
+    Into(DocumentPart),
     Field(Field),
     Nothing,
 }
 
-impl Place {
+impl DocumentPart {
     /// What a name means here.
     fn step(self, name: &str) -> Step {
         use Step::{Into, Nothing};
         let field = |field: Option<Field>| field.map_or(Nothing, Step::Field);
         match (self, name) {
-            (Place::Root, "winlog") => Into(Place::Winlog),
-            (Place::Root, "Event") => Into(Place::Event),
-            (Place::Root, "event") => Into(Place::EcsEvent),
-            (Place::Root, "process") => Into(Place::Process),
-            (Place::Root, "file" | "dll") => Into(Place::File),
+            (DocumentPart::Root, "winlog") => Into(DocumentPart::Winlog),
+            (DocumentPart::Root, "Event") => Into(DocumentPart::Event),
+            (DocumentPart::Root, "event") => Into(DocumentPart::EcsEvent),
+            (DocumentPart::Root, "process") => Into(DocumentPart::Process),
+            (DocumentPart::Root, "file" | "dll") => Into(DocumentPart::File),
             // Wrapped by Elastic, Chainsaw, Wazuh, and Splunk.
-            (Place::Root, "_source" | "document" | "data" | "result") => Into(Place::Root),
-            (Place::Root, "win") => Into(Place::Wazuh),
-            (Place::Wazuh, "system") => Into(Place::WazuhSystem),
-            (Place::Wazuh, "eventdata") => Into(Place::WazuhData),
-            (Place::WazuhSystem, "providerName") => Step::Field(Field::Provider),
-            (Place::WazuhSystem, "eventID") => Step::Field(Field::EventId),
-            (Place::WazuhSystem, "channel") => Step::Field(Field::Channel),
-            (Place::WazuhSystem, "computer") => Step::Field(Field::Host),
-            (Place::WazuhSystem, "systemTime") => Step::Field(Field::Timestamp),
-            (Place::WazuhData, _) => field(capitalized(name).and_then(|name| data(&name))),
+            (DocumentPart::Root, "_source" | "document" | "data" | "result") => Into(DocumentPart::Root),
+            (DocumentPart::Root, "win") => Into(DocumentPart::Wazuh),
+            (DocumentPart::Wazuh, "system") => Into(DocumentPart::WazuhSystem),
+            (DocumentPart::Wazuh, "eventdata") => Into(DocumentPart::WazuhData),
+            (DocumentPart::WazuhSystem, "providerName") => Step::Field(Field::Provider),
+            (DocumentPart::WazuhSystem, "eventID") => Step::Field(Field::EventId),
+            (DocumentPart::WazuhSystem, "channel") => Step::Field(Field::Channel),
+            (DocumentPart::WazuhSystem, "computer") => Step::Field(Field::Host),
+            (DocumentPart::WazuhSystem, "systemTime") => Step::Field(Field::Timestamp),
+            (DocumentPart::WazuhData, _) => field(capitalized(name).and_then(|name| data(&name))),
             // Names of the collector's tables, beside the event's own.
-            (Place::Root, "Source" | "source") => Step::Field(Field::Channel),
-            (Place::Root, "EventCode") => Step::Field(Field::EventId),
-            (Place::Root, "TimeGenerated") => Step::Field(Field::Timestamp),
+            (DocumentPart::Root, "Source" | "source") => Step::Field(Field::Channel),
+            (DocumentPart::Root, "EventCode") => Step::Field(Field::EventId),
+            (DocumentPart::Root, "TimeGenerated") => Step::Field(Field::Timestamp),
             // A name, or an object with one.
-            (Place::Root, "host") => Into(Place::Host),
-            (Place::Root | Place::Winlog, "event_data") | (Place::Event | Place::Root, "EventData") => {
-                Into(Place::Data)
+            (DocumentPart::Root, "host") => Into(DocumentPart::Host),
+            (DocumentPart::Root | DocumentPart::Winlog, "event_data")
+            | (DocumentPart::Event | DocumentPart::Root, "EventData") => Into(DocumentPart::Data),
+            (DocumentPart::Event | DocumentPart::Root, "System") => Into(DocumentPart::System),
+            (DocumentPart::Root, _) => field(header(name).or_else(|| row(name)).or_else(|| data(name))),
+            (DocumentPart::System, "Provider" | "Provider_attributes") => Into(DocumentPart::Provider),
+            (DocumentPart::Winlog | DocumentPart::System, _) => field(header(name)),
+            (DocumentPart::Provider, "Name") | (DocumentPart::EcsEvent, "provider") => {
+                Step::Field(Field::Provider)
             }
-            (Place::Event | Place::Root, "System") => Into(Place::System),
-            (Place::Root, _) => field(header(name).or_else(|| row(name)).or_else(|| data(name))),
-            (Place::System, "Provider" | "Provider_attributes") => Into(Place::Provider),
-            (Place::Winlog | Place::System, _) => field(header(name)),
-            (Place::Provider, "Name") | (Place::EcsEvent, "provider") => Step::Field(Field::Provider),
-            (Place::Provider, "#attributes") => Into(Place::Provider),
-            (Place::Data, _) => field(data(name)),
-            (Place::EcsEvent, "code") => Step::Field(Field::EventId),
-            (Place::Host, "name" | "hostname") => Step::Field(Field::Collector),
-            (Place::Process, "thread") => Into(Place::Thread),
-            (Place::Process, "parent") => Into(Place::Parent),
-            (Place::Process, "executable") => Step::Field(Field::Image),
-            (Place::Process, "pid") => Step::Field(Field::Pid),
-            (Place::Process, "entity_id") => Step::Field(Field::ProcessGuid),
-            (Place::Process, "command_line") => Step::Field(Field::CommandLine),
-            (Place::Thread, "id") => Step::Field(Field::Tid),
-            (Place::Parent, "pid") => Step::Field(Field::ParentPid),
-            (Place::File, "path") => Step::Field(Field::ImageLoaded),
-            (Place::File, "hash") => Into(Place::FileHash),
-            (Place::File, "code_signature") => Into(Place::FileSignature),
-            (Place::FileHash, "sha256") => Step::Field(Field::Hashes),
-            (Place::FileSignature, "signed") => Step::Field(Field::Signed),
-            (Place::FileSignature, "subject_name") => Step::Field(Field::Signature),
-            (Place::FileSignature, "status") => Step::Field(Field::SignatureStatus),
+            (DocumentPart::Provider, "#attributes") => Into(DocumentPart::Provider),
+            (DocumentPart::Data, _) => field(data(name)),
+            (DocumentPart::EcsEvent, "code") => Step::Field(Field::EventId),
+            (DocumentPart::Host, "name" | "hostname") => Step::Field(Field::Collector),
+            (DocumentPart::Process, "thread") => Into(DocumentPart::Thread),
+            (DocumentPart::Process, "parent") => Into(DocumentPart::Parent),
+            (DocumentPart::Process, "executable") => Step::Field(Field::Image),
+            (DocumentPart::Process, "pid") => Step::Field(Field::Pid),
+            (DocumentPart::Process, "entity_id") => Step::Field(Field::ProcessGuid),
+            (DocumentPart::Process, "command_line") => Step::Field(Field::CommandLine),
+            (DocumentPart::Thread, "id") => Step::Field(Field::Tid),
+            (DocumentPart::Parent, "pid") => Step::Field(Field::ParentPid),
+            (DocumentPart::File, "path") => Step::Field(Field::ImageLoaded),
+            (DocumentPart::File, "hash") => Into(DocumentPart::FileHash),
+            (DocumentPart::File, "code_signature") => Into(DocumentPart::FileSignature),
+            (DocumentPart::FileHash, "sha256") => Step::Field(Field::Hashes),
+            (DocumentPart::FileSignature, "signed") => Step::Field(Field::Signed),
+            (DocumentPart::FileSignature, "subject_name") => Step::Field(Field::Signature),
+            (DocumentPart::FileSignature, "status") => Step::Field(Field::SignatureStatus),
             _ => Nothing,
         }
     }
@@ -232,7 +233,7 @@ impl Fields {
     pub(crate) fn read(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         self.given = 0;
         let mut reader = serde_json::Deserializer::from_slice(json);
-        reader.deserialize_map(Object { fields: self, place: Place::Root })?;
+        reader.deserialize_map(Object { fields: self, location: DocumentPart::Root })?;
         reader.end()
     }
 
@@ -277,7 +278,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 /// An object whose names count.
 struct Object<'f> {
     fields: &'f mut Fields,
-    place: Place,
+    location: DocumentPart,
 }
 
 impl<'de> DeserializeSeed<'de> for Object<'_> {
@@ -297,15 +298,15 @@ impl<'de> Visitor<'de> for Object<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Name<'de>>()? {
-            let mut step = Step::Into(self.place);
+            let mut step = Step::Into(self.location);
             for part in name.0.split('.') {
                 step = match step {
-                    Step::Into(place) => place.step(part),
+                    Step::Into(location) => location.step(part),
                     Step::Field(_) | Step::Nothing => Step::Nothing,
                 };
             }
             match step {
-                Step::Into(place) => map.next_value_seed(Object { fields: self.fields, place })?,
+                Step::Into(location) => map.next_value_seed(Object { fields: self.fields, location })?,
                 Step::Field(field) => map.next_value_seed(Value { fields: self.fields, field })?,
                 Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -314,15 +315,15 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        match self.place {
-            Place::Host => self.fields.set(Field::Collector, text),
-            Place::Provider => self.fields.set(Field::Provider, text),
+        match self.location {
+            DocumentPart::Host => self.fields.set(Field::Collector, text),
+            DocumentPart::Provider => self.fields.set(Field::Provider, text),
             // Tables without columns for it hold all of it as one text.
-            Place::Data if text.trim_start().starts_with('{') => {
+            DocumentPart::Data if text.trim_start().starts_with('{') => {
                 let mut reader = serde_json::Deserializer::from_str(text);
                 reader.deserialize_map(self).map_err(E::custom)?;
             }
-            Place::Data => self.fields.read_xml(text),
+            DocumentPart::Data => self.fields.read_xml(text),
             _ => {}
         }
         Ok(())

@@ -60,12 +60,12 @@ impl Equivalent<Key> for KeyRef<'_> {
 
 /// The detector's numbers of modules.
 #[derive(Debug, Default)]
-pub(crate) struct KnownModules {
+pub(crate) struct ModuleNumbers {
     numbers: HashMap<Key, ModuleIndex, RandomState>,
     hosts: HashMap<Box<str>, Host, RandomState>,
 }
 
-impl KnownModules {
+impl ModuleNumbers {
     /// The machine of this name.
     pub(crate) fn host(&self, name: &str) -> Host {
         self.hosts.get(name).copied().unwrap_or_default()
@@ -147,14 +147,14 @@ pub(crate) struct Started {
 
 /// Processes by the names that Sysmon gives them.
 #[derive(Debug, Default)]
-pub(crate) struct KnownProcesses {
+pub(crate) struct ProcessTable {
     started: HashMap<Box<str>, Started, RandomState>,
     /// Their names in the order in which they came.
     order: VecDeque<Box<str>>,
     bytes: usize,
 }
 
-impl KnownProcesses {
+impl ProcessTable {
     /// Takes in how a process was started.
     pub(crate) fn learn(&mut self, guid: &str, started: Started) {
         if guid.is_empty() || self.started.contains_key(guid) {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn files_are_those_of_their_machine() {
         let detector = &mut Detector::new(Lists::default(), Binaries::none());
-        let modules = &mut KnownModules::default();
+        let modules = &mut ModuleNumbers::default();
         let plain = modules.find(detector, Host::default(), r"C:\a.dll").unwrap();
         modules.learn(detector, "one", r"c:\A.dll", Some([1; 32]), "S");
         modules.learn(detector, "two", r"c:\a.dll", None, "");
@@ -213,7 +213,7 @@ mod tests {
     fn the_oldest_processes_are_forgotten() {
         let started =
             |length: usize| Started { command_line: "x".repeat(length).into(), parent_pid: None, time: None };
-        let mut processes = KnownProcesses::default();
+        let mut processes = ProcessTable::default();
         processes.learn("", started(1));
         assert_eq!(processes.find(""), None);
         processes.learn("a", started(1));

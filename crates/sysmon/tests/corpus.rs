@@ -8,7 +8,7 @@ use serde::Deserialize;
 use stackhound_detect::report::EventContext;
 use stackhound_detect::{Binaries, DetectionId, Detector, Evaluation, Outcome, Severity, Verdict};
 use stackhound_frames::Lists;
-use stackhound_sysmon::call_trace::{self, Place};
+use stackhound_sysmon::call_trace::{self, FrameLocation};
 use stackhound_sysmon::{Found, Sysmon};
 
 const ACCESSES: [&str; 2] = ["otrf_security_datasets.jsonl", "evtx_attack_samples.jsonl"];
@@ -65,11 +65,11 @@ impl Row {
             .findings()
             .map(|(id, outcome)| format!("{} {}", id.name(), outcome.severity.name()))
             .collect();
-        let EventContext { place, summary, process, .. } = &self.event_context;
+        let EventContext { location, summary, process, .. } = &self.event_context;
         format!(
             "{}:{} {} {} [{}] {summary}",
-            place.file,
-            place.record,
+            location.file,
+            location.record,
             self.class(),
             process.path,
             findings.join(", ")
@@ -127,16 +127,16 @@ fn every_call_trace_is_written_back_and_classed() {
                 call_trace::frames(&calltrace).map(|frame| frame.expect("a frame")).collect();
             assert_eq!(call_trace::text(frames.iter().copied()), calltrace);
             let Some(first) = frames.first() else { panic!("no frames") };
-            let enters = match first.place {
-                Place::Module { path, .. } => {
+            let enters = match first.location {
+                FrameLocation::Module { path, .. } => {
                     let name = file_name(path).to_ascii_lowercase();
                     name == "ntdll.dll" || name == "win32u.dll" || name.starts_with("wow64")
                 }
-                Place::Unknown { .. } => false,
+                FrameLocation::Unknown { .. } => false,
             };
             let unknown = |is_kernel| {
                 frames.iter().any(|frame| {
-                    matches!(frame.place, Place::Unknown { .. }) && frame.is_kernel() == is_kernel
+                    matches!(frame.location, FrameLocation::Unknown { .. }) && frame.is_kernel() == is_kernel
                 })
             };
             let classes: &[&str] = match (enters, unknown(false), unknown(true)) {

@@ -83,7 +83,7 @@ fn logs_tell_what_json_tells() {
             Totals { records: 5, evaluated: 3, events: 3, context: 1, other: 1, ..Totals::default() };
         assert_eq!(totals, expected);
         let records: Vec<u64> =
-            event_contexts.iter().map(|event_context| event_context.place.record).collect();
+            event_contexts.iter().map(|event_context| event_context.location.record).collect();
         assert_eq!(records, [3, 4, 5]);
         let first = &event_contexts[0];
         assert_eq!((first.host.as_str(), first.time, first.count), ("PC", Some(132_476_682_564_730_000), 1));
@@ -158,8 +158,8 @@ proptest! {
         let mut file = log(&events(), 3);
         for (at, byte) in damage {
             // Most of a chunk is empty.
-            let place = if at % 3 > 0 { at % 4096 + 4096 + 500 } else { at };
-            file[place] = byte;
+            let location = if at % 3 > 0 { at % 4096 + 4096 + 500 } else { at };
+            file[location] = byte;
         }
         file.truncate(cut.unwrap_or(file.len()));
         let mut detector = Detector::new(Lists::default(), Binaries::none());

@@ -32,8 +32,8 @@ impl AddressSpaces {
     }
 
     /// The stretch of time in which nothing changes in a process.
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
-        self.get(process).map_or_else(ValidityId::default, |space| space.stretch(time))
+    pub fn validity_id(&self, process: ProcessId, time: TraceTime) -> ValidityId {
+        self.get(process).map_or_else(ValidityId::default, |space| space.validity_id(time))
     }
 
     /// Forgets all of a process: it is over, or there is too much of it.

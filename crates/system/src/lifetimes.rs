@@ -114,15 +114,15 @@ impl Lifetimes {
         if self.span(newest).from <= time {
             return Some(newest);
         }
-        let place = holders.partition_point(|&holder| self.span(holder).from <= time);
-        place.checked_sub(1).map(|before| holders[before])
+        let location = holders.partition_point(|&holder| self.span(holder).from <= time);
+        location.checked_sub(1).map(|before| holders[before])
     }
 
     /// The times around a time at which [`newest_until`](Lifetimes::newest_until) gives the same.
-    pub fn steady(&self, number: u32, time: TraceTime) -> ValidityRange {
+    pub fn validity(&self, number: u32, time: TraceTime) -> ValidityRange {
         let Some(holders) = self.holders.get(&number) else { return ValidityRange::ALWAYS };
         let next = holders.partition_point(|&holder| self.span(holder).from <= time);
-        let from = |place: usize| holders.get(place).map(|&holder| self.span(holder).from);
+        let from = |location: usize| holders.get(location).map(|&holder| self.span(holder).from);
         ValidityRange::between(next.checked_sub(1).and_then(from), from(next))
     }
 
@@ -185,7 +185,7 @@ impl Lifetimes {
         let Some(holders) = self.holders.get(&number).filter(|holders| holders.len() > LATE_MAX) else {
             return time;
         };
-        let start = |place: usize| self.span(holders[place]).from;
+        let start = |location: usize| self.span(holders[location]).from;
         if time < start(holders.len() - 1 - LATE_MAX) { start(holders.len() - 1) } else { time }
     }
 
@@ -226,18 +226,18 @@ impl Lifetimes {
     fn insert(&mut self, number: u32, time: TraceTime, from: TraceTime, start: Evidence) -> u32 {
         let Lifetimes { holders, all, ends } = self;
         let holders = holders.entry(number).or_default();
-        let place = holders.partition_point(|&holder| all.get(holder).span.from <= time);
-        let end_before = match place.checked_sub(1) {
+        let location = holders.partition_point(|&holder| all.get(holder).span.from <= time);
+        let end_before = match location.checked_sub(1) {
             Some(before) => Some(all.get(holders[before]).span.to),
             None => ends.get(&number).copied(),
         };
         // The event that ends a holder is the last that belongs to it.
         let free = end_before.map(|end| TraceTime(end.0.saturating_add(1)));
         let from = free.map_or(from, |free| from.max(free.min(time)));
-        let to = holders.get(place).map_or(Span::OPEN, |&next| all.get(next).span.from);
+        let to = holders.get(location).map_or(Span::OPEN, |&next| all.get(next).span.from);
         let span = Span { from, to, start, end: Evidence::Unknown };
         let new = all.insert(Holder { number, span }).slot();
-        holders.insert(place, new);
+        holders.insert(location, new);
         new
     }
 }

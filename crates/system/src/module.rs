@@ -83,7 +83,7 @@ pub(crate) struct Modules {
     /// Some load was seen, so that loads are recorded at all.
     pub loads_are_recorded: bool,
     /// Unloads of modules that nothing else is known of.
-    pub unplaced: u64,
+    pub unresolved: u64,
     /// PDBs that nothing was found for until they were forgotten.
     unclaimed: u64,
 }
@@ -167,12 +167,12 @@ impl Modules {
         Some((ModuleId(self.records.id(number)), address.0 - self.records.get(number).range.first))
     }
 
-    pub fn stretch(&self, owner: Owner, time: TraceTime) -> ValidityId {
-        self.space(owner).map_or_else(ValidityId::default, |space| space.ranges.stretch(time))
+    pub fn validity_id(&self, owner: Owner, time: TraceTime) -> ValidityId {
+        self.space(owner).map_or_else(ValidityId::default, |space| space.ranges.validity_id(time))
     }
 
-    pub fn steady(&self, owner: Owner, time: TraceTime) -> ValidityRange {
-        self.space(owner).map_or(ValidityRange::ALWAYS, |space| space.ranges.steady(time))
+    pub fn validity(&self, owner: Owner, time: TraceTime) -> ValidityRange {
+        self.space(owner).map_or(ValidityRange::ALWAYS, |space| space.ranges.validity(time))
     }
 
     /// All modules that a process ever had, each once. `None` if more than `max` changes are remembered.
@@ -264,15 +264,15 @@ impl Modules {
         time: TraceTime,
         (owner, owner_from): (Owner, TraceTime),
         range: AddressRange,
-        place_is_free: bool,
+        location_is_free: bool,
     ) -> Option<u32> {
         let number = self.records.next();
         let ranges = &mut self.space_mut(owner).ranges;
-        let is_old = phase != Phase::Start && place_is_free && ranges.set_from_beginning(range, number);
+        let is_old = phase != Phase::Start && location_is_free && ranges.set_from_beginning(range, number);
         match phase {
             Phase::End if is_old => ranges.free(time, range),
             Phase::End => {
-                self.unplaced += 1;
+                self.unresolved += 1;
                 return None;
             }
             _ if is_old => {}

@@ -161,8 +161,8 @@ impl RangeTree {
         let (mut own_first, mut own_last) = (Some(first), Some(last));
         let mut added: Vec<Entry> = Vec::new();
         let mut end = high;
-        for place in (0..self.blocks[block as usize].len()).rev() {
-            let entry = self.blocks[block as usize][place];
+        for location in (0..self.blocks[block as usize].len()).rev() {
+            let entry = self.blocks[block as usize][location];
             if entry.to != ALIVE {
                 continue;
             }
@@ -194,9 +194,9 @@ impl RangeTree {
             };
             let entries = &mut self.blocks[block as usize];
             if dies && entry.from == time {
-                entries.remove(place);
+                entries.remove(location);
             } else if dies {
-                entries[place].to = time;
+                entries[location].to = time;
             }
             if begins_before {
                 break;
@@ -209,8 +209,8 @@ impl RangeTree {
         }
         let entries = &mut self.blocks[block as usize];
         for entry in added {
-            let place = entries.partition_point(|other| other.low <= entry.low);
-            entries.insert(place, entry);
+            let location = entries.partition_point(|other| other.low <= entry.low);
+            entries.insert(location, entry);
         }
         if entries.len() <= BLOCK_MAX { Replaced::No } else { self.split(block, time) }
     }

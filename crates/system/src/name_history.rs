@@ -18,12 +18,12 @@ enum Statement {
 }
 
 /// A key and a time; the number tells statements of one time apart.
-type Place = (u64, TraceTime, u64);
+type StatementKey = (u64, TraceTime, u64);
 
 /// All names of all keys. About 50 bytes for each event that says something new.
 #[derive(Debug, Default)]
 pub(crate) struct NameHistory {
-    statements: BTreeMap<Place, (Statement, Text)>,
+    statements: BTreeMap<StatementKey, (Statement, Text)>,
     /// Statements that were ever made.
     made: u64,
     /// Statements at which it is worth while to look for what can be forgotten.
@@ -76,15 +76,15 @@ impl NameHistory {
         if self.statements.len() < self.full.max(FULL_MIN) {
             return;
         }
-        let mut kept: Vec<(Place, (Statement, Text))> = Vec::new();
-        for (place, said) in std::mem::take(&mut self.statements) {
-            let (key, at, _) = place;
+        let mut kept: Vec<(StatementKey, (Statement, Text))> = Vec::new();
+        for (location, said) in std::mem::take(&mut self.statements) {
+            let (key, at, _) = location;
             // Of what was said of a key before the time, only the last can hold, and an end does not.
             if at < time {
                 kept.pop_if(|&mut ((other, before, _), _)| other == key && before < time);
             }
             if at >= time || said.0 != Statement::Ended {
-                kept.push((place, said));
+                kept.push((location, said));
             }
         }
         self.statements = kept.into_iter().collect();

@@ -3,7 +3,7 @@
 //! Kernel events come with a hook, or as classic events that state class and opcode; both are taken alike.
 
 use stackhound_etl::record::Record;
-use stackhound_etl::{Described, Selection};
+use stackhound_etl::{ManifestEvents, Selection};
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::{self, view};
@@ -43,8 +43,8 @@ enum Subject {
 }
 
 #[inline]
-fn subject(hook: u16) -> Option<Subject> {
-    Some(match hook {
+fn subject(hook_id: u16) -> Option<Subject> {
+    Some(match hook_id {
         hook_id::PROCESS_START => Subject::Process(Phase::Start),
         hook_id::PROCESS_END => Subject::Process(Phase::End),
         hook_id::PROCESS_DC_START => Subject::Process(Phase::RundownAtStart),
@@ -111,17 +111,19 @@ fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
 impl System {
     /// The events that [`observe`](System::observe) takes in, for a pass that looks at nothing else.
     pub fn selection() -> Selection {
-        let hooks = (0..=u16::MAX).filter(|&hook| subject(hook).is_some());
-        let selection = Selection::none().hooks(hooks).classic();
-        METHOD_IDS.into_iter().fold(selection, |selection, id| selection.described(Described::Id(id)))
+        let hook_ids = (0..=u16::MAX).filter(|&hook_id| subject(hook_id).is_some());
+        let selection = Selection::none().hook_ids(hook_ids).classic();
+        METHOD_IDS
+            .into_iter()
+            .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
 
     /// Takes in an event; others than those about the machine are ignored. Events come in time order; what is late
     /// finds its place, unless it is later than dozens of changes to the same thing.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
-        if let Some(hook) = event.hook() {
-            if let Some(subject) = subject(hook) {
+        if let Some(hook_id) = event.hook_id() {
+            if let Some(subject) = subject(hook_id) {
                 self.observe_kernel(event.time(), subject, &event.record());
             }
         } else if event.kind().is_classic() {
@@ -180,7 +182,7 @@ impl System {
             (class_guid::SYS_CONFIG_EX, VOLUME_MAPPING) => self.observe_volume(record),
             (class_guid::IMAGE_ID | class_guid::SYS_CONFIG_EX, _) => return,
             (class, opcode) => {
-                if let Some(subject) = kernel::hook_of(class, opcode).and_then(subject) {
+                if let Some(subject) = kernel::hook_id_of(class, opcode).and_then(subject) {
                     self.observe_kernel(time, subject, record);
                 }
                 return;
@@ -440,7 +442,7 @@ fn parse<'a, View>(
 
 /// The thread in the header, where the kernel wrote it.
 fn caller(record: &Record<'_>) -> Option<Caller> {
-    if !record.kind().has_hook() {
+    if !record.kind().has_hook_id() {
         return None;
     }
     Some(Caller { pid: record.pid()?, tid: record.tid()? })

@@ -164,8 +164,8 @@ impl Processes {
     }
 
     /// The times around a time at which the same one is the newest with this id.
-    pub fn steady(&self, pid: Pid, time: TraceTime) -> ValidityRange {
-        self.lifetimes.steady(pid.0, time)
+    pub fn validity(&self, pid: Pid, time: TraceTime) -> ValidityRange {
+        self.lifetimes.validity(pid.0, time)
     }
 
     fn id(&self, holder: u32) -> ProcessId {
@@ -272,15 +272,15 @@ impl Processes {
     }
 
     fn record(&mut self, holder: u32, is_new: bool, pid: Pid) -> &mut Record {
-        let place = holder as usize;
+        let location = holder as usize;
         if is_new {
             // A new number, or that of a process that was forgotten.
-            match self.records.get_mut(place) {
+            match self.records.get_mut(location) {
                 Some(record) => *record = Record::of(pid),
                 None => self.records.push(Record::of(pid)),
             }
         }
-        &mut self.records[place]
+        &mut self.records[location]
     }
 }
 

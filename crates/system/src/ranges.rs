@@ -180,11 +180,11 @@ impl RangeHistory {
     pub fn set(&mut self, time: TraceTime, range: AddressRange, value: u32) {
         // A change that is too late to be sorted in counts as made when it still can be.
         let time = self.older_until.map_or(time, |until| time.max(until));
-        let place = self.changed.partition_point(|&changed| changed <= time);
-        self.revision += u64::from(place < self.changed.len());
-        self.changed.insert(place, time);
-        let place = self.recent.partition_point(|change| change.time <= time);
-        self.recent.insert(place, Change { time, first: range.first, last: range.last, value });
+        let location = self.changed.partition_point(|&changed| changed <= time);
+        self.revision += u64::from(location < self.changed.len());
+        self.changed.insert(location, time);
+        let location = self.recent.partition_point(|change| change.time <= time);
+        self.recent.insert(location, Change { time, first: range.first, last: range.last, value });
         if self.recent.len() > RECENT_MAX {
             if self.older.is_empty() {
                 self.older.push(Epoch::default());
@@ -200,7 +200,7 @@ impl RangeHistory {
 
     /// The stretch of time around a time.
     #[inline]
-    pub fn stretch(&self, time: TraceTime) -> ValidityId {
+    pub fn validity_id(&self, time: TraceTime) -> ValidityId {
         // Mostly asked about the newest time.
         let passed = match self.changed.last() {
             Some(&last) if last > time => self.changed.partition_point(|&changed| changed <= time),
@@ -211,8 +211,8 @@ impl RangeHistory {
         ValidityId { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
     }
 
-    /// The times around a time that are in one [stretch](RangeHistory::stretch) with it.
-    pub fn steady(&self, time: TraceTime) -> ValidityRange {
+    /// The times around a time that are in one [stretch](RangeHistory::validity_id) with it.
+    pub fn validity(&self, time: TraceTime) -> ValidityRange {
         let passed = self.changed.partition_point(|&changed| changed <= time);
         match passed.checked_sub(1).map(|last| self.changed[last]) {
             Some(last) if last == time => ValidityRange::at(time),
@@ -323,8 +323,8 @@ mod tests {
                     Some(value) => history.set(TraceTime(time), range, value),
                     None => history.free(TraceTime(time), range),
                 }
-                let place = changes.partition_point(|&(other, ..)| other <= time);
-                changes.insert(place, (time, range, change));
+                let location = changes.partition_point(|&(other, ..)| other <= time);
+                changes.insert(location, (time, range, change));
             }
             let oracle = |address, time: i64| {
                 let newest = |time| changes.iter().rev().find(|c| c.0 <= time && covers(c.1, address)).map(|c| c.2);
@@ -343,7 +343,7 @@ mod tests {
             // What is looked up in one stretch is the same.
             for time in 0..=now + 1 {
                 let (before, here) = (TraceTime(time - 1), TraceTime(time));
-                if history.stretch(before) == history.stretch(here) {
+                if history.validity_id(before) == history.validity_id(here) {
                     prop_assert!((0..52).all(|address| history.at(address, before) == history.at(address, here)));
                 }
             }
@@ -378,7 +378,7 @@ mod tests {
                 let values: Vec<u32> = forgetful.values().collect();
                 for time in known.max(now - 30)..=now + 1 {
                     let time = TraceTime(time);
-                    prop_assert_eq!(forgetful.stretch(time), whole.stretch(time));
+                    prop_assert_eq!(forgetful.validity_id(time), whole.validity_id(time));
                     for address in (value as u64 % 4..52).step_by(4) {
                         let found = forgetful.at(address, time);
                         prop_assert_eq!(found, whole.at(address, time), "{} at {:?}", address, time);

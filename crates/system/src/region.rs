@@ -126,9 +126,9 @@ impl Regions {
         history.at(address.0, time).map(|number| *self.allocations.get(number))
     }
 
-    pub fn stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
+    pub fn validity_id(&self, process: ProcessId, time: TraceTime) -> ValidityId {
         let Some(space) = self.spaces.get(process.index()) else { return ValidityId::default() };
-        space.reserved.stretch(time).and(space.committed.stretch(time))
+        space.reserved.validity_id(time).and(space.committed.validity_id(time))
     }
 
     /// Takes in that memory is reserved or committed.

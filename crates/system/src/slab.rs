@@ -61,9 +61,9 @@ impl<T> Slab<T> {
     /// Adds a thing.
     pub fn insert(&mut self, content: T) -> Id {
         if let Some(slot) = self.free.pop() {
-            let place = &mut self.slots[slot as usize];
-            place.content = Some(content);
-            return Id { slot, generation: place.generation };
+            let location = &mut self.slots[slot as usize];
+            location.content = Some(content);
+            return Id { slot, generation: location.generation };
         }
         let id = Id::first(self.slots.len() as u32);
         self.slots.push(Slot { generation: id.generation, content: Some(content) });
@@ -90,8 +90,8 @@ impl<T> Slab<T> {
     /// The thing that an id means, if it is still there.
     #[inline]
     pub fn of(&self, id: Id) -> Option<&T> {
-        let place = self.slots.get(id.index())?;
-        place.content.as_ref().filter(|_| place.generation == id.generation)
+        let location = self.slots.get(id.index())?;
+        location.content.as_ref().filter(|_| location.generation == id.generation)
     }
 
     /// The id of the thing that has a number.
@@ -102,14 +102,14 @@ impl<T> Slab<T> {
 
     /// All things in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        self.slots.iter().enumerate().filter_map(|(slot, place)| {
-            Some((Id { slot: slot as u32, generation: place.generation }, place.content.as_ref()?))
+        self.slots.iter().enumerate().filter_map(|(slot, location)| {
+            Some((Id { slot: slot as u32, generation: location.generation }, location.content.as_ref()?))
         })
     }
 
     /// All things, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().filter_map(|place| place.content.as_mut())
+        self.slots.iter_mut().filter_map(|location| location.content.as_mut())
     }
 
     /// Removes all but the things with these numbers; gives how many that were.
@@ -122,13 +122,13 @@ impl<T> Slab<T> {
     /// Removes what does not fit; gives how many things that were.
     pub fn retain(&mut self, mut keep: impl FnMut(u32, &T) -> bool) -> u64 {
         let before = self.len();
-        for (slot, place) in self.slots.iter_mut().enumerate() {
+        for (slot, location) in self.slots.iter_mut().enumerate() {
             let slot = slot as u32;
-            if place.content.as_ref().is_some_and(|content| !keep(slot, content)) {
-                place.content = None;
+            if location.content.as_ref().is_some_and(|content| !keep(slot, content)) {
+                location.content = None;
                 self.free.push(slot);
                 // After four billion things a number begins anew; nobody has kept an id for so long.
-                place.generation = place.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+                location.generation = location.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
             }
         }
         (before - self.len()) as u64

@@ -146,7 +146,7 @@ impl System {
         SystemStats {
             forgotten,
             forgotten_early,
-            unplaced_unloads: self.modules.unplaced,
+            unplaced_unloads: self.modules.unresolved,
             unclaimed_pdbs: self.modules.unclaimed_pdbs(),
             ..self.stats
         }
@@ -474,21 +474,22 @@ impl System {
     /// Around a time, in which stretch modules, compiled methods, views and memory of a process stay as they are; those
     /// of the kernel for `None`. For caches of what is looked up.
     #[inline]
-    pub fn stretch(&self, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
-        let modules = self.modules.stretch(process, time);
+    pub fn validity_id(&self, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
+        let modules = self.modules.validity_id(process, time);
         let Some(process) = process else { return modules };
         if self.processes.span(process).is_none() {
             return ValidityId::default();
         }
-        let rest = self.methods.spaces.stretch(process, time).and(self.views.spaces.stretch(process, time));
-        modules.and(rest).and(self.regions.stretch(process, time))
+        let rest =
+            self.methods.spaces.validity_id(process, time).and(self.views.spaces.validity_id(process, time));
+        modules.and(rest).and(self.regions.validity_id(process, time))
     }
 
-    /// As [`stretch`](System::stretch), of the modules of a process alone.
+    /// As [`validity_id`](System::validity_id), of the modules of a process alone.
     #[inline]
-    pub fn module_stretch(&self, process: ProcessId, time: TraceTime) -> ValidityId {
+    pub fn module_validity_id(&self, process: ProcessId, time: TraceTime) -> ValidityId {
         match self.processes.span(process) {
-            Some(_) => self.modules.stretch(Some(process), time),
+            Some(_) => self.modules.validity_id(Some(process), time),
             None => ValidityId::default(),
         }
     }

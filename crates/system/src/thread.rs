@@ -180,8 +180,8 @@ impl Threads {
     }
 
     /// The times around a time at which the same one is the newest with this id.
-    pub fn steady(&self, tid: Tid, time: TraceTime) -> ValidityRange {
-        self.lifetimes.steady(tid.0, time)
+    pub fn validity(&self, tid: Tid, time: TraceTime) -> ValidityRange {
+        self.lifetimes.validity(tid.0, time)
     }
 
     pub fn sight(
@@ -238,15 +238,15 @@ impl Threads {
     }
 
     fn record(&mut self, holder: u32, is_new: bool, tid: Tid, process: ProcessId) -> &mut Record {
-        let place = holder as usize;
+        let location = holder as usize;
         if is_new {
             // A new number, or that of a thread that was forgotten.
-            match self.records.get_mut(place) {
+            match self.records.get_mut(location) {
                 Some(record) => *record = Record::of(tid, process),
                 None => self.records.push(Record::of(tid, process)),
             }
         }
-        &mut self.records[place]
+        &mut self.records[location]
     }
 }
 

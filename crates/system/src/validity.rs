@@ -53,19 +53,19 @@ impl System {
     /// Times around a time at which these ids mean the same process and thread, over or not, and the modules of `process`
     /// and of the kernel stay as they are. For caches; what else is known of all these changes with the
     /// [`revision`](System::revision) alone.
-    pub fn steady(
+    pub fn validity(
         &self,
         (pid, tid): (Option<Pid>, Option<Tid>),
         process: Option<ProcessId>,
         time: TraceTime,
     ) -> ValidityRange {
         let thread = tid.and_then(|tid| self.thread_of_event(tid, time));
-        let of_thread = tid.map(|tid| self.threads.steady(tid, time));
+        let of_thread = tid.map(|tid| self.threads.validity(tid, time));
         // The thread's process can be another one than is stated.
         let pids = [pid, thread.map(|thread| thread.pid())].into_iter().flatten();
-        let of_processes = pids.map(|pid| self.processes.steady(pid, time));
+        let of_processes = pids.map(|pid| self.processes.validity(pid, time));
         let owners = [Some(None), process.map(Some)];
-        let of_modules = owners.into_iter().flatten().map(|owner| self.modules.steady(owner, time));
+        let of_modules = owners.into_iter().flatten().map(|owner| self.modules.validity(owner, time));
         of_processes.chain(of_thread).chain(of_modules).fold(ValidityRange::ALWAYS, ValidityRange::and)
     }
 }

@@ -6,7 +6,7 @@ use stackhound_etl::Selection;
 use stackhound_etl::record::Record;
 use stackhound_schema::kernel::{self, view};
 use stackhound_system::{Completeness, Evidence, FileKey, Gap, ModuleRef, ProcessRef, Span, System};
-use stackhound_trace::{Event, OpenTrace, Recordings, TraceTime};
+use stackhound_trace::{Event, OpenTrace, TraceFiles, TraceTime};
 use stackhound_types::{Address, Pid, PointerSize, Tid};
 
 const NET: &str = "perfview-net452-x64.etl";
@@ -16,7 +16,7 @@ const SHUTDOWN: &str = "airbus-ShutdownPerfDiagLogger.etl";
 /// The recordings of one capture, opened together; `None` if there is no corpus.
 fn open(names: &[&str]) -> Option<OpenTrace> {
     let paths: Option<Vec<_>> = names.iter().map(|name| stackhound_corpus::path(name)).collect();
-    Some(Recordings::files(paths?).open().expect("recordings of the corpus can be opened"))
+    Some(TraceFiles::files(paths?).open().expect("recordings of the corpus can be opened"))
 }
 
 /// The machine after all events.
@@ -30,8 +30,8 @@ fn observed(trace: &OpenTrace) -> System {
 }
 
 /// Hands every event with one of the hooks to `handle`.
-fn each(trace: &OpenTrace, hooks: &[u16], mut handle: impl FnMut(&Event<'_>)) {
-    let mut events = trace.selected(Selection::none().hooks(hooks.iter().copied()));
+fn each(trace: &OpenTrace, hook_ids: &[u16], mut handle: impl FnMut(&Event<'_>)) {
+    let mut events = trace.selected(Selection::none().hook_ids(hook_ids.iter().copied()));
     while let Some(event) = events.next() {
         handle(&event);
     }
@@ -46,21 +46,21 @@ fn image<'a>(event: &Event<'a>) -> view::Image<'a> {
 fn number(record: &Record<'_>, field: &str) -> u64 {
     let (payload, pointer) = (record.payload(), record.pointer_size());
     let schema =
-        kernel::lookup_for(record.hook().expect("a kernel record"), record.version(), pointer, payload);
+        kernel::lookup_for(record.hook_id().expect("a kernel record"), record.version(), pointer, payload);
     let mut fields = schema.expect("a known layout").decode(payload, pointer).flatten();
     let found = fields.find(|found| &*found.field.name == field).expect("the field");
     found.item.value().and_then(|value| value.as_u64()).expect("a number")
 }
 
-fn fact(recording: &str, name: &str) -> u64 {
+fn fact(etl_file: &str, name: &str) -> u64 {
     let facts: serde_json::Value =
         serde_json::from_str(&stackhound_corpus::text("etl/facts.json").unwrap()).unwrap();
-    facts[recording][name].as_u64().unwrap()
+    facts[etl_file][name].as_u64().unwrap()
 }
 
 #[test]
 fn nothing_is_malformed_or_left_over() {
-    for (name, _) in stackhound_corpus::recordings() {
+    for (name, _) in stackhound_corpus::trace_files() {
         let stats = observed(&open(&[&name]).unwrap()).stats();
         assert_eq!((stats.malformed, stats.unplaced_unloads), (0, 0), "{name}");
     }

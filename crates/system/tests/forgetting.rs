@@ -36,7 +36,7 @@ struct Statement {
     phase: Phase,
     pid: u32,
     tid: u32,
-    place: u64,
+    location: u64,
     pages: u64,
     key: u64,
     name: u32,
@@ -66,12 +66,12 @@ fn statements() -> impl Strategy<Value = Statement> {
         Just(About::RegistryKey),
     ];
     let parts = (about, phases(), PIDS, TIDS, PLACES, 1u64..4, KEYS, 0u32..60);
-    parts.prop_map(|(about, phase, pid, tid, place, pages, key, name)| Statement {
+    parts.prop_map(|(about, phase, pid, tid, location, pages, key, name)| Statement {
         about,
         phase,
         pid,
         tid,
-        place,
+        location,
         pages,
         key,
         name,
@@ -79,9 +79,9 @@ fn statements() -> impl Strategy<Value = Statement> {
 }
 
 fn tell(system: &mut System, time: TraceTime, statement: Statement) {
-    let Statement { about, phase, pid, tid, place, pages, key, name } = statement;
+    let Statement { about, phase, pid, tid, location, pages, key, name } = statement;
     let (pid, tid) = (Pid(pid), Tid(tid));
-    let (base, size) = (Address(place * 0x1000), pages * 0x1000);
+    let (base, size) = (Address(location * 0x1000), pages * 0x1000);
     let name = &*format!("\\Device\\HarddiskVolume1\\a file of no importance {name}");
     match about {
         About::Process => {
@@ -166,7 +166,7 @@ fn answers(system: &System, whole: &System, time: TraceTime, known: TraceTime) -
         }
         all.push(format!("{pid}: {:?}", system.map_complete(pid, time)));
         let Some(process) = process.map(|process| process.id()) else { continue };
-        for address in (0..9).map(|place| Address(place * 0x1000 + 4)) {
+        for address in (0..9).map(|location| Address(location * 0x1000 + 4)) {
             let module = system.module_at(pid, address, time);
             let module = module.map(|(module, rva)| (module.base(), module.path(), module.span(), rva));
             let method = system.method_in(process, address, time);
@@ -313,7 +313,7 @@ fn a_flood_in_one_process_costs_only_that_process() {
                 phase,
                 pid,
                 tid: 20,
-                place: n * 16,
+                location: n * 16,
                 pages: 1,
                 key: 1,
                 name: 1,

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_system::{
     Caller, Evidence, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats,
@@ -50,21 +50,21 @@ fn machine(pointer_size: PointerSize, events: &[Told<'_>], cut: usize) -> (Syste
     let session = Session { pointer_size, ..Session::default() };
     let start = session.start.0;
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
-    for &(time, hook, version, parts) in events {
+    for &(time, hook_id, version, parts) in events {
         let bytes = payload(parts, pointer_size);
         let record = RecordSpec {
             time: RawTime(start + time),
             pointer_size,
-            header: HeaderSpec::System { hook, version, issuer: Issuer::new(CALLER.pid, CALLER.tid) },
+            header: HeaderSpec::System { hook_id, version, issuer: Issuer::new(CALLER.pid, CALLER.tid) },
             payload: Payload::Bytes(&bytes[..bytes.len().saturating_sub(cut)]),
         };
         writer.write(0, &record).unwrap();
     }
     let (file, _) = writer.finish().unwrap();
-    let recording = Recording::open(file.into_inner().into()).unwrap();
+    let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
     let mut system = System::new(pointer_size, Losses::default());
-    for buffer in &recording.index().buffers {
-        let block = Arc::new(recording.block(buffer, None).unwrap().0);
+    for buffer in &etl_file.index().buffers {
+        let block = Arc::new(etl_file.block(buffer, None).unwrap().0);
         for (index, entry) in block.entries().iter().enumerate() {
             system.observe(&Event::new(&block, index as u32, TraceTime(entry.time.0)));
         }

@@ -10,7 +10,7 @@ pub(super) enum Body {
     /// Asks the kernel for the service of this number, on x64.
     Stub(u32),
     /// The same of a 32-bit library on 64-bit Windows.
-    NarrowStub(u32),
+    Stub32(u32),
     /// Calls these functions, one after the other, and returns. `library!function` is called through the import table,
     /// `*` through a register, anything else directly.
     Calls(&'static [&'static str]),
@@ -24,12 +24,12 @@ pub(super) enum Body {
 
 /// Where images of a kind are mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum ImageRegion {
     Kernel,
     Library,
     Program,
     /// Below 4 GiB, 32 bits wide.
-    Narrow,
+    Bits32,
 }
 
 /// An image.
@@ -39,7 +39,7 @@ pub(super) struct Spec {
     pub key: &'static str,
     /// As users write it; of a driver as the kernel does.
     pub path: &'static str,
-    pub place: Place,
+    pub location: ImageRegion,
     /// In the order of their addresses.
     pub functions: &'static [(&'static str, Body)],
 }
@@ -80,21 +80,21 @@ const NARROW_LEAVE: &[u8] = &[0x8b, 0xe5, 0x5d, 0xc3, 0x90];
 const NARROW_BEFORE: &[u8] = &[0x90, 0x8b, 0xcb];
 const NARROW_AFTER: &[u8] = &[0x90, 0x8b, 0xd8];
 
-fn call_size(callee: &str, is_narrow: bool) -> u32 {
+fn call_size(callee: &str, is_32_bit: bool) -> u32 {
     match callee {
         "*" => 2,
         _ if !callee.contains('!') => 5,
-        _ if is_narrow => 2,
+        _ if is_32_bit => 2,
         _ => 6,
     }
 }
 
-fn size(body: Body, is_narrow: bool) -> u32 {
+fn size(body: Body, is_32_bit: bool) -> u32 {
     match body {
         Body::Stub(number) => stub_code(number).len() as u32,
-        Body::NarrowStub(_) => 15,
+        Body::Stub32(_) => 15,
         Body::Calls(callees) => {
-            9 + callees.iter().map(|callee| 6 + call_size(callee, is_narrow)).sum::<u32>()
+            9 + callees.iter().map(|callee| 6 + call_size(callee, is_32_bit)).sum::<u32>()
         }
         Body::Jump(callee) => {
             if callee.contains('!') {
@@ -110,35 +110,35 @@ fn size(body: Body, is_narrow: bool) -> u32 {
 
 /// Lays out the functions of an image and writes their code. The link time is the identity, so it must be its own.
 pub(super) fn build(spec: &Spec, time_date_stamp: u32) -> (File, Vec<Built>) {
-    let is_narrow = spec.place == Place::Narrow;
+    let is_32_bit = spec.location == ImageRegion::Bits32;
     let mut at = CODE_AT;
     let mut functions = Vec::new();
     for &(name, body) in spec.functions {
-        let size = size(body, is_narrow);
+        let size = size(body, is_32_bit);
         functions.push(Built { name, at, size, calls: Vec::new() });
         at = (at + size + GAP).next_multiple_of(16);
     }
     assert!(at < DATA_AT, "the code of {} is too long", spec.path);
     let is_library = !spec.path.ends_with(".exe");
     let mut file = File {
-        is_narrow,
+        is_32_bit,
         is_library,
         time_date_stamp,
         size: SIZE,
         checksum: time_date_stamp >> 8,
         data_at: Some(DATA_AT),
-        imports: if is_narrow { Vec::new() } else { imports(spec) },
+        imports: if is_32_bit { Vec::new() } else { imports(spec) },
         ..File::default()
     };
     let starts: Vec<(&str, u32)> = functions.iter().map(|function| (function.name, function.at)).collect();
     for (function, (_, body)) in functions.iter_mut().zip(spec.functions) {
-        let code = Assembler { file: &file, starts: &starts, is_narrow, code: Vec::new() };
+        let code = Assembler { file: &file, starts: &starts, is_32_bit, code: Vec::new() };
         let bytes = code.function(function, *body);
         debug_assert_eq!(bytes.len() as u32, function.size, "{}!{}", spec.key, function.name);
         file.code.push((function.at, bytes));
-        if is_library || spec.place == Place::Kernel {
+        if is_library || spec.location == ImageRegion::Kernel {
             let mut names = vec![function.name.to_owned()];
-            if matches!(body, Body::Stub(_) | Body::NarrowStub(_)) {
+            if matches!(body, Body::Stub(_) | Body::Stub32(_)) {
                 names.push(function.name.replacen("Nt", "Zw", 1));
             }
             let export = |name| Export { rva: function.at, size: function.size, name };
@@ -163,12 +163,12 @@ fn imports(spec: &Spec) -> Vec<(String, Vec<String>)> {
         };
         for (key, function) in callees.iter().filter_map(|callee| callee.split_once('!')) {
             let library = format!("{key}.dll");
-            let place = imports.iter().position(|(known, _)| *known == library).unwrap_or_else(|| {
+            let location = imports.iter().position(|(known, _)| *known == library).unwrap_or_else(|| {
                 imports.push((library, Vec::new()));
                 imports.len() - 1
             });
-            if !imports[place].1.iter().any(|known| known == function) {
-                imports[place].1.push(function.to_owned());
+            if !imports[location].1.iter().any(|known| known == function) {
+                imports[location].1.push(function.to_owned());
             }
         }
     }
@@ -179,7 +179,7 @@ fn imports(spec: &Spec) -> Vec<(String, Vec<String>)> {
 struct Assembler<'f> {
     file: &'f File,
     starts: &'f [(&'f str, u32)],
-    is_narrow: bool,
+    is_32_bit: bool,
     code: Vec<u8>,
 }
 
@@ -188,7 +188,7 @@ impl Assembler<'_> {
         let at = function.at;
         match body {
             Body::Stub(number) => self.code.extend(stub_code(number)),
-            Body::NarrowStub(number) => {
+            Body::Stub32(number) => {
                 // `mov eax`, `mov edx` with the place of the layer's entry, `call edx`, `ret 10h`.
                 self.code.push(0xb8);
                 self.code.extend(number.to_le_bytes());
@@ -197,14 +197,14 @@ impl Assembler<'_> {
                 self.code.extend([0xc2, 0x10, 0x00]);
             }
             Body::Calls(callees) => {
-                self.code.extend(if self.is_narrow { NARROW_ENTER } else { ENTER });
+                self.code.extend(if self.is_32_bit { NARROW_ENTER } else { ENTER });
                 for callee in callees {
-                    self.code.extend(if self.is_narrow { NARROW_BEFORE } else { BEFORE_CALL });
+                    self.code.extend(if self.is_32_bit { NARROW_BEFORE } else { BEFORE_CALL });
                     self.call(at, callee);
                     function.calls.push((callee, at + self.code.len() as u32));
-                    self.code.extend(if self.is_narrow { NARROW_AFTER } else { AFTER_CALL });
+                    self.code.extend(if self.is_32_bit { NARROW_AFTER } else { AFTER_CALL });
                 }
-                self.code.extend(if self.is_narrow { NARROW_LEAVE } else { LEAVE });
+                self.code.extend(if self.is_32_bit { NARROW_LEAVE } else { LEAVE });
             }
             Body::Jump(callee) => match callee.split_once('!') {
                 Some(_) => self.through_slot(at, 0x25, callee),
@@ -223,7 +223,7 @@ impl Assembler<'_> {
         match callee {
             "*" => self.code.extend([0xff, 0xd0]),
             _ if !callee.contains('!') => self.direct(at, 0xe8, callee),
-            _ if self.is_narrow => self.code.extend([0xff, 0xd0]),
+            _ if self.is_32_bit => self.code.extend([0xff, 0xd0]),
             _ => self.through_slot(at, 0x15, callee),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! All places and identities are invented; names, folders and the order of calls are those of Windows.
 
-use super::code::Body::{Calls, Jump, NarrowStub, Raw, Stub, Tail};
-use super::code::{Place, Spec};
+use super::code::Body::{Calls, Jump, Raw, Stub, Stub32, Tail};
+use super::code::{ImageRegion, Spec};
 
 /// What the entry of a program can call: the ways into the kernel that cases need.
 const BASE: &[&str] = &[
@@ -149,7 +149,7 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "ntoskrnl",
         path: r"\SystemRoot\system32\ntoskrnl.exe",
-        place: Place::Kernel,
+        location: ImageRegion::Kernel,
         functions: &[
             ("NtClose", Calls(&["*"])),
             ("NtAllocateVirtualMemory", Calls(&["*"])),
@@ -176,14 +176,19 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "driver",
         path: r"\SystemRoot\System32\drivers\contoso.sys",
-        place: Place::Kernel,
+        location: ImageRegion::Kernel,
         functions: &[("Filter", Calls(&["*"])), ("Dispatch", Calls(&["*"]))],
     },
-    Spec { key: "ntdll", path: r"C:\Windows\System32\ntdll.dll", place: Place::Library, functions: SYSTEM32 },
+    Spec {
+        key: "ntdll",
+        path: r"C:\Windows\System32\ntdll.dll",
+        location: ImageRegion::Library,
+        functions: SYSTEM32,
+    },
     Spec {
         key: "kernel32",
         path: r"C:\Windows\System32\kernel32.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("BaseThreadInitThunk", Calls(&["*"])),
             ("CreateThread", Calls(&["kernelbase!CreateRemoteThreadEx"])),
@@ -195,7 +200,7 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "kernelbase",
         path: r"C:\Windows\System32\KernelBase.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("OpenProcess", Calls(&["ntdll!NtOpenProcess", "*"])),
             ("VirtualProtect", Calls(&["ntdll!NtProtectVirtualMemory", "*"])),
@@ -214,13 +219,13 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "win32u",
         path: r"C:\Windows\System32\win32u.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[("NtUserGetMessage", Stub(0x1006)), ("NtUserMessageCall", Stub(0x1007))],
     },
     Spec {
         key: "user32",
         path: r"C:\Windows\System32\user32.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("GetMessageW", Calls(&["win32u!NtUserGetMessage"])),
             ("SendMessageW", Calls(&["win32u!NtUserMessageCall"])),
@@ -232,64 +237,89 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "clr",
         path: r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\clr.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[("CallDescrWorker", Calls(&["*"])), ("ThreadStart", Calls(&["CallDescrWorker"]))],
     },
     Spec {
         key: "hook",
         path: r"C:\Program Files\Contoso Defence\ctiuser.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[("OnCall", Calls(&["*"]))],
     },
     Spec {
         key: "agent",
         path: r"C:\ProgramData\Contoso\agent.exe",
-        place: Place::Program,
+        location: ImageRegion::Program,
         functions: PROGRAM,
     },
     Spec {
         key: "tool",
         path: r"C:\Program Files\Contoso Tools\tool.exe",
-        place: Place::Program,
+        location: ImageRegion::Program,
         functions: PROGRAM,
     },
-    Spec { key: "temp", path: r"C:\Windows\Temp\setup.exe", place: Place::Program, functions: PROGRAM },
-    Spec { key: "inbox", path: r"C:\Windows\System32\inbox.exe", place: Place::Program, functions: PROGRAM },
-    Spec { key: "lsass", path: r"C:\Windows\System32\lsass.exe", place: Place::Program, functions: PROGRAM },
+    Spec {
+        key: "temp",
+        path: r"C:\Windows\Temp\setup.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
+    Spec {
+        key: "inbox",
+        path: r"C:\Windows\System32\inbox.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
+    Spec {
+        key: "lsass",
+        path: r"C:\Windows\System32\lsass.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
     Spec {
         key: "svclib",
         path: r"C:\Windows\System32\contososvc.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: PROGRAM,
     },
     Spec {
         key: "plugin",
         path: r"C:\ProgramData\Contoso\plugin.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: PROGRAM,
     },
-    Spec { key: "csrss", path: r"C:\Windows\System32\csrss.exe", place: Place::Program, functions: PROGRAM },
+    Spec {
+        key: "csrss",
+        path: r"C:\Windows\System32\csrss.exe",
+        location: ImageRegion::Program,
+        functions: PROGRAM,
+    },
     Spec {
         key: "csrsrv",
         path: r"C:\Windows\System32\csrsrv.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("CsrApiRequestThread", Calls(&["CsrOpen", "ntdll!NtWaitForSingleObject"])),
             ("CsrOpen", Calls(&["ntdll!NtOpenProcess"])),
         ],
     },
     // A second one, which a program mapped to find unhooked stubs.
-    Spec { key: "copy", path: r"C:\Users\Public\ntdll.dll", place: Place::Library, functions: SYSTEM32 },
+    Spec {
+        key: "copy",
+        path: r"C:\Users\Public\ntdll.dll",
+        location: ImageRegion::Library,
+        functions: SYSTEM32,
+    },
     Spec {
         key: "copy2",
         path: r"C:\ProgramData\Contoso\ntdll.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: SYSTEM32,
     },
     Spec {
         key: "wow64",
         path: r"C:\Windows\System32\wow64.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("Wow64SystemServiceEx", Calls(&["ntdll!NtOpenProcess", "ntdll!NtDelayExecution"])),
             ("Wow64LdrpInitialize", Calls(&["*"])),
@@ -298,7 +328,7 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "wow64cpu",
         path: r"C:\Windows\System32\wow64cpu.dll",
-        place: Place::Library,
+        location: ImageRegion::Library,
         functions: &[
             ("ServiceNoTurbo", Calls(&["wow64!Wow64SystemServiceEx"])),
             ("BTCpuSimulate", Calls(&["ServiceNoTurbo"])),
@@ -307,10 +337,10 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "ntdll32",
         path: r"C:\Windows\SysWOW64\ntdll.dll",
-        place: Place::Narrow,
+        location: ImageRegion::Bits32,
         functions: &[
-            ("NtOpenProcess", NarrowStub(0x26)),
-            ("NtDelayExecution", NarrowStub(0x34)),
+            ("NtOpenProcess", Stub32(0x26)),
+            ("NtDelayExecution", Stub32(0x34)),
             ("__RtlUserThreadStart", Calls(&["*"])),
             ("_RtlUserThreadStart", Calls(&["__RtlUserThreadStart"])),
         ],
@@ -318,13 +348,13 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "kernel32x32",
         path: r"C:\Windows\SysWOW64\kernel32.dll",
-        place: Place::Narrow,
+        location: ImageRegion::Bits32,
         functions: &[("BaseThreadInitThunk", Calls(&["*"]))],
     },
     Spec {
         key: "kernelbase32",
         path: r"C:\Windows\SysWOW64\KernelBase.dll",
-        place: Place::Narrow,
+        location: ImageRegion::Bits32,
         functions: &[
             ("OpenProcess", Calls(&["ntdll32!NtOpenProcess"])),
             ("SleepEx", Calls(&["ntdll32!NtDelayExecution"])),
@@ -333,7 +363,7 @@ pub(super) const IMAGES: &[Spec] = &[
     Spec {
         key: "host32",
         path: r"C:\Program Files (x86)\Contoso Sync\sync.exe",
-        place: Place::Narrow,
+        location: ImageRegion::Bits32,
         functions: &[
             ("entry", Calls(&["main"])),
             ("main", Calls(&["kernelbase32!OpenProcess", "kernelbase32!SleepEx", "*"])),

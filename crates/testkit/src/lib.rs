@@ -9,20 +9,20 @@
 //! Knows what the detections are called and ask. Does not know who answers.
 #![forbid(unsafe_code)]
 
-mod book;
+mod case_builder;
+mod cases;
 mod code;
+mod etl_file;
+mod event_spec;
 mod images;
-mod recording;
 mod rows;
-mod scene;
-mod stories;
 
 use stackhound_etl::write::WriteError;
 use stackhound_scenario::ImageFile;
 
-pub use self::book::{Answer, Kind};
-use self::book::{Book, Draft, Flaw, Setting};
-use self::scene::World;
+pub use self::case_builder::{Answer, Kind};
+use self::case_builder::{CaseBuilder, Flaw, Setting, TestCase};
+use self::event_spec::World;
 
 /// A case: an event, and the answer to one question about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,26 +97,29 @@ const KNOWN: &str = "inbox.exe";
 /// If a recording cannot be written.
 pub fn files() -> Result<Vec<CaseFile>, WriteError> {
     let world = World::new();
-    let mut book = Book::new(&world);
-    stories::tell(&mut book);
-    let drafts = book.drafts;
-    let mut settings: Vec<(Kind, Setting)> = drafts.iter().map(|draft| (draft.kind, draft.setting)).collect();
+    let mut builder = CaseBuilder::new(&world);
+    cases::add_cases(&mut builder);
+    let test_cases = builder.test_cases;
+    let mut settings: Vec<(Kind, Setting)> =
+        test_cases.iter().map(|test_case| (test_case.kind, test_case.setting)).collect();
     settings.sort_unstable();
     settings.dedup();
     settings
         .into_iter()
         .map(|(kind, setting)| {
-            let drafts: Vec<&Draft> =
-                drafts.iter().filter(|draft| (draft.kind, draft.setting) == (kind, setting)).collect();
-            let (bytes, places) = match kind {
-                Kind::Etl => recording::write(&world, setting.flaw, &drafts)?,
-                Kind::CallTrace => rows::write(&world, &drafts),
+            let test_cases: Vec<&TestCase> = test_cases
+                .iter()
+                .filter(|test_case| (test_case.kind, test_case.setting) == (kind, setting))
+                .collect();
+            let (bytes, locations) = match kind {
+                Kind::Etl => etl_file::write(&world, setting.flaw, &test_cases)?,
+                Kind::CallTrace => rows::write(&world, &test_cases),
             };
-            let case = |(draft, at): (&&Draft, u64)| Case {
-                detection: draft.detection,
-                answer: draft.answer,
-                at_most: draft.at_most,
-                title: draft.title.clone(),
+            let case = |(test_case, at): (&&TestCase, u64)| Case {
+                detection: test_case.detection,
+                answer: test_case.answer,
+                at_most: test_case.at_most,
+                title: test_case.title.clone(),
                 at,
             };
             Ok(CaseFile {
@@ -125,7 +128,7 @@ pub fn files() -> Result<Vec<CaseFile>, WriteError> {
                 bytes,
                 images: world.image_files(setting.without).collect(),
                 known_images: if setting.knows_system { KNOWN } else { "" },
-                cases: drafts.iter().zip(places).map(case).collect(),
+                cases: test_cases.iter().zip(locations).map(case).collect(),
             })
         })
         .collect()

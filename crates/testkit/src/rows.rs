@@ -6,17 +6,17 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 use stackhound_types::HexBytes;
 
-use super::book::Draft;
-use super::code::Place;
-use super::scene::{Parts, Scene, Spot, What, World};
+use super::case_builder::TestCase;
+use super::code::ImageRegion;
+use super::event_spec::{Action, EventSpec, FrameSpec, Parts, World};
 
 /// Frames that Sysmon tells of a stack, at most.
 const FRAMES_MAX: usize = 24;
 
 /// The rows, and the number of each case's.
-pub(super) fn write(world: &World, drafts: &[&Draft]) -> (Vec<u8>, Vec<u64>) {
+pub(super) fn write(world: &World, test_cases: &[&TestCase]) -> (Vec<u8>, Vec<u64>) {
     let mut rows = Rows { text: String::new(), count: 0 };
-    for unit in world.units.iter().filter(|unit| unit.spec.place != Place::Kernel) {
+    for unit in world.units.iter().filter(|unit| unit.spec.location != ImageRegion::Kernel) {
         let sum = format!("{:X}", HexBytes(&Sha256::digest(unit.file.write())));
         rows.row(
             7,
@@ -29,43 +29,43 @@ pub(super) fn write(world: &World, drafts: &[&Draft]) -> (Vec<u8>, Vec<u64>) {
             ],
         );
     }
-    let places = drafts.iter().map(|draft| {
-        event(world, &draft.scene, &mut rows);
+    let locations = test_cases.iter().map(|test_case| {
+        event(world, &test_case.event_spec, &mut rows);
         rows.count
     });
-    let places = places.collect();
-    (rows.text.into_bytes(), places)
+    let locations = locations.collect();
+    (rows.text.into_bytes(), locations)
 }
 
-fn event(world: &World, scene: &Scene, rows: &mut Rows) {
+fn event(world: &World, event_spec: &EventSpec, rows: &mut Rows) {
     let program = |key: &str| world.units[world.index(key)].spec.path.to_owned();
     let pid = 4000 + 4 * rows.count;
     let mut fields = vec![
         ("SourceProcessId", pid.to_string()),
         ("SourceThreadId", (pid + 2).to_string()),
-        ("SourceImage", program(scene.who.program())),
+        ("SourceImage", program(event_spec.actor.program())),
         ("TargetProcessId", "700".to_owned()),
     ];
-    match scene.what {
-        What::Open(target, access) => {
+    match event_spec.what {
+        Action::Open(target, access) => {
             fields.push(("TargetImage", program(target)));
             if let Some(access) = access {
                 fields.push(("GrantedAccess", format!("{access:#x}")));
             }
-            if scene.parts != Parts::Kernel {
+            if event_spec.parts != Parts::Kernel {
                 let frames: Vec<String> =
-                    scene.stack.iter().take(FRAMES_MAX).map(|spot| frame(world, *spot)).collect();
+                    event_spec.stack.iter().take(FRAMES_MAX).map(|spec| frame(world, *spec)).collect();
                 fields.push(("CallTrace", frames.join("|")));
             }
             rows.row(10, &fields);
         }
-        What::Start(at, target, function) => {
+        Action::Start(at, target, function) => {
             let module = match at {
-                Spot::In(unit, _) => world.units[unit].spec.path,
-                Spot::At(_) | Spot::NarrowAt(_) => "-",
+                FrameSpec::In(unit, _) => world.units[unit].spec.path,
+                FrameSpec::At(_) | FrameSpec::At32(_) => "-",
             };
             fields.extend([
-                ("TargetImage", program(target.unwrap_or(scene.who.program()))),
+                ("TargetImage", program(target.unwrap_or(event_spec.actor.program()))),
                 ("NewThreadId", (pid + 3).to_string()),
                 ("StartAddress", format!("0x{:016X}", world.address(at))),
                 ("StartModule", module.to_owned()),
@@ -73,21 +73,21 @@ fn event(world: &World, scene: &Scene, rows: &mut Rows) {
             ]);
             rows.row(8, &fields);
         }
-        What::Call(_) | What::Load(_) | What::Wait | What::Sample => {
-            unreachable!("Sysmon does not tell of {:?}", scene.what)
+        Action::Call(_) | Action::Load(_) | Action::Wait | Action::Sample => {
+            unreachable!("Sysmon does not tell of {:?}", event_spec.what)
         }
     }
 }
 
-fn frame(world: &World, spot: Spot) -> String {
-    match spot {
-        Spot::In(unit, offset) => {
+fn frame(world: &World, frame: FrameSpec) -> String {
+    match frame {
+        FrameSpec::In(unit, offset) => {
             let spec = world.units[unit].spec;
-            let width = if spec.place == Place::Narrow { "(wow64)" } else { "" };
+            let width = if spec.location == ImageRegion::Bits32 { "(wow64)" } else { "" };
             format!("{}+{offset:x}{width}", spec.path)
         }
-        Spot::At(address) => format!("UNKNOWN({address:016X})"),
-        Spot::NarrowAt(address) => format!("UNKNOWN({address:016X})(wow64)"),
+        FrameSpec::At(address) => format!("UNKNOWN({address:016X})"),
+        FrameSpec::At32(address) => format!("UNKNOWN({address:016X})(wow64)"),
     }
 }
 

@@ -11,7 +11,7 @@ use stackhound_types::{Address, AddressKind, Mode, PointerSize};
 
 /// Where a frame is in a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FramePlace {
+pub struct FrameLocation {
     /// The module's file name, or what stands for a module: the runtime of compiled code.
     pub module: String,
     /// Bytes from the module's beginning, if it is one.
@@ -28,7 +28,7 @@ pub struct StackFrame {
     /// Whether it is 32-bit code of a process on 64-bit Windows.
     pub is_wow64: bool,
     /// Where it is, if a module is known there.
-    pub place: Option<FramePlace>,
+    pub location: Option<FrameLocation>,
     /// Whether its code comes from an image; of kernel frames, whether a module is known.
     pub backing: Backing,
     /// The memory it is in.
@@ -64,7 +64,7 @@ impl StackFrame {
             address: Some(frame.address()),
             mode: frame.mode,
             is_wow64: frame.is_wow64,
-            place: module.map(|module| FramePlace { module, rva: frame.rva() }),
+            location: module.map(|module| FrameLocation { module, rva: frame.rva() }),
             backing: frame.backing(),
             region: frame.region,
             name: label.name().map(ShownName::into_owned),
@@ -78,7 +78,7 @@ impl fmt::Display for StackFrame {
     /// As [`Label`] does: `module!function+0x12 [origin]`, without names `module+0x1234`, else the address. Names that the kernel
     /// gives of itself have a module only where it is not the kernel's own code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let module = self.place.as_ref().map(|place| &*place.module);
+        let module = self.location.as_ref().map(|location| &*location.module);
         if let Some((module, name)) = module.zip(self.name.as_ref()) {
             return write!(f, "{module}!{name}");
         }
@@ -86,9 +86,9 @@ impl fmt::Display for StackFrame {
             let (module, mark) = module.map_or(("", ""), |module| (module, "!"));
             return write!(f, "{module}{mark}{function}+{offset:#x} [{}]", StatedName::ORIGIN);
         }
-        match (&self.place, self.address) {
-            (Some(FramePlace { module, rva: Some(rva) }), _) => write!(f, "{module}+{rva:#x}")?,
-            (Some(FramePlace { module, rva: None }), _) => f.write_str(module)?,
+        match (&self.location, self.address) {
+            (Some(FrameLocation { module, rva: Some(rva) }), _) => write!(f, "{module}+{rva:#x}")?,
+            (Some(FrameLocation { module, rva: None }), _) => f.write_str(module)?,
             (None, Some(address)) => write!(f, "{address}")?,
             (None, None) => f.write_str("?")?,
         }
@@ -110,7 +110,7 @@ pub(crate) struct Walked<'a> {
     /// When.
     pub time: TraceTime,
     /// How wide the system's addresses are.
-    pub session: PointerSize,
+    pub pointer_size: PointerSize,
 }
 
 /// Frames that wait for their names.
@@ -128,8 +128,8 @@ impl Unnamed {
         depth: Depth,
         mut naming: Option<&mut Naming>,
     ) -> Unnamed {
-        let Walked { addresses, owner, time, session } = *walked;
-        let mut frames = resolver.at(system, owner, time, session);
+        let Walked { addresses, owner, time, pointer_size } = *walked;
+        let mut frames = resolver.at(system, owner, time, pointer_size);
         let frames = addresses.iter().map(|&address| {
             let facts = frames.frame(address, AddressKind::Return);
             let number = facts

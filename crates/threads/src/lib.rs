@@ -13,19 +13,19 @@ mod absent;
 mod driver;
 mod evidence;
 mod frames;
+mod from_trace;
 #[cfg(target_os = "linux")]
 mod proc;
-mod recording;
 mod switches;
 
 pub use absent::Absent;
 #[cfg(all(windows, feature = "windows"))]
 pub use driver::{DriverOptions, DriverSource};
 pub use evidence::{Certainty, Evidence, SwitchEvidence, SwitchRelation, ThreadState};
-pub use frames::{FramePlace, StackFrame, StatedName};
+pub use frames::{FrameLocation, StackFrame, StatedName};
+pub use from_trace::SwitchStacks;
 #[cfg(target_os = "linux")]
 pub use proc::ProcStacks;
-pub use recording::SwitchStacks;
 
 use stackhound_types::{Pid, Tid};
 

@@ -12,7 +12,7 @@ use stackhound_frames::{Backing, Region};
 use stackhound_types::{Address, Mode, Pid, Tid};
 
 use super::{
-    Absent, Evidence, FramePlace, KernelStackError, KernelStackSource, Part, Selection, StackFrame,
+    Absent, Evidence, FrameLocation, KernelStackError, KernelStackSource, Part, Selection, StackFrame,
     StatedName, ThreadStack, ThreadState,
 };
 
@@ -138,20 +138,20 @@ fn part(text: &str, state: &ThreadState) -> Part {
 
 /// A line. `None` for the end mark of older kernels, and for what is no frame.
 fn frame(line: &str) -> Option<StackFrame> {
-    let (address, place) = line.trim().strip_prefix("[<")?.split_once(">]")?;
+    let (address, location) = line.trim().strip_prefix("[<")?.split_once(">]")?;
     let hidden = |address: &u64| *address != 0 && *address != u64::MAX;
     let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).ok().filter(hidden);
-    let mut words = place.split_whitespace();
-    let place = words.next()?;
+    let mut words = location.split_whitespace();
+    let location = words.next()?;
     let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    let stated = stated(place);
+    let stated = stated(location);
     if stated.is_none() && address.is_none() {
         return None;
     }
     Some(StackFrame {
         address: address.map(Address),
         mode: Mode::Kernel,
-        place: module.map(|module| FramePlace { module: module.to_owned(), rva: None }),
+        location: module.map(|module| FrameLocation { module: module.to_owned(), rva: None }),
         backing: Backing::Backed,
         is_wow64: false,
         region: Region::UNKNOWN,
@@ -162,8 +162,8 @@ fn frame(line: &str) -> Option<StackFrame> {
 }
 
 /// `function+0x12/0x34`, where the last number is the function's size.
-fn stated(place: &str) -> Option<StatedName> {
-    let (function, rest) = place.rsplit_once('+')?;
+fn stated(location: &str) -> Option<StatedName> {
+    let (function, rest) = location.rsplit_once('+')?;
     let offset = rest.split('/').next()?.strip_prefix("0x")?;
     Some(StatedName { function: function.to_owned(), offset: u64::from_str_radix(offset, 16).ok()? })
 }

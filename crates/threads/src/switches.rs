@@ -127,7 +127,7 @@ pub(super) struct Switches {
     /// The time of the last event.
     pub end: Option<TraceTime>,
     /// How wide the system's addresses are.
-    pub session: PointerSize,
+    pub pointer_size: PointerSize,
     has_switches: bool,
     has_batches: bool,
     has_stacks: bool,
@@ -148,7 +148,7 @@ impl Switches {
             awaited: None,
             lost_at: None,
             end: None,
-            session: PointerSize::Four,
+            pointer_size: PointerSize::Four,
             has_switches: false,
             has_batches: false,
             has_stacks: false,
@@ -170,7 +170,7 @@ impl Switches {
     pub fn take(&mut self, seen: &EventView<'_>) -> Flow {
         let event = seen.event();
         self.end = Some(self.end.map_or(event.time(), |end| end.max(event.time())));
-        self.session = self.session.max(event.block().session().pointer_size);
+        self.pointer_size = self.pointer_size.max(event.block().session().pointer_size);
         if self.awaited.is_none() && self.at.is_some_and(|at| event.time() > at) {
             self.freeze(seen.trace_state().system());
         }
@@ -182,7 +182,7 @@ impl Switches {
         }
         let record = event.record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
-        match event.hook() {
+        match event.hook_id() {
             Some(hook_id::THREAD_C_SWITCH) => {
                 self.has_switches = true;
                 if let Ok(switch) = view::CSwitch::parse(payload, version, pointer) {
@@ -274,8 +274,8 @@ impl Switches {
     }
 
     fn switched_in(&mut self, tid: Tid, seen: &EventView<'_>) {
-        let (time, session) = (seen.time(), self.session);
-        let is_kernel = |address: Address| address.is_kernel(session);
+        let (time, pointer_size) = (seen.time(), self.pointer_size);
+        let is_kernel = |address: Address| address.is_kernel(pointer_size);
         let has_kernel_part = seen.stack().is_some() && seen.addresses().any(is_kernel);
         self.has_stacks |= has_kernel_part;
         if tid == Tid(0) {

@@ -1,4 +1,4 @@
-//! EventKind was used and what was not.
+//! What was used and what was not.
 
 /// Counters of a [`Timeline`](crate::Timeline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

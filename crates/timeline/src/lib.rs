@@ -4,7 +4,7 @@
 //! `n` is the instant just before it. Stacks are those of each thread in user mode and in the kernel, and two for each
 //! processor: of interrupt service routines and of deferred procedure calls.
 //!
-//! # EventKind is exact
+//! # What is exact
 //!
 //! - Threads go from and to processors with switches, if the recording has them.
 //! - System calls are frames on the thread's kernel stack, from the event of the enter to that of the exit. The events
@@ -13,7 +13,7 @@
 //!   the time of their start. The start is no transition of its own: the routine owns the contexts from the first one
 //!   on at which it had started.
 //!
-//! # EventKind is inferred
+//! # What is inferred
 //!
 //! - Recorded stacks show frames at one context each. Frames that two of them have in common are taken for the same
 //!   ones (a frame goes on if its function is the same and so are all return addresses further out), frames that the
@@ -28,7 +28,7 @@
 //! Where events of a processor are missing, nothing is claimed across the gap: its thread is not known, and the frames
 //! of all threads that may have run there are given up.
 //!
-//! # EventKind cannot be told
+//! # What cannot be told
 //!
 //! - The kernel calls some threads back into user mode, inside of a system call. No event tells of it; it is noticed by
 //!   the kernel's function for it in a recorded stack ([`SampledFrame::calls_back`]), or by a user stack that has grown since
@@ -116,7 +116,7 @@ impl Timeline {
         self.tracker.steps.drain(..)
     }
 
-    /// EventKind was used up to here, and what was not.
+    /// What was used up to here, and what was not.
     pub fn counts(&self) -> Counts {
         Counts { clipped_interruptions: self.reorder.clipped, ..self.tracker.counts }
     }

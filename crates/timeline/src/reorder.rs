@@ -63,7 +63,7 @@ pub(crate) struct Start {
     pub is_older: bool,
 }
 
-/// EventKind comes next.
+/// What comes next.
 #[derive(Debug)]
 pub(crate) enum Next {
     Start(Start),
@@ -72,7 +72,7 @@ pub(crate) enum Next {
 
 #[derive(Clone, Debug, Default)]
 struct Processor {
-    /// EventKind a thread did last: the context behind it, and when.
+    /// What a thread did last: the context behind it, and when.
     thread: Option<(u64, i64)>,
     /// Interruptions that are inside of no other one so far, one behind the other.
     ended: Vec<Ended>,
@@ -170,10 +170,11 @@ impl ReorderBuffer {
         routine: Option<LocationId>,
     ) {
         let is_before = self.left.is_some_and(|left| since <= left);
-        let place = self.queue.partition_point(|held| held.time < since);
-        let stated = self.queue.get(place).map_or(end, |held| held.id);
-        // EventKind its processor logged at the very time of the start came before it.
-        let at_once = self.queue.iter().skip(place).take_while(|held| held.time == since).take(AT_ONCE_MAX);
+        let location = self.queue.partition_point(|held| held.time < since);
+        let stated = self.queue.get(location).map_or(end, |held| held.id);
+        // What its processor logged at the very time of the start came before it.
+        let at_once =
+            self.queue.iter().skip(location).take_while(|held| held.time == since).take(AT_ONCE_MAX);
         let own = at_once.filter(|held| held.is_of(cpu)).map(|held| held.id + 1);
         let exact = own.fold(stated, u64::max);
         let Processor { thread, ended, regained } = self.processor(cpu);

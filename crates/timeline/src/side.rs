@@ -67,7 +67,7 @@ impl ThreadStack {
         }
     }
 
-    /// EventKind is seen next was not there before this context.
+    /// What is seen next was not there before this context.
     pub fn floor(&self) -> u64 {
         self.certain.map_or(self.floor, |certain| certain + 1)
     }
@@ -157,7 +157,7 @@ impl ThreadStack {
         self.floor = self.base_floor;
     }
 
-    /// EventKind was seen is probably gone.
+    /// What was seen is probably gone.
     pub fn set_aside(&mut self, steps: &mut Vec<Step>) {
         self.close_seen(NOT_KNOWN, steps);
     }
@@ -215,7 +215,7 @@ impl ThreadStack {
         &self.frames[self.anchor().map_or(0, |anchor| anchor + 1)..]
     }
 
-    /// EventKind of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
+    /// What of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
     /// does not show the functions of the frames with exact ends.
     pub fn above_anchor<'s>(&self, seen: &'s [SampledFrame]) -> Option<(Option<u64>, &'s [SampledFrame])> {
         let mut above = (None, seen);
@@ -245,7 +245,7 @@ impl ThreadStack {
     /// addresses further out. `false` if that contradicts another recorded stack of the same contexts.
     pub fn merge(
         &mut self,
-        (place, seen): (Option<u64>, &[SampledFrame]),
+        (location, seen): (Option<u64>, &[SampledFrame]),
         during: Interval,
         evidence: Evidence,
         steps: &mut Vec<Step>,
@@ -263,22 +263,22 @@ impl ThreadStack {
         if during.first < self.said {
             return false;
         }
-        let mut is_same_place = self.frames[anchor].address == place;
-        self.frames[anchor].address = place;
+        let mut is_same_location = self.frames[anchor].address == location;
+        self.frames[anchor].address = location;
         let mut going_on = 0;
         for (live, seen) in self.frames[anchor + 1..].iter_mut().zip(seen) {
-            if !is_same_place || live.function != seen.function {
+            if !is_same_location || live.function != seen.function {
                 break;
             }
             going_on += 1;
-            is_same_place = live.address == Some(seen.address);
+            is_same_location = live.address == Some(seen.address);
             live.address = Some(seen.address);
         }
         let differs = self.frames[anchor + 1..].get(going_on).zip(seen.get(going_on));
-        if differs
-            .is_some_and(|(live, seen)| is_same_place && live.function.is_none() != seen.function.is_none())
-        {
-            // EventKind is known of the place has changed, so that nothing can be said of what has not.
+        if differs.is_some_and(|(live, seen)| {
+            is_same_location && live.function.is_none() != seen.function.is_none()
+        }) {
+            // What is known of the place has changed, so that nothing can be said of what has not.
             self.forget_seen(steps);
             going_on = 0;
         }

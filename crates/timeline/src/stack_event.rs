@@ -1,4 +1,4 @@
-//! EventKind goes in: one stack_event for each event of a recording, in the order of time.
+//! What goes in: one stack_event for each event of a recording, in the order of time.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct StackEvent {
     pub stack: Option<Arc<Snapshot>>,
 }
 
-/// EventKind an event tells of stacks beside the one that was recorded with it.
+/// What an event tells of stacks beside the one that was recorded with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventKind {
     /// The running thread enters the kernel by a system call.
@@ -61,7 +61,7 @@ pub enum EventKind {
     Other,
 }
 
-/// EventKind interrupts threads.
+/// What interrupts threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
     /// An interrupt service routine.
@@ -123,12 +123,12 @@ impl Part {
 pub struct SampledFrame {
     /// Its return address into this function; of the innermost frame, where the thread was.
     pub address: u64,
-    /// EventKind tells this function from others: its start where that is known. Where it is not, the module alone, so that
+    /// What tells this function from others: its start where that is known. Where it is not, the module alone, so that
     /// all its unknown functions count as one: two places in one function must never look like two functions.
     pub function: Option<LocationId>,
     /// Whether it calls back into user mode, so that the user stack further in is another one than at the entry into
     /// the kernel.
     pub calls_back: bool,
-    /// EventKind to show: the function's start, or this place where that is not known.
+    /// What to show: the function's start, or this place where that is not known.
     pub location: Option<LocationId>,
 }

@@ -1,4 +1,4 @@
-//! EventKind comes out: stacks as they are met, and changes of the stack model.
+//! What comes out: stacks as they are met, and changes of the stack model.
 
 use stackhound_calltree::{
     Change, ContextId, Cpu, EndType, Evidence, LocationId, StackId, StackKind, StartType,
@@ -12,7 +12,7 @@ pub enum Step {
     Stack {
         /// Its number.
         id: StackId,
-        /// EventKind it is for.
+        /// What it is for.
         kind: StackKind,
         /// The thread that it belongs to.
         thread: Option<Tid>,
@@ -46,7 +46,7 @@ pub enum Step {
         start: StartType,
         /// The function.
         location: Option<LocationId>,
-        /// EventKind is known of it.
+        /// What is known of it.
         evidence: Evidence,
     },
     /// The top frame of a stack is gone. Its last context was some one from `lo` to `hi`, and `lo` surely was one.

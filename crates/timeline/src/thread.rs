@@ -1,4 +1,4 @@
-//! EventKind is known of a thread.
+//! What is known of a thread.
 
 use stackhound_calltree::{Cpu, StackKind};
 use stackhound_types::Tid;
@@ -31,7 +31,7 @@ impl Mode {
         self != Mode::Kernel
     }
 
-    /// EventKind the stack is for.
+    /// What the stack is for.
     pub fn stack(self) -> StackKind {
         match self {
             Mode::User(UserMode::Plain) => StackKind::User,

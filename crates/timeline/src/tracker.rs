@@ -19,15 +19,15 @@ use crate::thread::{Mode, Thread, UserMode};
 struct Processor {
     running: Option<usize>,
     idle: Option<usize>,
-    /// EventKind was entered last.
+    /// What was entered last.
     active: Option<StackId>,
-    /// EventKind is entered next was not active before this context.
+    /// What is entered next was not active before this context.
     floor: u64,
     /// The running thread's stack is to be entered from this context on; which one, the next event there tells.
     pending: Option<u64>,
     /// The stacks of interruptions, by their kind.
     sides: [Option<ThreadStack>; 2],
-    /// EventKind interrupts the running thread, innermost last, and the event that ends it.
+    /// What interrupts the running thread, innermost last, and the event that ends it.
     interruptions: Vec<(Interruption, u64)>,
     is_lost: bool,
 }
@@ -351,9 +351,9 @@ impl Tracker {
 
     fn add(&mut self, thread: Thread) -> usize {
         match self.free.pop() {
-            Some(place) => {
-                self.threads[place] = thread;
-                place
+            Some(location) => {
+                self.threads[location] = thread;
+                location
             }
             None => {
                 self.threads.push(thread);

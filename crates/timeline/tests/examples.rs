@@ -41,9 +41,9 @@ fn function(letter: u8) -> LocationId {
 
 fn part(text: &str) -> Part {
     let frame = |frame: &str| {
-        let [letter, place] = frame.as_bytes() else { panic!("{frame}") };
+        let [letter, location] = frame.as_bytes() else { panic!("{frame}") };
         let function = Some(function(*letter));
-        let address = u64::from(*letter) << 8 | u64::from(*place);
+        let address = u64::from(*letter) << 8 | u64::from(*location);
         SampledFrame { address, function, calls_back: false, location: function }
     };
     let frames: Box<[SampledFrame]> = text.split_whitespace().map(frame).collect();
@@ -58,7 +58,7 @@ fn between(lo: ContextId, hi: ContextId) -> String {
     }
 }
 
-/// EventKind is opened and closed, in the order in which that is found out.
+/// What is opened and closed, in the order in which that is found out.
 #[track_caller]
 fn check(events: &str, expected: &str) {
     let mut timeline = Timeline::new(Options { reorder: 1000, snapshots: true });

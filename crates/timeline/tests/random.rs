@@ -199,14 +199,14 @@ proptest! {
     /// With system calls and switches.
     #[test]
     fn exact_recordings(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: true, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
+        check(&Execution::run(&script, execution::RecordingOptions { calls: true, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
     /// Interruptions that took longer than events are held back.
     #[test]
     fn exact_recordings_with_a_short_hold(script in script()) {
-        let mut execution = Execution::run(&script, execution::Recording { calls: true, switches: true, losses: false, interrupted_stacks: false, cut_walks: false });
-        // EventKind is active during them is found only from some context on.
+        let mut execution = Execution::run(&script, execution::RecordingOptions { calls: true, switches: true, losses: false, interrupted_stacks: false, cut_walks: false });
+        // What is active during them is found only from some context on.
         execution.active.clear();
         execution.calls.retain(|call| matches!(call.owner, Owner::Kernel(_)));
         check(&execution, 2);
@@ -215,13 +215,13 @@ proptest! {
     /// With switches only.
     #[test]
     fn recordings_without_system_calls(script in script(), losses in any::<bool>()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
+        check(&Execution::run(&script, execution::RecordingOptions { calls: false, switches: true, losses, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 
     /// Samples only.
     #[test]
     fn recordings_without_switches(script in script()) {
-        check(&Execution::run(&script, execution::Recording { calls: false, switches: false, losses: false, interrupted_stacks: true, cut_walks: false }), 1 << 40);
+        check(&Execution::run(&script, execution::RecordingOptions { calls: false, switches: false, losses: false, interrupted_stacks: true, cut_walks: false }), 1 << 40);
     }
 }
 
@@ -234,7 +234,7 @@ proptest! {
         script in script(),
         (calls, switches, losses) in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
-        let recording = execution::Recording { calls, switches, losses, interrupted_stacks: true, cut_walks: true };
+        let recording = execution::RecordingOptions { calls, switches, losses, interrupted_stacks: true, cut_walks: true };
         let execution = Execution::run(&script, recording);
         check_calls(&execution, &understood(&execution.recorded, 1 << 40));
     }
@@ -308,7 +308,7 @@ fn much_is_claimed() {
             |at: u32| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b9).rotate_left(at % 32) >> 11) as u8;
         let script: Vec<(u8, u8, u8)> =
             (0..300).map(|at| (byte(3 * at), byte(3 * at + 1), byte(3 * at + 2))).collect();
-        let recording = execution::Recording {
+        let recording = execution::RecordingOptions {
             calls: true,
             switches: true,
             losses: false,

@@ -7,11 +7,11 @@ use std::fmt;
 
 use stackhound_etl::hook_id;
 use stackhound_etl::record::Record;
-use stackhound_etl::{Block, BufferRef, ClockKind, Index, LogFileMode, LogfileHeader, Recording, Selection};
+use stackhound_etl::{Block, BufferRef, ClockKind, EtlFile, Index, LogFileMode, LogfileHeader, Selection};
 use stackhound_types::{FileTime, PointerSize, Rfc3339, TICKS_PER_SECOND};
 
 use crate::Error;
-use crate::recordings::OpenTrace;
+use crate::trace_files::OpenTrace;
 
 /// How sources are put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -217,12 +217,12 @@ struct Series {
 
 impl Facts {
     /// Reads a few buffers at the beginning and at the end of each stream.
-    pub fn of(recording: &Recording, index: &Index) -> Facts {
-        let session = recording.session();
-        let computer_name = computer_name(recording, index);
+    pub fn of(etl_file: &EtlFile, index: &Index) -> Facts {
+        let session = etl_file.session();
+        let computer_name = computer_name(etl_file, index);
         Facts {
             machine: Machine { computer_name, ..Machine::of(session) },
-            times: times(recording, index),
+            times: times(etl_file, index),
             series: Series::of(session, index),
         }
     }
@@ -265,8 +265,8 @@ impl Series {
 }
 
 /// From the start of the session, or the first event if that is earlier, to the last event.
-fn times(recording: &Recording, index: &Index) -> Times {
-    let (clock, start) = (recording.clock(), recording.session().start_time);
+fn times(etl_file: &EtlFile, index: &Index) -> Times {
+    let (clock, start) = (etl_file.clock(), etl_file.session().start_time);
     let (mut from, mut to) = (start, start);
     for stream in index.streams() {
         let mut add = |block: Block| {
@@ -275,35 +275,35 @@ fn times(recording: &Recording, index: &Index) -> Times {
                 (from, to) = (from.min(time), to.max(time));
             }
         };
-        edge(recording, stream.iter(), None).into_iter().for_each(&mut add);
-        edge(recording, stream.iter().rev(), None).into_iter().for_each(&mut add);
+        edge(etl_file, stream.iter(), None).into_iter().for_each(&mut add);
+        edge(etl_file, stream.iter().rev(), None).into_iter().for_each(&mut add);
     }
     (from, to)
 }
 
 /// The first of a few buffers with records of the selection.
 fn edge<'b>(
-    recording: &Recording,
+    etl_file: &EtlFile,
     buffers: impl Iterator<Item = &'b BufferRef>,
     selection: Option<&Selection>,
 ) -> Option<Block> {
     let max = if selection.is_some() { NAME_BUFFERS } else { EDGE_BUFFERS };
-    let blocks = buffers.take(max).filter_map(|buffer| recording.block(buffer, selection).ok());
+    let blocks = buffers.take(max).filter_map(|buffer| etl_file.block(buffer, selection).ok());
     blocks.map(|(block, _)| block).find(|block| !block.entries().is_empty())
 }
 
 /// The name in the first SystemConfig/CPU event at the beginning or at the end of a source: sessions log it when they start or
 /// stop.
-fn computer_name(recording: &Recording, index: &Index) -> Option<String> {
-    let selection = Selection::none().hooks([hook_id::SYSTEM_CONFIG_CPU]);
+fn computer_name(etl_file: &EtlFile, index: &Index) -> Option<String> {
+    let selection = Selection::none().hook_ids([hook_id::SYSTEM_CONFIG_CPU]);
     let mut buffers: Vec<&BufferRef> = index.buffers.iter().collect();
     buffers.sort_by_key(|buffer| (buffer.epoch, buffer.sequence, buffer.offset));
     let name_in = |block: Block| {
         let mut records = block.entries().iter().map(|entry| block.record(entry));
         records.find_map(|record| name_of(&record))
     };
-    let at_start = edge(recording, buffers.iter().copied(), Some(&selection)).and_then(name_in);
-    at_start.or_else(|| edge(recording, buffers.iter().rev().copied(), Some(&selection)).and_then(name_in))
+    let at_start = edge(etl_file, buffers.iter().copied(), Some(&selection)).and_then(name_in);
+    at_start.or_else(|| edge(etl_file, buffers.iter().rev().copied(), Some(&selection)).and_then(name_in))
 }
 
 /// Skips five numbers; the name is padded with zeros to 256 units of UTF-16.

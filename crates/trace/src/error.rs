@@ -14,7 +14,7 @@ pub enum Error {
     Io(PathBuf, io::Error),
     /// A file is no recording.
     #[error("{0}: {1}")]
-    NotARecording(String, OpenError),
+    NotATrace(String, OpenError),
     /// A packed file cannot be unpacked.
     #[error("{}: {}", .0.display(), .1)]
     Packed(PathBuf, String),
@@ -23,7 +23,7 @@ pub enum Error {
     NoRegularFile(PathBuf),
     /// A directory holds no recordings.
     #[error("{}: no .etl, .etl.zst or .etl.zip file in this directory", .0.display())]
-    NoRecordings(PathBuf),
+    NoTraces(PathBuf),
     /// More files than can be told apart.
     #[error("more than 65,535 recordings at once")]
     TooMany,

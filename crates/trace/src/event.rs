@@ -74,8 +74,8 @@ impl<'b> Event<'b> {
 
     /// Hook id of a kernel event.
     #[inline]
-    pub fn hook(&self) -> Option<u16> {
-        self.entry.hook()
+    pub fn hook_id(&self) -> Option<u16> {
+        self.entry.hook_id()
     }
 
     /// The entry: time, kind and tag.
@@ -99,7 +99,7 @@ impl<'b> Event<'b> {
     /// Which of the trace's sources it comes from.
     #[inline]
     pub fn source(&self) -> u16 {
-        self.block.origin().recording
+        self.block.origin().etl_file
     }
 
     /// Which of the trace's sessions it comes from. Stack keys, raw times and addresses mean something within one session

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use rayon::ThreadPool;
-use stackhound_etl::{Block, BufferRef, Damage, Recording, Selection};
+use stackhound_etl::{Block, BufferRef, Damage, EtlFile, Selection};
 
 /// Blocks of a stream that may be in work beside the one that is being read.
 const AHEAD: usize = 2;
@@ -22,7 +22,7 @@ pub(crate) struct Loading {
 /// One stream's buffers, in order.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    recording: Recording,
+    etl_file: EtlFile,
     buffers: std::vec::IntoIter<BufferRef>,
     loading: Loading,
     in_work: VecDeque<Receiver<Loaded>>,
@@ -31,28 +31,28 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub fn new(recording: Recording, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
-        Feed { recording, buffers: buffers.into_iter(), loading, in_work: VecDeque::new(), has_lost: false }
+    pub fn new(etl_file: EtlFile, buffers: Vec<BufferRef>, loading: Loading) -> Feed {
+        Feed { etl_file, buffers: buffers.into_iter(), loading, in_work: VecDeque::new(), has_lost: false }
     }
 
     /// Which source the stream belongs to.
     pub fn source(&self) -> u16 {
-        self.recording.number()
+        self.etl_file.number()
     }
 
     /// The next block, or what is wrong with it; `None` behind the last one.
     pub fn next(&mut self) -> Option<Loaded> {
         let Some(pool) = self.loading.pool.clone() else {
             let buffer = self.buffers.next()?;
-            return Some(self.recording.block(&buffer, self.loading.selection.as_deref()));
+            return Some(self.etl_file.block(&buffer, self.loading.selection.as_deref()));
         };
         while self.in_work.len() <= AHEAD {
             let Some(buffer) = self.buffers.next() else { break };
             let (sender, receiver) = sync_channel(1);
-            let (recording, selection) = (self.recording.clone(), self.loading.selection.clone());
+            let (etl_file, selection) = (self.etl_file.clone(), self.loading.selection.clone());
             pool.spawn(move || {
                 // The other end is gone only if the whole trace was given up.
-                let _ = sender.send(recording.block(&buffer, selection.as_deref()));
+                let _ = sender.send(etl_file.block(&buffer, selection.as_deref()));
             });
             self.in_work.push_back(receiver);
         }

@@ -62,7 +62,7 @@ impl ProviderFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFilter {
     providers: Vec<ProviderFilter>,
-    hooks: Vec<u16>,
+    hook_ids: Vec<u16>,
     ids: Vec<u16>,
     opcodes: Vec<u8>,
     pids: Vec<Pid>,
@@ -85,8 +85,8 @@ impl HeaderFilter {
     }
 
     /// Kernel events with these hooks.
-    pub fn hooks(mut self, hooks: impl IntoIterator<Item = u16>) -> HeaderFilter {
-        self.hooks.extend(hooks);
+    pub fn hook_ids(mut self, hook_ids: impl IntoIterator<Item = u16>) -> HeaderFilter {
+        self.hook_ids.extend(hook_ids);
         self
     }
 
@@ -138,9 +138,9 @@ impl HeaderFilter {
             allowed.is_empty() || value.is_some_and(|value| allowed.contains(&value))
         }
         let record = event.record();
-        let by_kind = (self.providers.is_empty() && self.hooks.is_empty())
+        let by_kind = (self.providers.is_empty() && self.hook_ids.is_empty())
             || self.providers.iter().any(|provider| provider.wants(event))
-            || event.hook().is_some_and(|hook| self.hooks.contains(&hook));
+            || event.hook_id().is_some_and(|hook_id| self.hook_ids.contains(&hook_id));
         by_kind
             && one_of(&self.ids, record.descriptor().map(|descriptor| descriptor.id))
             && one_of(&self.opcodes, Some(record.opcode()))
@@ -157,7 +157,7 @@ mod tests {
     use std::io::Cursor;
     use std::ops::ControlFlow;
 
-    use stackhound_etl::Recording;
+    use stackhound_etl::EtlFile;
     use stackhound_etl::record::Descriptor;
     use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
     use stackhound_types::{PointerSize, RawTime};
@@ -190,8 +190,8 @@ mod tests {
             writer.write(u16::from(n % 2), &record).unwrap();
         }
         let (file, _) = writer.finish().unwrap();
-        let recording = Recording::open(file.into_inner().into()).unwrap();
-        OpenTrace::new(vec![Source::new("", recording)], 1).unwrap()
+        let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+        OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap()
     }
 
     #[track_caller]
@@ -213,7 +213,7 @@ mod tests {
         check(HeaderFilter::new().pids([Pid(1)]), &[2, 3]);
         check(HeaderFilter::new().tids([Tid(4), Tid(8)]), &[4, 8]);
         check(HeaderFilter::new().processors([1]).ids([1, 2, 3]), &[1, 3]);
-        check(HeaderFilter::new().hooks([0x0301]), &[]);
+        check(HeaderFilter::new().hook_ids([0x0301]), &[]);
         check(by(ProviderFilter::new(Guid::ZERO)), &[]);
         check(by(of()).ids([1]), &[1]);
         check(by(of().any(0b10).any(0b100)), &[0, 1, 2]);

@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! A [`Recordings`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
+//! A [`TraceFiles`] says what to read; [`OpenTrace`] can be read any number of times, in time order ([`Ordered`]) or block
 //! by block as stored. Sources of several machines, boots or captures are one [`Capture`] each. Knows files, clocks, machines
 //! and order; does not know live sessions, stacks or what an event means, but for the one that names the computer.
 #![deny(unsafe_code)]
@@ -27,9 +27,9 @@ mod feed;
 mod filter;
 mod loss;
 mod merge;
-mod recordings;
 mod source;
 mod stats;
+mod trace_files;
 
 pub use capture::{Capture, Grouping, Machine, several_captures};
 pub use error::Error;
@@ -37,8 +37,8 @@ pub use event::{Event, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
 pub use loss::LossMap;
 pub use merge::{Ordered, TimeBase};
-pub use recordings::{Captures, Flow, OpenTrace, Recordings};
 #[cfg(unix)]
 pub use source::on_shrunk_file;
-pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_recording_name};
+pub use source::{Source, UNPACKED_SIZE_MAX, bytes_of, is_trace_name};
 pub use stats::Stats;
+pub use trace_files::{Captures, Flow, OpenTrace, TraceFiles};

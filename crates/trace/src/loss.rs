@@ -13,7 +13,7 @@ use stackhound_etl::{BufferRef, Extent, LogfileHeader, MissingBuffers};
 
 use crate::event::Event;
 use crate::merge::{BlockExtent, Ordered, TimeBase};
-use crate::recordings::OpenTrace;
+use crate::trace_files::OpenTrace;
 
 /// Intervals that are kept of each kind; beyond that the two oldest become one, with the time between them.
 const INTERVALS_MAX: usize = 1 << 14;
@@ -89,7 +89,7 @@ struct Source {
     /// All intervals, whatever their processor.
     lost: Intervals,
     /// Whether the session counted losses that no buffer shows: records can be missing anywhere.
-    is_unplaced: bool,
+    is_unresolved: bool,
     /// The largest number that was entered.
     reached: (u32, i64),
 }
@@ -106,15 +106,15 @@ impl Source {
         };
         let (events_lost, buffers_lost): (u64, u64) =
             (sum(|session| session.events_lost), sum(|session| session.buffers_lost));
-        let is_unplaced = !is_marked && (events_lost > 0 || buffers_lost > index.missing_buffers());
+        let is_unresolved = !is_marked && (events_lost > 0 || buffers_lost > index.missing_buffers());
         let mut source = Source {
             buffers: index.buffers.clone(),
             gaps,
             processor_count: index.sessions.iter().map(|session| session.processors).max().unwrap_or(0),
-            is_unplaced,
+            is_unresolved,
             ..Source::default()
         };
-        if is_unplaced {
+        if is_unresolved {
             source.lost.insert(i64::MIN, i64::MAX);
         }
         source
@@ -267,7 +267,7 @@ impl LossMap {
     pub fn of(trace: &OpenTrace) -> LossMap {
         let sources: Vec<Source> =
             (0..trace.sources().len()).map(|number| Source::of(trace, number)).collect();
-        let is_lossy = sources.iter().any(|source| !source.gaps.is_empty() || source.is_unplaced);
+        let is_lossy = sources.iter().any(|source| !source.gaps.is_empty() || source.is_unresolved);
         LossMap { sources, is_lossy, ..LossMap::default() }
     }
 
@@ -279,8 +279,8 @@ impl LossMap {
         blocks.sort_unstable_by_key(|block| (block.source, block.offset));
         for (number, source) in map.sources.iter_mut().enumerate() {
             let is_unread = |buffer: &&BufferRef| {
-                let place = (number as u16, buffer.offset);
-                blocks.binary_search_by_key(&place, |block| (block.source, block.offset)).is_err()
+                let location = (number as u16, buffer.offset);
+                blocks.binary_search_by_key(&location, |block| (block.source, block.offset)).is_err()
             };
             let gaps = source.gaps.len();
             source.add_unread(trace.indexes()[number].buffers.iter().filter(is_unread));
@@ -360,7 +360,7 @@ impl LossMap {
             return false;
         };
         let lost = source.processors.get(&processor).is_some_and(|of| of.lost.meet(from, until));
-        lost || source.is_unplaced || (!self.is_complete && source.is_open(Some(processor), until))
+        lost || source.is_unresolved || (!self.is_complete && source.is_open(Some(processor), until))
     }
 }
 

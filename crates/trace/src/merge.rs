@@ -109,7 +109,7 @@ fn next_block(feed: &mut Feed, notes: &mut Notes) -> Option<Arc<Block>> {
         if let Some(extents) = extents {
             let origin = block.origin();
             extents.push(BlockExtent {
-                source: origin.recording,
+                source: origin.etl_file,
                 session: origin.session,
                 processor: origin.processor,
                 offset: origin.file_offset,

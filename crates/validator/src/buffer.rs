@@ -115,7 +115,7 @@ impl Record<'_> {
     }
 
     /// The hook id of a kernel event.
-    pub fn hook(&self) -> u16 {
+    pub fn hook_id(&self) -> u16 {
         u16(self.bytes, 6)
     }
 

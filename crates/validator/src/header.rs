@@ -162,8 +162,8 @@ impl Session {
         let (records, end) = records(bytes, if stated <= bytes.len() { stated } else { bytes.len() });
         for record in &records {
             let allowed = matches!(record.kind, kind::SYSTEM32 | kind::SYSTEM64 | kind::PERF_INFO64);
-            let holds = record.marker == TRACE_HEADER && allowed && record.hook() >> 8 == 0;
-            report.check(Rule::H14, buffer.at + record.at, holds, || describe(record.kind, record.hook()));
+            let holds = record.marker == TRACE_HEADER && allowed && record.hook_id() >> 8 == 0;
+            report.check(Rule::H14, buffer.at + record.at, holds, || describe(record.kind, record.hook_id()));
         }
         let ends = end == saved || end as u64 == (offset as u64).next_multiple_of(8);
         report.check(Rule::H15, buffer.at + end, ends, || format!("{end}, not {saved} or {offset}"));
@@ -172,13 +172,14 @@ impl Session {
         report.check(Rule::H16, buffer.at + end, filled, || String::from("other bytes"));
 
         let system = if self.pointer == 4 { kind::SYSTEM32 } else { kind::SYSTEM64 };
-        let has = |hook| records.iter().any(|record| record.kind == system && record.hook() == hook);
-        let hooks = || records.iter().map(|record| describe(record.kind, record.hook())).collect::<String>();
+        let has = |hook_id| records.iter().any(|record| record.kind == system && record.hook_id() == hook_id);
+        let hook_ids =
+            || records.iter().map(|record| describe(record.kind, record.hook_id())).collect::<String>();
         if !self.relogged && build >= 16299 {
-            report.check(Rule::H19, buffer.at, has(HEADER_EXTENSION), hooks);
+            report.check(Rule::H19, buffer.at, has(HEADER_EXTENSION), hook_ids);
         }
         if !self.relogged && mode & SYSTEM_LOGGER != 0 {
-            report.check(Rule::H20, buffer.at, has(GROUP_MASKS), hooks);
+            report.check(Rule::H20, buffer.at, has(GROUP_MASKS), hook_ids);
         }
     }
 
@@ -219,8 +220,8 @@ impl Session {
     }
 }
 
-fn describe(kind: u8, hook: u16) -> String {
-    format!("header kind {kind} with hook id {hook:#06x} ")
+fn describe(kind: u8, hook_id: u16) -> String {
+    format!("header kind {kind} with hook id {hook_id:#06x} ")
 }
 
 /// Text in UTF-16; `None` if it is damaged.

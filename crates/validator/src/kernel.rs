@@ -6,7 +6,7 @@ use crate::header::{Session, WINDOWS_8};
 use crate::{Report, Rule};
 
 /// Hook ids that rules refer to.
-pub(crate) mod hook {
+pub(crate) mod hook_id {
     pub(crate) const LOGFILE_HEADER: u16 = 0x0000;
     pub(crate) const GROUP_MASKS: u16 = 0x0005;
     pub(crate) const RUNDOWN_COMPLETE: u16 = 0x0008;
@@ -28,7 +28,7 @@ pub(crate) mod hook {
     pub(crate) const STACK_KEY_KERNEL: u16 = 0x1825;
     pub(crate) const STACK_KEY_USER: u16 = 0x1826;
 }
-use hook::*;
+use hook_id::*;
 
 /// What is collected from the records of all buffers. Times are raw.
 #[derive(Debug, Default)]
@@ -57,10 +57,10 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Takes in a kernel event. Process ids mean something with process events only.
-    pub fn note(&mut self, hook: u16, time: u64, process: u32, parent: u32) {
-        match hook {
+    pub fn note(&mut self, hook_id: u16, time: u64, process: u32, parent: u32) {
+        match hook_id {
             LOGFILE_HEADER => self.logfile_headers += 1,
-            GROUP_MASKS | RUNDOWN_COMPLETE | GROUP_MASKS_BEFORE => self.protocol.push((time, hook)),
+            GROUP_MASKS | RUNDOWN_COMPLETE | GROUP_MASKS_BEFORE => self.protocol.push((time, hook_id)),
             PROCESS_START => {
                 self.changing.push(process);
                 self.parents.push((process, parent));
@@ -105,9 +105,9 @@ impl Kernel {
         }
         self.protocol.sort_by_key(|(time, _)| *time);
         self.listed_at_start.sort_unstable();
-        let last = self.protocol.last().map(|(_, hook)| *hook);
+        let last = self.protocol.last().map(|(_, hook_id)| *hook_id);
         check(Rule::K03, last == Some(RUNDOWN_COMPLETE), &|| format!("{last:x?}"));
-        let by = |hook, time| self.protocol.iter().any(|entry| entry.1 == hook && entry.0 <= time);
+        let by = |hook_id, time| self.protocol.iter().any(|entry| entry.1 == hook_id && entry.0 <= time);
         if let Some(time) = self.listed_at_end.iter().min() {
             check(Rule::K04, by(GROUP_MASKS_BEFORE, *time), &|| format!("none by {time}"));
         }

@@ -22,13 +22,13 @@ mod bytes;
 mod data;
 mod header;
 mod kernel;
-mod known;
+mod known_violations;
 mod record;
 mod report;
 mod rules;
 mod xpress;
 
-pub use known::{Known, assert_known};
+pub use known_violations::{KnownViolation, assert_known};
 pub use report::{Report, Tally, Violation};
 pub use rules::Rule;
 

@@ -3,7 +3,7 @@
 use crate::buffer::{Record, kind};
 use crate::bytes::{pointer, u16, u32, u64};
 use crate::header::{Session, WINDOWS_8, utf16};
-use crate::kernel::{Kernel, hook};
+use crate::kernel::{Kernel, hook_id};
 use crate::{Report, Rule};
 
 /// Header kinds of a kernel event.
@@ -99,15 +99,15 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
     else {
         return;
     };
-    let (hook, version) = (record.hook(), header[0]);
+    let (hook_id, version) = (record.hook_id(), header[0]);
     let (thread, process) = (record.thread(), record.process());
-    let issuer = || format!("hook id {hook:#06x}, thread {thread:#x}, process {process:#x}");
+    let issuer = || format!("hook id {hook_id:#06x}, thread {thread:#x}, process {process:#x}");
     let narrow = matches!(record.kind, kind::SYSTEM32 | kind::COMPACT32 | kind::PERF_INFO32);
     let mut check = |rule, holds: bool, found: &dyn Fn() -> String| {
         report.check(rule, at, holds, found);
     };
     check(Rule::R03, header[1] == 0, &|| format!("{:#x}", header[1]));
-    if let Some((_, kind, versions, size)) = KERNEL_EVENTS.iter().find(|event| event.0.contains(&hook))
+    if let Some((_, kind, versions, size)) = KERNEL_EVENTS.iter().find(|event| event.0.contains(&hook_id))
         && session.windows >= WINDOWS_8
     {
         let system = matches!(record.kind, kind::SYSTEM32 | kind::SYSTEM64);
@@ -119,7 +119,7 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
         let sized = narrow || size.is_none_or(|size| size == payload.len());
         check(Rule::R04, fits && sized && versions.contains(&version), &|| {
             let (kind, size) = (record.kind, payload.len());
-            format!("hook id {hook:#06x} of kind {kind}, version {version}, {size} bytes")
+            format!("hook id {hook_id:#06x} of kind {kind}, version {version}, {size} bytes")
         });
     }
     if record.kind == kind::SYSTEM64 {
@@ -130,14 +130,16 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
     let own = u32(payload, session.pointer);
     let parent = u32(payload, session.pointer + 4);
     let listed = [u32(payload, 0), u32(payload, 4)];
-    match hook {
-        hook::PROCESS_START => check(Rule::R17, process == parent, &issuer),
-        hook::PROCESS_END => check(Rule::R17, process == own, &issuer),
-        hook::THREAD_END => check(Rule::R18, [process, thread] == listed, &issuer),
-        hook::THREAD_START_RUNDOWN | hook::THREAD_END_RUNDOWN => {
+    match hook_id {
+        hook_id::PROCESS_START => check(Rule::R17, process == parent, &issuer),
+        hook_id::PROCESS_END => check(Rule::R17, process == own, &issuer),
+        hook_id::THREAD_END => check(Rule::R18, [process, thread] == listed, &issuer),
+        hook_id::THREAD_START_RUNDOWN | hook_id::THREAD_END_RUNDOWN => {
             check(Rule::R06, [process, thread] == listed || listed[0] == 0, &issuer);
         }
-        hook::IMAGE_LOAD | hook::IMAGE_UNLOAD if matches!(record.kind, kind::SYSTEM32 | kind::SYSTEM64) => {
+        hook_id::IMAGE_LOAD | hook_id::IMAGE_UNLOAD
+            if matches!(record.kind, kind::SYSTEM32 | kind::SYSTEM64) =>
+        {
             let image_process = match u32(payload, 2 * session.pointer) {
                 0 => SYSTEM_PROCESS,
                 process => process,
@@ -150,25 +152,25 @@ fn check_kernel(report: &mut Report, session: &Session, kernel: &mut Kernel, at:
     let frame = if narrow { 4 } else { 8 };
     let whole = |frames: usize| payload.len() >= frames + frame && payload.len().is_multiple_of(frame);
     let size = || format!("{} bytes", payload.len());
-    match hook {
-        hook::STACK | hook::STACK_KEY_KERNEL | hook::STACK_KEY_USER => {
+    match hook_id {
+        hook_id::STACK | hook_id::STACK_KEY_KERNEL | hook_id::STACK_KEY_USER => {
             let trigger = u64(payload, 0);
             let time = record.time();
             check(Rule::R07, trigger < time, &|| format!("at {time}, of {trigger}"));
             check(Rule::R08, whole(16), &size);
             kernel.triggers.push(trigger);
-            if hook != hook::STACK {
+            if hook_id != hook_id::STACK {
                 kernel.uses.push((pointer(payload, 16, frame), time));
             }
         }
-        hook::STACK_DEFINITION_KERNEL | hook::STACK_DEFINITION_USER => {
+        hook_id::STACK_DEFINITION_KERNEL | hook_id::STACK_DEFINITION_USER => {
             check(Rule::R09, whole(frame), &size);
             let latest = kernel.definitions.entry(pointer(payload, 0, frame)).or_default();
             *latest = record.time().max(*latest);
         }
         _ => {}
     }
-    kernel.note(hook, record.time(), own, parent);
+    kernel.note(hook_id, record.time(), own, parent);
 }
 
 fn check_event(report: &mut Report, session: &Session, at: usize, record: &Record<'_>) {

@@ -5,13 +5,13 @@ use stackhound_validator::{Rule, validate};
 #[test]
 fn traces_of_windows_violate_nothing() {
     let mut checked = Vec::new();
-    let recordings = stackhound_corpus::recordings();
-    for (name, _) in &recordings {
-        let report = validate(&stackhound_corpus::recording(name).expect("a recording"));
+    let trace_files = stackhound_corpus::trace_files();
+    for (name, _) in &trace_files {
+        let report = validate(&stackhound_corpus::etl_file(name).expect("a recording"));
         assert_eq!(report.differences(&[]), [""; 0], "{name}");
         checked.extend(report.tallies.into_keys());
     }
     let unchecked = Rule::ALL.iter().filter(|rule| !checked.contains(rule));
     // Where the corpus is missing, which was said then, nothing is checked.
-    assert!(recordings.is_empty() || unchecked.count() == 0, "the traces do not call for every rule");
+    assert!(trace_files.is_empty() || unchecked.count() == 0, "the traces do not call for every rule");
 }

@@ -131,11 +131,11 @@ impl Process {
     /// If the process has ended, or no program can use the address.
     pub fn region(&self, address: u64) -> Result<Region, Error> {
         const NAME: &str = "VirtualQueryEx";
-        let place = to_place(NAME, address)?;
+        let location = to_location(NAME, address)?;
         let mut found = MEMORY_BASIC_INFORMATION::default();
         let size = size_of::<MEMORY_BASIC_INFORMATION>();
         // SAFETY: the process is open, and the address is a number to the function; writes one structure of this size.
-        let written = unsafe { VirtualQueryEx(self.handle.as_raw_handle(), place, &mut found, size) };
+        let written = unsafe { VirtualQueryEx(self.handle.as_raw_handle(), location, &mut found, size) };
         if written == 0 {
             return Err(Error::last(NAME));
         }
@@ -200,19 +200,20 @@ impl Process {
 
     fn read_page(&self, address: u64, buffer: &mut [u8]) -> usize {
         const NAME: &str = "ReadProcessMemory";
-        let Ok(place) = to_place(NAME, address) else { return 0 };
+        let Ok(location) = to_location(NAME, address) else { return 0 };
         let process = self.handle.as_raw_handle();
         let mut read = 0;
         // SAFETY: the process is open, and the address is a number to the function; the buffer is as long as is said.
-        unsafe { ReadProcessMemory(process, place, buffer.as_mut_ptr().cast(), buffer.len(), &mut read) };
+        unsafe { ReadProcessMemory(process, location, buffer.as_mut_ptr().cast(), buffer.len(), &mut read) };
         // Says the same whether the call failed or not.
         read.min(buffer.len())
     }
 }
 
-fn to_place(function: &'static str, address: u64) -> Result<*const std::ffi::c_void, Error> {
-    let place = usize::try_from(address).map_err(|_| Error::of_status(function, ERROR_INVALID_PARAMETER))?;
-    Ok(place as *const _)
+fn to_location(function: &'static str, address: u64) -> Result<*const std::ffi::c_void, Error> {
+    let location =
+        usize::try_from(address).map_err(|_| Error::of_status(function, ERROR_INVALID_PARAMETER))?;
+    Ok(location as *const _)
 }
 
 /// What the bits of a `PSAPI_WORKING_SET_EX_BLOCK` say of a page.
@@ -309,9 +310,9 @@ mod tests {
     fn what_is_read_is_what_is_there_up_to_what_cannot_be_read() {
         let (process, pages) = (own(), Pages::new(PAGE_NOACCESS));
         for (at, byte) in [(0, 1), (4094, 2), (4095, 3)] {
-            let place = pages.0.wrapping_add(at);
+            let location = pages.0.wrapping_add(at);
             // SAFETY: in the first page, which can be written to and which nobody refers to.
-            unsafe { place.write(byte) };
+            unsafe { location.write(byte) };
         }
         let mut buffer = [9; 8];
         assert_eq!(process.read(pages.address(), &mut buffer), 8);

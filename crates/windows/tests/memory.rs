@@ -22,7 +22,7 @@ fn fixture() -> Option<PathBuf> {
 struct Program {
     child: Child,
     /// Addresses by what they are.
-    places: HashMap<String, u64>,
+    locations: HashMap<String, u64>,
 }
 
 impl Program {
@@ -32,13 +32,13 @@ impl Program {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
         let lines = lines.map(|line| line.expect("a line")).take_while(|line| !line.starts_with("ready"));
-        let place = |line: String| {
+        let location = |line: String| {
             let (name, address) = line.split_once(' ').expect("a name and an address");
             let digits = address.trim_end().trim_start_matches("0x");
             (name.to_owned(), u64::from_str_radix(digits, 16).expect("an address"))
         };
-        let places = lines.map(place).collect();
-        Some(Program { child, places })
+        let locations = lines.map(location).collect();
+        Some(Program { child, locations })
     }
 
     fn process(&self) -> Process {
@@ -69,9 +69,9 @@ fn each_kind_of_memory_is_told() {
         ("image", committed(Kind::Image, 0x20)),
         ("patched", committed(Kind::Image, 0x20)),
     ] {
-        let region = process.region(program.places[name] + 5).expect(name);
+        let region = process.region(program.locations[name] + 5).expect(name);
         assert_eq!(region.state, expected, "{name}");
-        assert_eq!(region.base, (program.places[name] + 5) & !0xfff, "{name}");
+        assert_eq!(region.base, (program.locations[name] + 5) & !0xfff, "{name}");
     }
 }
 
@@ -82,11 +82,11 @@ fn bytes_are_those_that_the_process_has() {
     let expected: Vec<u8> = (0..64_u32).map(|at| ((100 + at) * 7 + 3) as u8).collect();
     for name in ["writable-code", "code", "data"] {
         let mut found = [0; 64];
-        assert_eq!(process.read(program.places[name] + 100, &mut found), 64, "{name}");
+        assert_eq!(process.read(program.locations[name] + 100, &mut found), 64, "{name}");
         assert_eq!(found[..], expected, "{name}");
     }
     for name in ["guarded", "reserved", "freed"] {
-        assert_eq!(process.read(program.places[name] + 100, &mut [0; 64]), 0, "{name}");
+        assert_eq!(process.read(program.locations[name] + 100, &mut [0; 64]), 0, "{name}");
     }
 }
 
@@ -96,8 +96,8 @@ fn whether_pages_are_copies_is_told_or_left_open() {
     let Some(program) = Program::start() else { return };
     let process = program.process();
     let of = |name: &str| {
-        process.read(program.places[name], &mut [0; 1]);
-        process.is_original(program.places[name])
+        process.read(program.locations[name], &mut [0; 1]);
+        process.is_original(program.locations[name])
     };
     let found = (of("image"), of("patched"), of("writable-code"));
     println!("{found:?}");
@@ -108,15 +108,15 @@ fn whether_pages_are_copies_is_told_or_left_open() {
 #[test]
 fn a_process_that_has_ended_gives_nothing() {
     let Some(program) = Program::start() else { return };
-    let (process, places) = (program.process(), program.places.clone());
+    let (process, locations) = (program.process(), program.locations.clone());
     let created = process.created().expect("its start");
     // 100 ns units between 2020 and 2200.
     assert!((132_223_104_000_000_000..189_000_000_000_000_000).contains(&created), "{created}");
     assert!(created >= Process::open(std::process::id()).expect("this one").created().expect("its start"));
     drop(program);
-    assert!(process.region(places["code"]).is_err());
-    assert_eq!(process.read(places["code"], &mut [0; 8]), 0);
-    assert_eq!(process.is_original(places["code"]), None);
+    assert!(process.region(locations["code"]).is_err());
+    assert_eq!(process.read(locations["code"], &mut [0; 8]), 0);
+    assert_eq!(process.is_original(locations["code"]), None);
 }
 
 #[test]

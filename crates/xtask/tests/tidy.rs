@@ -48,10 +48,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-corpus", &[]),
     ("stackhound-detect", &["stackhound-frames", "stackhound-symbols", "stackhound-types"]),
     ("stackhound-etl", &["stackhound-types"]),
-    (
-        "stackhound-etw-double",
-        &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"],
-    ),
+    ("stackhound-etw-fake", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
     (
         "stackhound-export",
         &[
@@ -115,7 +112,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ),
     ("stackhound-kstack-client", &["stackhound-kstack-proto", "stackhound-windows"]),
     ("stackhound-kstack-core", &["stackhound-kstack-proto"]),
-    ("stackhound-kstack-double", &[]),
+    ("stackhound-kstack-fake", &[]),
     ("stackhound-kstack-driver", &["stackhound-kstack-core", "stackhound-kstack-proto"]),
     ("stackhound-kstack-proto", &[]),
     (
@@ -200,7 +197,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
 
 /// Crates outside the workspace, since they need more than Rust, or take the place of a library of Windows.
 const OUTSIDE: &[&str] =
-    &["crates/kstack/double", "crates/kstack/driver", "crates/python", "crates/windows-double", "fuzz"];
+    &["crates/kstack/fake", "crates/kstack/driver", "crates/python", "crates/windows-fake", "fuzz"];
 
 /// By crate, the names of others.
 type Edges = BTreeMap<String, BTreeSet<String>>;
@@ -305,7 +302,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// `unsafe` is in file mapping, in the crates that call Windows or run in its kernel, in the doubles of Windows and in those
+/// `unsafe` is in file mapping, in the crates that call Windows or run in its kernel, in the fakes of Windows and in those
 /// that record. There clippy asks for a reason at each block.
 #[test]
 fn unsafe_is_where_it_may_be() {
@@ -314,7 +311,7 @@ fn unsafe_is_where_it_may_be() {
     assert!(files.len() > 50);
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
-        let of_system = ["kstack/double", "kstack/driver", "windows/src", "windows-double", "record"]
+        let of_system = ["kstack/fake", "kstack/driver", "windows/src", "windows-fake", "record"]
             .iter()
             .any(|folder| file.starts_with(root().join("crates").join(folder)));
         let allowed =
@@ -362,13 +359,13 @@ fn product_code(text: &str) -> String {
 /// only test others, and the table of what the container needs, which a test of `schema` compares.
 #[test]
 fn ids_of_events_are_written_once() {
-    const TESTING: [&str; 4] = ["fuzzing", "validator", "windows-double", "xtask"];
+    const TESTING: [&str; 4] = ["fuzzing", "validator", "windows-fake", "xtask"];
     let crates = root().join("crates");
     let schema = crates.join("schema/src");
     // Group 0 has the numbers of much else.
     let mut ids: Vec<(String, u128)> = constants(&schema.join("kernel/hook_id.rs"));
-    ids.retain(|(_, hook)| *hook > 0xff);
-    let hooks = ids.into_iter().map(|(name, hook)| (name, vec![format!("0x{hook:04x}")]));
+    ids.retain(|(_, hook_id)| *hook_id > 0xff);
+    let hook_ids = ids.into_iter().map(|(name, hook_id)| (name, vec![format!("0x{hook_id:04x}")]));
     let guids = ["kernel/class_guid.rs", "provider_guid.rs"].into_iter().flat_map(|file| {
         constants(&schema.join(file)).into_iter().map(|(name, guid)| {
             let digits = format!("{guid:032x}");
@@ -377,20 +374,20 @@ fn ids_of_events_are_written_once() {
             (name, vec![groups.join("-"), format!("0x{digits}"), format!("0x{a},0x{b},0x{c},")])
         })
     });
-    let known: Vec<(String, Vec<String>)> = hooks.chain(guids).collect();
+    let known: Vec<(String, Vec<String>)> = hook_ids.chain(guids).collect();
     assert!(known.len() > 500, "{}", known.len());
 
     let mut files = Vec::new();
     sources(&crates, &mut files);
     let mut found = Vec::new();
     for file in files {
-        let place = file.strip_prefix(&crates).expect("a file of a crate");
-        let is_test = place.components().any(|part| {
+        let location = file.strip_prefix(&crates).expect("a file of a crate");
+        let is_test = location.components().any(|part| {
             ["tests", "benches", "examples", "tests.rs"].iter().any(|test| part.as_os_str() == *test)
         });
-        let is_exempt = TESTING.iter().any(|room| place.starts_with(room))
-            || place.starts_with("schema")
-            || place == Path::new("etl/src/hook_id.rs");
+        let is_exempt = TESTING.iter().any(|room| location.starts_with(room))
+            || location.starts_with("schema")
+            || location == Path::new("etl/src/hook_id.rs");
         if is_test || is_exempt {
             continue;
         }
@@ -400,7 +397,7 @@ fn ids_of_events_are_written_once() {
         for (name, spellings) in &known {
             for spelling in spellings {
                 if code.match_indices(spelling.as_str()).any(|(at, _)| is_whole(at, spelling.len())) {
-                    found.push(format!("{}: {spelling} is {name}", place.display()));
+                    found.push(format!("{}: {spelling} is {name}", location.display()));
                 }
             }
         }

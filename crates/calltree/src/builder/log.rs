@@ -8,7 +8,7 @@ use crate::{Error, class::Class};
 /// A frame that is still open.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    frame: Place,
+    frame: FramePosition,
     start: StartType,
     evidence: Evidence,
     /// The boundary number of its start.
@@ -17,7 +17,7 @@ struct Open {
 
 /// Which frame: those found below all others come before the rest, the one found last first.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum FramePosition {
     Below(u32),
     Above(u32),
 }
@@ -39,8 +39,8 @@ pub(super) struct Log {
     /// Location + 1 of every frame in order of beginning.
     locations: Vec<u32>,
     below: Vec<u32>,
-    classes: Vec<(Place, Class)>,
-    slack: Vec<(Place, Slack)>,
+    classes: Vec<(FramePosition, Class)>,
+    slack: Vec<(FramePosition, Slack)>,
     open: Vec<Open>,
 }
 
@@ -109,7 +109,7 @@ impl Log {
         self.step(first.0)?;
         let number = u32::try_from(self.locations.len())
             .map_err(|_| Error::TooMany { what: "frames of one stack", limit: u64::from(u32::MAX) })?;
-        let frame = Place::Above(number);
+        let frame = FramePosition::Above(number);
         self.seen(first.0);
         self.begun = first.0;
         self.parentheses.push(true);
@@ -143,7 +143,7 @@ impl Log {
         if !self.open.is_empty() {
             return Err(Error::Order { at: ContextId(self.last), last: ContextId(self.last) });
         }
-        let frame = Place::Below(self.below.len() as u32);
+        let frame = FramePosition::Below(self.below.len() as u32);
         self.below.push(location.map_or(0, |location| location.0 + 1));
         let from = self.first.unwrap_or(self.last);
         self.open.push(Open { frame, start: StartType::Unknown, evidence: Evidence::Exact, from });
@@ -158,18 +158,18 @@ impl Log {
             self.classify(open, EndType::TraceEnd);
         }
         let below = self.below.len() as u64;
-        let number = |place| match place {
-            Place::Below(number) => below - 1 - u64::from(number),
-            Place::Above(number) => below + u64::from(number),
+        let number = |position| match position {
+            FramePosition::Below(number) => below - 1 - u64::from(number),
+            FramePosition::Above(number) => below + u64::from(number),
         };
         let mut parentheses = BitBuilder::default();
         (0..below).for_each(|_| parentheses.push(true));
         parentheses.append(&self.parentheses);
         let mut classes: Vec<(u64, Class)> =
-            self.classes.into_iter().map(|(place, class)| (number(place), class)).collect();
+            self.classes.into_iter().map(|(position, class)| (number(position), class)).collect();
         classes.sort_unstable_by_key(|(frame, _)| *frame);
         let mut slack: Vec<(u64, Slack)> =
-            self.slack.into_iter().map(|(place, slack)| (number(place), slack)).collect();
+            self.slack.into_iter().map(|(position, slack)| (number(position), slack)).collect();
         // Ends that may come at any time take no more room than the trace is long.
         slack.iter_mut().for_each(|(_, slack)| slack.end = slack.end.min(transitions + 1));
         slack.sort_by_key(|(frame, _)| *frame);

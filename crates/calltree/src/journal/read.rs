@@ -171,17 +171,17 @@ impl<'b> Reader<'b> {
         Ok(match tag {
             tag::ENTER => {
                 let cpu = self.cpu()?;
-                let (stack, first) = self.place()?;
+                let (stack, first) = self.position()?;
                 Change::Enter { cpu, stack, first }
             }
             tag::LEAVE => {
                 let cpu = self.cpu()?;
-                self.place()?;
+                self.position()?;
                 Change::Leave { cpu, last: self.last()? }
             }
             tag::OPEN => {
                 let start = self.kind(&StartType::ALL, "a way of starting")?;
-                let (stack, first) = self.place()?;
+                let (stack, first) = self.position()?;
                 Change::Open { stack, first, start, location: self.location()? }
             }
             tag::CALL => {
@@ -191,7 +191,7 @@ impl<'b> Reader<'b> {
             }
             tag::CLOSE => {
                 let end = self.kind(&EndType::ALL, "a way of ending")?;
-                let (stack, _) = self.place()?;
+                let (stack, _) = self.position()?;
                 Change::Close { stack, last: self.last()?, end }
             }
             tag::RETURN => {
@@ -217,7 +217,7 @@ impl<'b> Reader<'b> {
         Ok(StackInfo { kind, process, thread, cpu, name, region })
     }
 
-    fn place(&mut self) -> Result<(StackId, ContextId), Error> {
+    fn position(&mut self) -> Result<(StackId, ContextId), Error> {
         self.stack = self.number()? as u32;
         Ok((StackId(self.stack), self.step()?))
     }

@@ -91,12 +91,12 @@ impl<W: Write> Writer<W> {
             Change::Enter { cpu, stack, first } => {
                 self.page.push(tag::ENTER);
                 self.number(u64::from(cpu.0));
-                self.place(stack, first.0);
+                self.position(stack, first.0);
             }
             Change::Leave { cpu, last } => {
                 self.page.push(tag::LEAVE);
                 self.number(u64::from(cpu.0));
-                self.place(StackId(self.stack), last.0.saturating_add(1));
+                self.position(StackId(self.stack), last.0.saturating_add(1));
             }
             Change::Open { stack, first, start: StartType::Call, location } if stack.0 == self.stack => {
                 self.page.push(tag::CALL);
@@ -105,7 +105,7 @@ impl<W: Write> Writer<W> {
             }
             Change::Open { stack, first, start, location } => {
                 self.page.extend([tag::OPEN, start as u8]);
-                self.place(stack, first.0);
+                self.position(stack, first.0);
                 self.optional(location.map(|location| u64::from(location.0)));
             }
             Change::Close { stack, last, end: EndType::Return } if stack.0 == self.stack => {
@@ -114,7 +114,7 @@ impl<W: Write> Writer<W> {
             }
             Change::Close { stack, last, end } => {
                 self.page.extend([tag::CLOSE, end as u8]);
-                self.place(stack, last.0.saturating_add(1));
+                self.position(stack, last.0.saturating_add(1));
             }
             Change::Below { stack, location } => {
                 self.page.push(tag::BELOW);
@@ -164,7 +164,7 @@ impl<W: Write> Writer<W> {
         if self.page.len() < PAGE { Ok(()) } else { self.flush() }
     }
 
-    fn place(&mut self, stack: StackId, boundary: u64) {
+    fn position(&mut self, stack: StackId, boundary: u64) {
         self.number(u64::from(stack.0));
         self.stack = stack.0;
         self.step(boundary);

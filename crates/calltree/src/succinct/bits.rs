@@ -113,9 +113,9 @@ impl BitBuilder {
             let here = u64::from(zeros.count_ones());
             // At most one of them lies in a word, as `step` is not less than its bits.
             let found = (sought < before + here).then(|| {
-                let place = start + u64::from(select_in_word(zeros, (sought - before) as u32));
+                let position = start + u64::from(select_in_word(zeros, (sought - before) as u32));
                 sought += step;
-                place
+                position
             });
             before += here;
             found
@@ -199,10 +199,10 @@ impl Bits {
         if number >= self.length - self.ones {
             return self.length;
         }
-        let place = self.hints.get(number / self.step);
+        let position = self.hints.get(number / self.step);
         let mut left = number % self.step;
-        let mut index = place / 64;
-        let mut word = !self.word(index) & (u64::MAX << (place % 64));
+        let mut index = position / 64;
+        let mut word = !self.word(index) & (u64::MAX << (position % 64));
         for _ in 0..NEAR {
             let here = u64::from(word.count_ones());
             if left < here {
@@ -217,7 +217,7 @@ impl Bits {
             true => (self.hints.get(next) / BLOCK_BITS + 1).min(self.blocks),
             false => self.blocks,
         };
-        self.select_in_blocks::<false>(number, (place / BLOCK_BITS).min(self.blocks), behind)
+        self.select_in_blocks::<false>(number, (position / BLOCK_BITS).min(self.blocks), behind)
     }
 
     fn select_in_blocks<const ONE: bool>(&self, number: u64, mut low: u64, mut high: u64) -> u64 {
@@ -259,19 +259,19 @@ impl Bits {
 #[inline]
 pub(crate) fn select_in_word(mut word: u64, number: u32) -> u32 {
     let mut left = number;
-    let mut place = 0;
+    let mut position = 0;
     for half in [32, 16, 8] {
         let ones = (word & ((1 << half) - 1)).count_ones();
         if left >= ones {
             left -= ones;
             word >>= half;
-            place += half;
+            position += half;
         }
     }
     for _ in 0..left {
         word &= word.wrapping_sub(1);
     }
-    place + word.trailing_zeros().min(63)
+    position + word.trailing_zeros().min(63)
 }
 
 #[cfg(test)]
@@ -296,15 +296,15 @@ mod tests {
     fn agrees_with(bits: &[bool], step: u64) {
         let read = read(bits, step);
         let (mut ones, mut zeros) = (0, 0);
-        for (place, bit) in bits.iter().enumerate() {
-            let place = place as u64;
-            assert_eq!(read.get(place), *bit);
-            assert_eq!(read.rank(place), ones);
+        for (position, bit) in bits.iter().enumerate() {
+            let position = position as u64;
+            assert_eq!(read.get(position), *bit);
+            assert_eq!(read.rank(position), ones);
             if *bit {
-                assert_eq!(read.select1(ones), place);
+                assert_eq!(read.select1(ones), position);
                 ones += 1;
             } else {
-                assert_eq!(read.select0(zeros), place);
+                assert_eq!(read.select0(zeros), position);
                 zeros += 1;
             }
         }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn long_runs_are_no_different() {
         for run in [1_usize, 500, 5_000] {
-            let bits: Vec<bool> = (0..30_000).map(|place| place / run % 2 == 0).collect();
+            let bits: Vec<bool> = (0..30_000).map(|position| position / run % 2 == 0).collect();
             agrees(&bits);
         }
         agrees(&[true; 10_000]);

@@ -103,10 +103,10 @@ impl EliasFano {
         first
     }
 
-    /// How many ones stand at `place` before the next zero.
+    /// How many ones stand at `position` before the next zero.
     #[inline]
-    fn ones_from(&self, place: u64) -> u64 {
-        let mut at = place;
+    fn ones_from(&self, position: u64) -> u64 {
+        let mut at = position;
         while at < self.high.len() {
             let word = self.high.word(at / 64) >> (at % 64);
             let ones = u64::from(word.trailing_ones());
@@ -115,7 +115,7 @@ impl EliasFano {
                 break;
             }
         }
-        at.min(self.high.len()).saturating_sub(place)
+        at.min(self.high.len()).saturating_sub(position)
     }
 }
 

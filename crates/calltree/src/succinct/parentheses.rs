@@ -21,7 +21,7 @@ pub(crate) struct Node {
     /// Its number.
     pub(crate) number: u64,
     /// Where its beginning stands.
-    pub(crate) place: u64,
+    pub(crate) position: u64,
 }
 
 /// A node that is open somewhere: found by its place, or by its number in a list.
@@ -137,31 +137,31 @@ impl Parentheses {
         self.length
     }
 
-    /// Whether a node begins at `place`.
+    /// Whether a node begins at `position`.
     #[inline]
-    pub(crate) fn begins(&self, place: u64) -> bool {
-        place < self.length && self.bits.get((place / 64) as usize) >> (place % 64) & 1 == 1
+    pub(crate) fn begins(&self, position: u64) -> bool {
+        position < self.length && self.bits.get((position / 64) as usize) >> (position % 64) & 1 == 1
     }
 
-    /// Beginnings before `place`: the number of the node that begins there, if one does.
+    /// Beginnings before `position`: the number of the node that begins there, if one does.
     #[inline]
-    pub(crate) fn rank(&self, place: u64) -> u64 {
-        let place = place.min(self.length);
-        let block = place / BLOCK_BITS;
+    pub(crate) fn rank(&self, position: u64) -> u64 {
+        let position = position.min(self.length);
+        let block = position / BLOCK_BITS;
         let mut count = self.before(block);
-        for word in block * BLOCK_WORDS..place / 64 {
+        for word in block * BLOCK_WORDS..position / 64 {
             count += u64::from(self.bits.get(word as usize).count_ones());
         }
-        if !place.is_multiple_of(64) {
-            let word = self.bits.get((place / 64) as usize) & ((1 << (place % 64)) - 1);
+        if !position.is_multiple_of(64) {
+            let word = self.bits.get((position / 64) as usize) & ((1 << (position % 64)) - 1);
             count += u64::from(word.count_ones());
         }
         count
     }
 
-    /// How many nodes are open behind `place`.
-    pub(crate) fn depth(&self, place: u64) -> u64 {
-        (2 * self.rank(place + 1)).saturating_sub(place + 1)
+    /// How many nodes are open behind `position`.
+    pub(crate) fn depth(&self, position: u64) -> u64 {
+        (2 * self.rank(position + 1)).saturating_sub(position + 1)
     }
 
     /// Beginnings before a block.
@@ -186,18 +186,18 @@ impl Parentheses {
             let word = self.bits.get(index as usize);
             let here = u64::from(word.count_ones());
             if left < here {
-                let place = index * 64 + u64::from(super::bits::select_in_word(word, left as u32));
-                return Some(Node { number, place });
+                let position = index * 64 + u64::from(super::bits::select_in_word(word, left as u32));
+                return Some(Node { number, position });
             }
             left -= here;
         }
         None
     }
 
-    /// The innermost node that is open behind `place`.
-    pub(crate) fn top(&self, place: u64) -> Option<Node> {
+    /// The innermost node that is open behind `position`.
+    pub(crate) fn top(&self, position: u64) -> Option<Node> {
         let mut found = None;
-        self.open(place, |node| {
+        self.open(position, |node| {
             found = Some(node);
             false
         });
@@ -207,9 +207,9 @@ impl Parentheses {
         }
     }
 
-    /// Calls `each` with the numbers of all nodes that are open behind `place`, innermost first.
-    pub(crate) fn line(&self, place: u64, mut each: impl FnMut(u64)) {
-        self.open(place, |node| {
+    /// Calls `each` with the numbers of all nodes that are open behind `position`, innermost first.
+    pub(crate) fn line(&self, position: u64, mut each: impl FnMut(u64)) {
+        self.open(position, |node| {
             each(match node {
                 Open::Here(node) => node.number,
                 Open::Listed(number) => number,
@@ -218,15 +218,16 @@ impl Parentheses {
         });
     }
 
-    /// Calls `found` with the nodes open behind `place`, innermost first, until it answers `false`.
-    fn open(&self, place: u64, mut found: impl FnMut(Open) -> bool) {
-        let (mut place, mut ended) = (place, 0);
+    /// Calls `found` with the nodes open behind `position`, innermost first, until it answers `false`.
+    fn open(&self, position: u64, mut found: impl FnMut(Open) -> bool) {
+        let (mut position, mut ended) = (position, 0);
         // Each round goes further out and to the left.
         loop {
-            let Some(left) = self.open_in_block(place, ended, |place| found(Open::Here(place))) else {
+            let Some(left) = self.open_in_block(position, ended, |position| found(Open::Here(position)))
+            else {
                 return;
             };
-            let block = place / BLOCK_BITS;
+            let block = position / BLOCK_BITS;
             let path = self.path(block);
             let listed = path.len() as u64;
             let mut last = None;
@@ -241,20 +242,22 @@ impl Parentheses {
             }
             let last = last.or_else(|| self.path(block).last()).and_then(|number| self.node(number));
             match last {
-                Some(node) if node.place > 0 && node.place < block * BLOCK_BITS => place = node.place - 1,
+                Some(node) if node.position > 0 && node.position < block * BLOCK_BITS => {
+                    position = node.position - 1
+                }
                 _ => return,
             }
             ended = left.saturating_sub(PATH_MAX);
         }
     }
 
-    /// The place where the node that begins at `place` ends.
-    pub(crate) fn end(&self, place: u64) -> Option<u64> {
+    /// The place where the node that begins at `position` ends.
+    pub(crate) fn end(&self, position: u64) -> Option<u64> {
         // Behind its end, it is as deep as it was before the beginning.
-        let target = self.depth(place).checked_sub(1)?;
-        let block = place / BLOCK_BITS;
+        let target = self.depth(position).checked_sub(1)?;
+        let block = position / BLOCK_BITS;
         let mut depth = target + 1;
-        if let Some(end) = self.falls_to(target, &mut depth, place + 1, (block + 1) * BLOCK_BITS) {
+        if let Some(end) = self.falls_to(target, &mut depth, position + 1, (block + 1) * BLOCK_BITS) {
             return Some(end);
         }
         let block = self.block_behind(block, target)?;
@@ -267,22 +270,22 @@ impl Parentheses {
     /// one before `from`.
     fn falls_to(&self, target: u64, depth: &mut u64, from: u64, to: u64) -> Option<u64> {
         let to = to.min(self.length);
-        let mut place = from;
-        while place < to {
-            let word = self.bits.get((place / 64) as usize) >> (place % 64);
-            if place.is_multiple_of(8) && place + 8 <= to {
+        let mut position = from;
+        while position < to {
+            let word = self.bits.get((position / 64) as usize) >> (position % 64);
+            if position.is_multiple_of(8) && position + 8 <= to {
                 let byte = usize::from(word as u8);
                 if *depth > target + 8 || i64::from(LEAST[byte]) + *depth as i64 > target as i64 {
                     *depth = depth.checked_add_signed(2 * i64::from(BEGUN[byte]) - 8)?;
-                    place += 8;
+                    position += 8;
                     continue;
                 }
             }
             *depth = if word & 1 == 1 { *depth + 1 } else { depth.checked_sub(1)? };
             if *depth == target {
-                return Some(place);
+                return Some(position);
             }
-            place += 1;
+            position += 1;
         }
         None
     }
@@ -306,12 +309,17 @@ impl Parentheses {
         None
     }
 
-    /// Calls `found` with the nodes that begin in the block of `place`, up to it, and are open behind it, innermost first,
+    /// Calls `found` with the nodes that begin in the block of `position`, up to it, and are open behind it, innermost first,
     /// until it answers `false`, then returns `None`. Leaves out the first `ended`. Returns how many of those that were
     /// open before the block have ended by then or are left out.
     #[inline]
-    fn open_in_block(&self, place: u64, mut ended: u64, mut found: impl FnMut(Node) -> bool) -> Option<u64> {
-        let last = place.min(self.length.checked_sub(1)?);
+    fn open_in_block(
+        &self,
+        position: u64,
+        mut ended: u64,
+        mut found: impl FnMut(Node) -> bool,
+    ) -> Option<u64> {
+        let last = position.min(self.length.checked_sub(1)?);
         let first = last / BLOCK_BITS * BLOCK_WORDS;
         let mut index = last / 64;
         let mut left = last % 64 + 1;
@@ -319,7 +327,7 @@ impl Parentheses {
         loop {
             // Bits behind the place are shifted out; the zeros that come in below are not looked at.
             let mut word = self.bits.get(index as usize) << (64 - left);
-            let mut place = index * 64 + left;
+            let mut position = index * 64 + left;
             while left > 0 {
                 let bits = left.min(8);
                 let byte = usize::from((word >> 56) as u8);
@@ -327,8 +335,10 @@ impl Parentheses {
                 while open != 0 {
                     let above = open.leading_zeros();
                     let begun = u64::from(BEGUN[byte >> (7 - above)]);
-                    let node =
-                        Node { number: number.saturating_sub(begun), place: place - 1 - u64::from(above) };
+                    let node = Node {
+                        number: number.saturating_sub(begun),
+                        position: position - 1 - u64::from(above),
+                    };
                     if !found(node) {
                         return None;
                     }
@@ -337,7 +347,7 @@ impl Parentheses {
                 ended = ended.saturating_add_signed(i64::from(left_over) - (8 - bits) as i64);
                 number = number.saturating_sub(u64::from(BEGUN[byte]));
                 word <<= 8;
-                place -= bits;
+                position -= bits;
                 left -= bits;
             }
             if index == first {
@@ -435,27 +445,27 @@ mod tests {
         let mut open: Vec<(Node, u64)> = Vec::new();
         let mut ends = Vec::new();
         let mut number = 0;
-        for place in 0..bits.len() {
-            assert_eq!(read.rank(place), number);
-            if bits.get(place) {
-                let node = Node { number, place };
+        for position in 0..bits.len() {
+            assert_eq!(read.rank(position), number);
+            if bits.get(position) {
+                let node = Node { number, position };
                 assert_eq!(read.node(number), Some(node));
                 number += 1;
-                open.push((node, place));
+                open.push((node, position));
             } else {
-                ends.push((open.pop().unwrap().0, place));
+                ends.push((open.pop().unwrap().0, position));
             }
-            assert_eq!(read.depth(place), open.len() as u64);
-            assert_eq!(read.top(place), open.last().map(|open| open.0), "behind {place}");
-            if place % 7 == 0 || bits.len() < 500 {
+            assert_eq!(read.depth(position), open.len() as u64);
+            assert_eq!(read.top(position), open.last().map(|open| open.0), "behind {position}");
+            if position % 7 == 0 || bits.len() < 500 {
                 let mut line = Vec::new();
-                read.line(place, |number| line.push(number));
+                read.line(position, |number| line.push(number));
                 let expected: Vec<u64> = open.iter().rev().map(|open| open.0.number).collect();
-                assert_eq!(line, expected, "behind {place}");
+                assert_eq!(line, expected, "behind {position}");
             }
         }
         for (node, end) in ends {
-            assert_eq!(read.end(node.place), Some(end));
+            assert_eq!(read.end(node.position), Some(end));
         }
         assert_eq!(read.node(number), None);
     }
@@ -476,11 +486,11 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), place in any::<u16>()) {
+        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), position in any::<u16>()) {
             if let Some(read) = Parentheses::new(bytes.into()) {
-                let place = u64::from(place);
-                let _ = (read.top(place), read.end(place), read.node(place), read.rank(place));
-                read.line(place, |_| {});
+                let position = u64::from(position);
+                let _ = (read.top(position), read.end(position), read.node(position), read.rank(position));
+                read.line(position, |_| {});
             }
         }
     }

@@ -70,14 +70,14 @@ impl Wavelet {
         (at == bytes.len()).then_some(Self { levels, length })
     }
 
-    /// The number at `place`.
-    pub(crate) fn get(&self, place: u64) -> u32 {
-        let mut place = place;
+    /// The number at `position`.
+    pub(crate) fn get(&self, position: u64) -> u32 {
+        let mut position = position;
         let mut number = 0;
         for level in &self.levels {
-            let bit = level.bits.get(place);
+            let bit = level.bits.get(position);
             number = number << 1 | u32::from(bit);
-            place = level.follow(place, bit);
+            position = level.follow(position, bit);
         }
         number
     }
@@ -90,14 +90,14 @@ impl Wavelet {
 
     /// The place where `number` stands for the nth time, from 0.
     pub(crate) fn select(&self, number: u32, nth: u64) -> u64 {
-        let mut place = self.range(number).0 + nth;
+        let mut position = self.range(number).0 + nth;
         for (shift, level) in self.levels.iter().rev().enumerate() {
-            place = match number >> shift & 1 {
-                1 => level.bits.select1(place.saturating_sub(level.zeros)),
-                _ => level.bits.select0(place),
+            position = match number >> shift & 1 {
+                1 => level.bits.select1(position.saturating_sub(level.zeros)),
+                _ => level.bits.select0(position),
             };
         }
-        place
+        position
     }
 
     /// Where the occurrences of `number` stand on the last level.
@@ -115,9 +115,9 @@ impl Wavelet {
 }
 
 impl Level {
-    fn follow(&self, place: u64, bit: bool) -> u64 {
-        let ones = self.bits.rank(place);
-        if bit { self.zeros + ones } else { place.saturating_sub(ones) }
+    fn follow(&self, position: u64, bit: bool) -> u64 {
+        let ones = self.bits.rank(position);
+        if bit { self.zeros + ones } else { position.saturating_sub(ones) }
     }
 }
 
@@ -135,14 +135,14 @@ mod tests {
             let numbers: Vec<u32> = numbers.iter().map(|n| n & ((1 << width) - 1)).collect();
             let bytes = Wavelet::build(numbers.clone(), width);
             let read = Wavelet::new(bytes.into(), numbers.len() as u64, width).unwrap();
-            for (place, number) in numbers.iter().enumerate() {
-                prop_assert_eq!(read.get(place as u64), *number);
+            for (position, number) in numbers.iter().enumerate() {
+                prop_assert_eq!(read.get(position as u64), *number);
             }
             for number in 0..1 << width {
-                let places: Vec<u64> = (0..numbers.len()).filter(|p| numbers[*p] == number).map(|p| p as u64).collect();
-                prop_assert_eq!(read.count(number), places.len() as u64);
-                for (nth, place) in places.iter().enumerate() {
-                    prop_assert_eq!(read.select(number, nth as u64), *place);
+                let positions: Vec<u64> = (0..numbers.len()).filter(|p| numbers[*p] == number).map(|p| p as u64).collect();
+                prop_assert_eq!(read.count(number), positions.len() as u64);
+                for (nth, position) in positions.iter().enumerate() {
+                    prop_assert_eq!(read.select(number, nth as u64), *position);
                 }
             }
             prop_assert_eq!(read.count(1 << width), 0);

@@ -179,17 +179,17 @@ impl Machine<'_> {
 
     /// `longjmp`, or an exception that is caught further out.
     fn long_jump(&mut self) {
-        let Some(place) = self.any_outer(self.active) else { return self.plain() };
+        let Some(location) = self.any_outer(self.active) else { return self.plain() };
         if self.random.one_in(2) {
             // The unwinder has frames of its own.
             self.call();
             self.call();
         }
-        let sp = self.any_pointer(self.active, place);
+        let sp = self.any_pointer(self.active, location);
         let last = ContextId(self.transition);
         let pc = self.any_function() + 0x20;
         self.step(Class::Dynamic, pc, sp);
-        self.unwind_from(place + 1, last);
+        self.unwind_from(location + 1, last);
         self.uncover(last);
     }
 
@@ -202,9 +202,9 @@ impl Machine<'_> {
     }
 
     /// A stack pointer with which a frame that is not the top is the top.
-    fn any_pointer(&mut self, stack: usize, place: usize) -> u64 {
+    fn any_pointer(&mut self, stack: usize, location: usize) -> u64 {
         let frames = &self.stacks[stack].frames;
-        let (low, high) = (frames[place + 1].gone(), frames[place].ceiling);
+        let (low, high) = (frames[location + 1].gone(), frames[location].ceiling);
         low + 8 * self.random.below(((high - low) / 8).min(4) + 1)
     }
 
@@ -344,7 +344,7 @@ impl Machine<'_> {
         let outer = self.any_outer(to).filter(|_| self.random.one_in(6));
         let lower = self.random.one_in(5);
         let sp = match outer {
-            Some(place) => self.any_pointer(to, place),
+            Some(location) => self.any_pointer(to, location),
             None if lower => left - 8 * self.random.between(1, 12),
             None => left,
         };
@@ -355,8 +355,8 @@ impl Machine<'_> {
         self.step(class, pc, sp);
         let first = ContextId(self.transition);
         self.enter(first, to);
-        if let Some(place) = outer {
-            self.unwind_from(place + 1, last);
+        if let Some(location) = outer {
+            self.unwind_from(location + 1, last);
         }
         if sp < left {
             self.open(first, StartType::Manual, Some(pc), Shadow::new(left - 8, None, Kind::Foreign));
@@ -488,14 +488,14 @@ impl Machine<'_> {
         }
         let outermost = self.stacks[self.active].frames[0].kind;
         let Kind::Interrupt { stack: to, .. } = outermost else { return self.plain() };
-        let Some(place) = self.any_outer(to) else { return self.plain() };
-        let sp = self.any_pointer(to, place);
+        let Some(location) = self.any_outer(to) else { return self.plain() };
+        let sp = self.any_pointer(to, location);
         let from = self.active;
         self.stacks[from].left = self.sp;
         let last = ContextId(self.transition);
         self.step(Class::Dynamic, self.next_pc(), sp);
         self.enter(ContextId(self.transition), to);
-        self.unwind_from(place + 1, last);
+        self.unwind_from(location + 1, last);
         self.uncover(last);
     }
 
@@ -512,14 +512,14 @@ impl Machine<'_> {
         let count = self.random.between(1, 3);
         // From the top, or further down.
         let from = if self.random.one_in(2) { 0 } else { self.random.below(5) };
-        for place in from..from + count {
+        for location in from..from + count {
             let frames = &self.stacks[stack].frames;
-            let Some(place) = frames.len().checked_sub(1 + place as usize) else { break };
-            let frame = frames[place];
+            let Some(location) = frames.len().checked_sub(1 + location as usize) else { break };
+            let frame = frames[location];
             if frame.kind == Kind::Function && !frame.changed {
                 let address = self.any_function() + 0x50;
                 self.poke(frame.ceiling, address);
-                self.stacks[stack].frames[place].changed = frame.back != Some(address);
+                self.stacks[stack].frames[location].changed = frame.back != Some(address);
             }
         }
     }

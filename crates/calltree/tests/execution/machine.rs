@@ -308,16 +308,16 @@ impl<'a> Machine<'a> {
     pub fn close(&mut self, stack: usize, last: ContextId, end: EndType) {
         let known = self.stacks[stack].known;
         if let Some(frame) = self.stacks[stack].frames.pop()
-            && let (Some(stack), Some(place)) = (known, frame.known)
+            && let (Some(stack), Some(location)) = (known, frame.known)
         {
-            let frame = &mut self.truth.stacks[stack].frames[place];
+            let frame = &mut self.truth.stacks[stack].frames[location];
             (frame.last, frame.end) = (last, end);
         }
     }
 
     /// The frames of the active stack from this one inwards end without a return.
-    pub fn unwind_from(&mut self, place: usize, last: ContextId) {
-        while self.stacks[self.active].frames.len() > place {
+    pub fn unwind_from(&mut self, location: usize, last: ContextId) {
+        while self.stacks[self.active].frames.len() > location {
             self.close(self.active, last, EndType::Unwound);
         }
     }

@@ -373,8 +373,8 @@ impl Model {
     /// What happens below a frame.
     pub fn below(&self, number: usize) -> Vec<Event> {
         let events = &self.events[self.frames[number].stack];
-        let place = |event| events.iter().position(|(_, found)| *found == event).unwrap();
-        let below = &events[place(Event::Start(number)) + 1..place(Event::End(number))];
+        let location = |event| events.iter().position(|(_, found)| *found == event).unwrap();
+        let below = &events[location(Event::Start(number)) + 1..location(Event::End(number))];
         // What is open at the end of the trace has not ended.
         let happens = |event: &Event| match event {
             Event::End(inner) => self.frames[*inner].end != EndType::TraceEnd,

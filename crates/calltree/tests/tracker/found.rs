@@ -51,8 +51,8 @@ impl Found {
                 let (open, said, _) = &mut self.open[stack.0 as usize];
                 assert!(*said <= last, "{item:?} after {said}");
                 *said = last;
-                let place = open.pop().expect("an open frame");
-                let frame = &mut self.stacks[stack.0 as usize][place];
+                let location = open.pop().expect("an open frame");
+                let frame = &mut self.stacks[stack.0 as usize][location];
                 assert!(frame.first <= last);
                 assert_ne!(end, EndType::TraceEnd);
                 (frame.last, frame.end) = (last, end);
@@ -90,8 +90,8 @@ impl Found {
     pub fn end(&mut self, last: ContextId) {
         for (frames, (open, said, _)) in self.stacks.iter_mut().zip(&self.open) {
             assert!(*said <= last, "said of {said}, ends at {last}");
-            for &place in open {
-                frames[place].last = last;
+            for &location in open {
+                frames[location].last = last;
             }
         }
     }

@@ -360,12 +360,12 @@ proptest! {
         let last = ContextId(choices.len() as u64);
         tracker.finish(|item| found.take(item));
         found.end(last);
-        for (place, (stack, _)) in literal.known.iter().enumerate() {
+        for (location, (stack, _)) in literal.known.iter().enumerate() {
             let of_stack = literal.past.iter().filter(|past| past.stack == *stack && !past.erased);
             let expected: Vec<TrueFrame> = of_stack
                 .map(|past| TrueFrame { last: if past.open { last } else { past.frame.last }, ..past.frame })
                 .collect();
-            prop_assert_eq!(&found.stacks[place], &expected, "stack {}", place);
+            prop_assert_eq!(&found.stacks[location], &expected, "stack {}", location);
         }
         prop_assert_eq!(found.stacks.len(), literal.known.len());
     }

@@ -8,5 +8,5 @@ mod found;
 mod limits;
 mod literal;
 mod notation;
-mod stories;
+mod scripts;
 mod truth;

@@ -61,8 +61,9 @@ impl Machine {
     fn event(&mut self, line: &str) -> Option<Event> {
         let (name, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         let words: Vec<&str> = rest.split_whitespace().collect();
-        let number = |place: usize| u64::from_str_radix(words[place], 16).expect("a hexadecimal number");
-        let address = |place: usize| Address(number(place));
+        let number =
+            |location: usize| u64::from_str_radix(words[location], 16).expect("a hexadecimal number");
+        let address = |location: usize| Address(number(location));
         let space = Space(self.space);
         match name {
             "poke" => {

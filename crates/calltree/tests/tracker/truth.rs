@@ -26,18 +26,18 @@ fn track(execution: Execution) -> (Truth, Found) {
 #[track_caller]
 fn check(execution: Execution) -> Truth {
     let (truth, found) = track(execution);
-    for (place, stack) in truth.stacks.iter().enumerate() {
+    for (location, stack) in truth.stacks.iter().enumerate() {
         let none = Vec::new();
-        let frames = found.stacks.get(place).unwrap_or(&none);
+        let frames = found.stacks.get(location).unwrap_or(&none);
         for (number, (found, frame)) in frames.iter().zip(&stack.frames).enumerate() {
-            assert_eq!(found, frame, "frame {number} of stack {place} in {execution:?}");
+            assert_eq!(found, frame, "frame {number} of stack {location} in {execution:?}");
         }
-        assert_eq!(frames.len(), stack.frames.len(), "frames of stack {place} in {execution:?}");
+        assert_eq!(frames.len(), stack.frames.len(), "frames of stack {location} in {execution:?}");
     }
     assert_eq!(found.stacks.len(), truth.stacks.len());
     let mut active = Vec::new();
-    for (place, period) in truth.active.iter().enumerate() {
-        if truth.active.get(place + 1).is_none_or(|next| next.first > period.first) {
+    for (location, period) in truth.active.iter().enumerate() {
+        if truth.active.get(location + 1).is_none_or(|next| next.first > period.first) {
             active.push((period.first, period.stack));
         }
     }
@@ -122,9 +122,9 @@ proptest! {
     fn what_was_tracked_becomes_a_trace(seed: u64) {
         let (truth, trace) = record(Execution::new(seed));
         let mut expected = Vec::new();
-        for (place, stack) in truth.stacks.iter().enumerate() {
+        for (location, stack) in truth.stacks.iter().enumerate() {
             expected.extend(stack.frames.iter().map(|frame| {
-                (place, frame.first, frame.last, frame.start as u8, frame.end as u8, frame.function)
+                (location, frame.first, frame.last, frame.start as u8, frame.end as u8, frame.function)
             }));
         }
         let mut found: Vec<_> = (0..trace.frame_count())
@@ -132,8 +132,8 @@ proptest! {
                 let frame = trace.frame(FrameId(number)).expect("a frame");
                 let (first, last) = (frame.first_context().id(), frame.last_context().id());
                 let function = frame.function_location().and_then(|location| location.address());
-                let place = frame.stack().id().0 as usize;
-                (place, first, last, frame.start_type() as u8, frame.end_type() as u8, function)
+                let location = frame.stack().id().0 as usize;
+                (location, first, last, frame.start_type() as u8, frame.end_type() as u8, function)
             })
             .collect();
         expected.sort_unstable();
@@ -146,7 +146,7 @@ proptest! {
             prop_assert_eq!(stack.map(|stack| stack.id().0 as usize), active);
             let top = stack.and_then(|stack| stack.frame());
             let top = top.map(|frame| (frame.first_context().id(), frame.start_type()));
-            let known = active.and_then(|place| innermost(&truth.stacks[place].frames, at));
+            let known = active.and_then(|location| innermost(&truth.stacks[location].frames, at));
             prop_assert_eq!(top, known.map(|frame| (frame.first, frame.start)), "at {}", number);
         }
     }

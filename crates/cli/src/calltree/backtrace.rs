@@ -6,7 +6,7 @@ use stackhound::calltree::{Axis, Stack, StackKind};
 use stackhound_export::json::tree::{Backtrace, FullStack};
 use stackhound_export::tree::text;
 
-use super::place::Spot;
+use super::position::PositionArguments;
 use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -18,7 +18,7 @@ pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: Spot,
+    spot: PositionArguments,
     /// Along what: by default the thread's other stacks; for the stacks of a processor, what it did before
     #[arg(long, value_enum)]
     axis: Option<AxisName>,
@@ -43,8 +43,8 @@ const STACKS_MAX: usize = 16;
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let Spot { at, whose } = arguments.spot;
-    let stacks = stacks(whose.stack(&trace, at)?, arguments.axis);
+    let PositionArguments { at, choice } = arguments.spot;
+    let stacks = stacks(choice.stack(&trace, at)?, arguments.axis);
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match arguments.format {
         Format::Text => text::backtrace(&stacks, &mut sink)?,

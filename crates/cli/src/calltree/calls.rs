@@ -9,7 +9,7 @@ use stackhound_export::json::tree::CallLine;
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell};
-use super::place::Place;
+use super::position::Position;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -25,10 +25,10 @@ pub struct Arguments {
     pattern: Pattern,
     /// Only calls whose first context is not before this one, or this time
     #[arg(long, value_name = "PLACE")]
-    from: Option<Place>,
+    from: Option<Position>,
     /// Only calls whose first context is before this one, or this time
     #[arg(long, value_name = "PLACE")]
-    to: Option<Place>,
+    to: Option<Position>,
     /// No more than so many, the first ones
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -42,8 +42,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
     report_unknown_modules(&trace, std::slice::from_ref(&arguments.pattern), common);
-    let limit = |place: Option<Place>, without| {
-        place.map_or(Ok(ContextId(without)), |place: Place| place.limit(&trace))
+    let limit = |location: Option<Position>, without| {
+        location.map_or(Ok(ContextId(without)), |location: Position| location.limit(&trace))
     };
     let (from, to) = (limit(arguments.from, 0)?, limit(arguments.to, u64::MAX)?);
     let mut calls = trace.calls(&arguments.pattern);

@@ -6,7 +6,7 @@ pub mod backtrace;
 pub mod calls;
 pub mod events;
 mod list;
-mod place;
+mod position;
 pub mod ranges;
 pub mod stack;
 pub mod tree;
@@ -53,13 +53,13 @@ fn open(source: &Source, common: &Common) -> Result<(Trace, Outcome)> {
     let enrichment = naming::enrichment(&source.naming, common, Use::Summary, None)?;
     let opened = stackhound::open_stacks(&source.file, enrichment, inputs::grouping(source.merge));
     let (trace, from) = opened.map_err(|error| match error {
-        OpenStacksError::Recording(error @ Error::SeveralCaptures { .. }) => inputs::refusal(&error),
+        OpenStacksError::EtlFile(error @ Error::SeveralCaptures { .. }) => inputs::refusal(&error),
         error => error.into(),
     })?;
     let damaged = match &from {
         StacksFrom::Index | StacksFrom::IndexOfJournal => false,
         StacksFrom::Journal(replayed, _) => !replayed.finished,
-        StacksFrom::Recording(report) => !report.outcome.trace.damage.is_empty(),
+        StacksFrom::EtlFile(report) => !report.outcome.trace.damage.is_empty(),
     };
     if let (StacksFrom::Journal(replayed, unwritten), false) = (from, common.quiet) {
         if !replayed.finished {

@@ -10,7 +10,7 @@ use stackhound_export::json::tree::{RangeLine, TreeFrame};
 use stackhound_export::tree::text;
 
 use super::list::{List, ListFormat, tell, without_joined};
-use super::place::WhichFrame;
+use super::position::WhichFrame;
 use super::{Source, open, pattern, report_unknown_modules};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;

@@ -8,7 +8,7 @@ use stackhound::calltree::{Axis, Stack};
 use stackhound_export::json::tree as json;
 use stackhound_export::tree::text;
 
-use super::place::Spot;
+use super::position::PositionArguments;
 use super::{Format, Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -20,7 +20,7 @@ pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: Spot,
+    spot: PositionArguments,
     /// Form of the output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -41,8 +41,8 @@ fn json([on_cpu, of_thread]: Neighbours<'_>) -> json::Neighbours {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let Spot { at, whose } = arguments.spot;
-    let stack = whose.stack(&trace, at)?;
+    let PositionArguments { at, choice } = arguments.spot;
+    let stack = choice.stack(&trace, at)?;
     let before = neighbours(|axis| stack.prev_stack(axis));
     let after = neighbours(|axis| stack.next_stack(axis));
     let context = at.context(&trace)?;
@@ -58,9 +58,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
             text::stack(&stack, &mut sink)?;
             for (neighbours, side) in [(before, "before"), (after, "after")] {
-                for (neighbour, whose) in neighbours.into_iter().zip(["processor", "thread"]) {
+                for (neighbour, choice) in neighbours.into_iter().zip(["processor", "thread"]) {
                     if let Some(neighbour) = neighbour {
-                        write!(sink, "{side}, of the {whose}: ")?;
+                        write!(sink, "{side}, of the {choice}: ")?;
                         text::heading(&neighbour, &mut sink)?;
                     }
                 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use stackhound_export::json::tree::TreeDocument;
 use stackhound_export::tree::{Limits, Tree, html, text};
 
-use super::place::Spot;
+use super::position::PositionArguments;
 use super::{Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -20,7 +20,7 @@ pub struct Arguments {
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
-    spot: Spot,
+    spot: PositionArguments,
     /// How many frames above the active one
     #[arg(long, value_name = "N", default_value_t = Limits::default().ancestors)]
     ancestors: usize,
@@ -50,9 +50,9 @@ pub enum TreeFormat {
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (trace, outcome) = open(&arguments.source, common)?;
-    let Spot { at, whose } = arguments.spot;
-    let stack = whose.stack(&trace, at)?;
-    let frame = whose.frame(&trace, at)?;
+    let PositionArguments { at, choice } = arguments.spot;
+    let stack = choice.stack(&trace, at)?;
+    let frame = choice.frame(&trace, at)?;
     let limits =
         Limits { ancestors: arguments.ancestors, depth: arguments.depth, children: arguments.children };
     let tree = Tree::around(frame, limits);

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use anyhow::{Context, Result};
 use stackhound::Pipeline;
 use stackhound::detect::Detector;
-use stackhound::detect::report::Place;
+use stackhound::detect::report::SourceLocation;
 use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
@@ -45,9 +45,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         pipeline = pipeline.hold(window);
     }
     let name = session_name(arguments);
-    let mut hunter = HuntSession::new(binaries, pipeline.clock());
+    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     if let Some(memory) = memory {
-        hunter = hunter.with_memory(memory);
+        hunt_session = hunt_session.with_memory(memory);
     }
     let mut record = 0;
     let outcome = pipeline.run_watched(
@@ -57,8 +57,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 return std::ops::ControlFlow::Continue(false);
             }
             // Nothing is held back for names, so there is nothing to choose for later.
-            let place = || Place { file: name.clone(), record };
-            recorded::evaluate_one(&mut hunter, seen, &mut report.borrow_mut(), place)?;
+            let location = || SourceLocation { file: name.clone(), record };
+            recorded::evaluate_one(&mut hunt_session, seen, &mut report.borrow_mut(), location)?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),
@@ -70,11 +70,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     );
     let ended = session_monitor.finish()?;
     let mut report = report.into_inner();
-    report.count(hunter.stats().with_stack, &hunter.totals());
+    report.count(hunt_session.stats().with_stack, &hunt_session.totals());
     let told = report.closing();
     let found = report.finish()?;
     if !common.quiet {
-        let looked = hunter.memory_stats().map(looked).unwrap_or_default();
+        let looked = hunt_session.memory_stats().map(looked).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);
         message(format_args!("{closing}{told}{looked}{}", render::stacks(&outcome.stacks)));
     }

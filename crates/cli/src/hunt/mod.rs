@@ -126,7 +126,7 @@ fn detection(text: &str) -> Result<DetectionId, String> {
 /// What is read at once.
 enum Input {
     /// All recordings, which are grouped into captures.
-    Recordings(Vec<PathBuf>),
+    TraceFiles(Vec<PathBuf>),
     /// A file of Sysmon's, or a pipe.
     Sysmon(PathBuf),
 }
@@ -159,7 +159,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     for input in &inputs {
         match input {
-            Input::Recordings(files) => {
+            Input::TraceFiles(files) => {
                 let captures = match open(files, arguments, common) {
                     Ok(captures) => captures,
                     Err(error) => {
@@ -228,7 +228,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 /// The inputs behind some paths, and how many files of directories are none.
 fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
     let (mut inputs, mut other) = (Vec::new(), 0);
-    let (mut recordings, mut place) = (Vec::new(), None);
+    let (mut trace_files, mut location) = (Vec::new(), None);
     for path in &inputs::expanded(paths)? {
         let mut found = sysmon::Found::default();
         if path.is_dir() {
@@ -236,9 +236,9 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
         } else if recognition::is_pipe(path) || path.is_file() && recognition::is_sysmon(path) {
             found.sysmon.push(path.clone());
         } else {
-            found.recordings.push(path.clone());
+            found.trace_files.push(path.clone());
         }
-        if found.sysmon.is_empty() && found.recordings.is_empty() {
+        if found.sysmon.is_empty() && found.trace_files.is_empty() {
             bail!(
                 "{}: none of its {} files is a recording (.etl, .etl.zst, .etl.zip) or begins as Sysmon's events do (.evtx, or JSON with one object on each line, also as .gz)",
                 path.display(),
@@ -246,14 +246,14 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
             );
         }
         other += found.other;
-        if !found.recordings.is_empty() {
-            place.get_or_insert(inputs.len());
-            recordings.extend(found.recordings);
+        if !found.trace_files.is_empty() {
+            location.get_or_insert(inputs.len());
+            trace_files.extend(found.trace_files);
         }
         inputs.extend(found.sysmon.into_iter().map(Input::Sysmon));
     }
-    if let Some(place) = place {
-        inputs.insert(place, Input::Recordings(recordings));
+    if let Some(location) = location {
+        inputs.insert(location, Input::TraceFiles(trace_files));
     }
     Ok((inputs, other))
 }
@@ -261,7 +261,7 @@ fn inputs_of(paths: &[PathBuf], common: &Common) -> Result<(Vec<Input>, u64)> {
 /// Opens recordings; of what is none, says what else could have been meant.
 fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec<Capture>> {
     inputs::captures(files, arguments.sources.grouping, common).map_err(|error| {
-        let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotARecording(..)));
+        let is_none = matches!(error.downcast_ref(), Some(trace::Error::NotATrace(..)));
         let told =
             files.iter().filter(|_| is_none).find_map(|path| Some((path, recognition::what_else(path)?)));
         match told {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use stackhound::detect::report::Place;
+use stackhound::detect::report::SourceLocation;
 use stackhound::detect::{Detector, Totals};
 use stackhound::hunt::HuntSession;
 use stackhound::trace::OpenTrace;
@@ -38,7 +38,7 @@ pub fn hunt(
     let pipeline = with_names(arguments.reading.pipeline(trace)?, arguments, &filter, common)?;
     let Detector { modules, binaries } = detector;
     let mut pipeline = pipeline.with_modules(modules);
-    let mut hunter = HuntSession::new(binaries, pipeline.clock());
+    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     // Of each source, so that a number means the same event whatever else is read.
     let mut records = vec![0; names.len()];
@@ -49,34 +49,34 @@ pub fn hunt(
         if !filter.choose(seen)? {
             return ControlFlow::Continue(());
         }
-        let place = || Place { file: names[source].to_owned(), record: records[source] };
-        evaluate_one(&mut hunter, seen, report, place)
+        let location = || SourceLocation { file: names[source].to_owned(), record: records[source] };
+        evaluate_one(&mut hunt_session, seen, report, location)
     });
-    let (totals, with_stack) = (hunter.totals(), hunter.stats().with_stack);
+    let (totals, with_stack) = (hunt_session.totals(), hunt_session.stats().with_stack);
     report.failed()?;
     if !common.quiet {
         naming::report_no_match(Some(&filter), &pipeline);
     }
-    let detector = Detector { modules: pipeline.into_modules(), binaries: hunter.into_binaries() };
+    let detector = Detector { modules: pipeline.into_modules(), binaries: hunt_session.into_binaries() };
     Ok((detector, Hunted { outcome, totals, with_stack, undecided: filter.undecided() }))
 }
 
 /// Evaluates an event, and reports what was found. Breaks if nothing more can be written.
 pub fn evaluate_one(
-    hunter: &mut HuntSession,
+    hunt_session: &mut HuntSession,
     seen: &EventView<'_>,
     report: &mut Report<'_>,
-    place: impl FnOnce() -> Place,
+    location: impl FnOnce() -> SourceLocation,
 ) -> ControlFlow<()> {
     if !HuntSession::can_evaluate(seen) {
         return ControlFlow::Continue(());
     }
-    let evaluation = hunter.evaluate(seen);
+    let evaluation = hunt_session.evaluate(seen);
     if !report.wants(evaluation) {
         return ControlFlow::Continue(());
     }
     let evaluation = *evaluation;
-    report.write(&hunter.event_context(seen, place()), &evaluation)
+    report.write(&hunt_session.event_context(seen, location()), &evaluation)
 }
 
 /// Evaluating needs no names from other threads; expressions over functions do.
@@ -89,6 +89,6 @@ pub fn with_names<'t>(
     if !filter.names_functions() {
         return Ok(pipeline);
     }
-    let naming = Naming { symbols: None, kernel_symbols: None, places: arguments.symbols.clone() };
+    let naming = Naming { symbols: None, kernel_symbols: None, locations: arguments.symbols.clone() };
     Ok(pipeline.with(naming::enrichment(&naming, common, naming::Use::Events, Some(filter))?))
 }

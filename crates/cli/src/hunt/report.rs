@@ -161,7 +161,7 @@ fn closing(totals: &Totals, with_stack: u64) -> String {
     }
     text += &match (found.is_empty(), totals.events) {
         // That nothing was found in nothing is no answer.
-        (true, 0) => "; nothing to detector".to_owned(),
+        (true, 0) => "; nothing to evaluate".to_owned(),
         (true, _) => "; no findings".to_owned(),
         (false, _) => format!("; findings: {}", found.join(", ")),
     };
@@ -195,7 +195,7 @@ mod tests {
     fn the_closing_line_tells_findings_and_what_was_missing() {
         let id = |number| DetectionId::new(number).unwrap();
         let mut totals = Totals::default();
-        assert_eq!(closing(&totals, 0), ", 0 evaluated, 0 of them with stacks; nothing to detector");
+        assert_eq!(closing(&totals, 0), ", 0 evaluated, 0 of them with stacks; nothing to evaluate");
         totals.events = 12_345;
         assert_eq!(closing(&totals, 2_000), ", 12,345 evaluated, 2,000 of them with stacks; no findings");
         let none = Inputs::NONE;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use stackhound::detect::Detector;
-use stackhound::trace::{UNPACKED_SIZE_MAX, is_recording_name};
+use stackhound::trace::{UNPACKED_SIZE_MAX, is_trace_name};
 use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detects};
 
 use super::report::Report;
@@ -31,7 +31,7 @@ pub struct Found {
     /// Files whose names say that they may be Sysmon's, and that begin so.
     pub sysmon: Vec<PathBuf>,
     /// Directories with recordings.
-    pub recordings: Vec<PathBuf>,
+    pub trace_files: Vec<PathBuf>,
     /// Other files.
     pub other: u64,
     /// Those of them whose names say that they may be Sysmon's.
@@ -53,9 +53,9 @@ impl Found {
                 self.look(&path, common)?;
             } else if !path.is_file() {
                 self.other += 1;
-            } else if is_recording_name(&name) {
-                if self.recordings.last().is_none_or(|last| last != directory) {
-                    self.recordings.push(directory.to_owned());
+            } else if is_trace_name(&name) {
+                if self.trace_files.last().is_none_or(|last| last != directory) {
+                    self.trace_files.push(directory.to_owned());
                 }
             } else if may_be_one && recognition::is_sysmon(&path) {
                 self.sysmon.push(path);

@@ -29,9 +29,9 @@ use crate::time::Point;
 /// Arguments of `kstack`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The threads of this process. Without --recording and --live: as they are now, on Windows with the driver, on Linux
+    /// The threads of this process. Without --trace and --live: as they are now, on Windows with the driver, on Linux
     /// from /proc
-    #[arg(long, value_name = "ID", required_unless_present_any = ["recording", "live"])]
+    #[arg(long, value_name = "ID", required_unless_present_any = ["trace", "live"])]
     pub pid: Option<u32>,
     /// This thread only
     #[arg(long, value_name = "ID")]
@@ -41,16 +41,16 @@ pub struct Arguments {
     pub user: bool,
     /// With the driver, the user part also of threads in critical regions: reading it there can deadlock the thread, and the file
     /// system with it
-    #[arg(long, requires = "user", conflicts_with_all = ["recording", "live"])]
+    #[arg(long, requires = "user", conflicts_with_all = ["trace", "live"])]
     pub user_always: bool,
     /// Of these recordings, archives or directories: with which stack each thread was last switched out or in
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Recordings")]
-    pub recording: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "live", help_heading = "Traces")]
+    pub trace: Vec<PathBuf>,
     /// Take all files as one capture, even if they come from several machines, boots or times
-    #[arg(long, requires = "recording", help_heading = "Recordings")]
+    #[arg(long, requires = "trace", help_heading = "Traces")]
     pub merge: bool,
     /// At this time: RFC 3339, or +5s since the start; by default at the end
-    #[arg(long, value_name = "TIME", requires = "recording", help_heading = "Recordings")]
+    #[arg(long, value_name = "TIME", requires = "trace", help_heading = "Traces")]
     pub at: Option<Point>,
     /// Record context switches with their stacks for a while, on Windows
     #[arg(long, help_heading = "Live")]
@@ -61,7 +61,7 @@ pub struct Arguments {
         value_name = "TIME",
         requires = "live",
         // What a conflict excludes is not required, so each says both.
-        conflicts_with = "recording",
+        conflicts_with = "trace",
         default_value = "5s",
         value_parser = crate::time::parse_duration,
         help_heading = "Live"
@@ -72,12 +72,12 @@ pub struct Arguments {
         long,
         value_name = "SESSION",
         requires = "live",
-        conflicts_with_all = ["session", "recording"],
+        conflicts_with_all = ["session", "trace"],
         help_heading = "Live"
     )]
     pub attach: Option<String>,
     /// What the session is called; by default something that no other session is called
-    #[arg(long, value_name = "NAME", requires = "live", conflicts_with = "recording", help_heading = "Live")]
+    #[arg(long, value_name = "NAME", requires = "live", conflicts_with = "trace", help_heading = "Live")]
     pub session: Option<String>,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
@@ -104,7 +104,7 @@ pub enum Format {
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if arguments.live {
         sampled(arguments, common)
-    } else if arguments.recording.is_empty() {
+    } else if arguments.trace.is_empty() {
         now(arguments, common)
     } else {
         recorded(arguments, common)
@@ -126,14 +126,14 @@ impl Arguments {
 }
 
 fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let trace = inputs::one(&arguments.recording, arguments.merge, common)?;
+    let trace = inputs::one(&arguments.trace, arguments.merge, common)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, None)?;
     let pipeline = arguments.reading.pipeline(&trace)?.with(enrichment);
-    let start = trace.sources()[0].recording.session().start_time;
+    let start = trace.sources()[0].etl_file.session().start_time;
     let clock = trace.clock();
     let at = arguments.at.map(|at| at.to_raw(&clock, start));
     // Nobody knows what ran before, so that a stack of later is none of then.
-    let beginnings = trace.sources().iter().map(|source| source.recording.session().start_time);
+    let beginnings = trace.sources().iter().map(|source| source.etl_file.session().start_time);
     if let (Some(at), Some(beginning)) = (at, beginnings.min())
         && at < clock.to_raw(beginning)
     {
@@ -142,7 +142,7 @@ fn recorded(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let at = at.map(|at| TraceTime(at.0));
     let passes = arguments.reading.passes();
     let mut source = SwitchStacks::recorded(pipeline, &trace, passes, at).depth(arguments.depth());
-    let bytes = trace.sources().iter().map(|source| source.recording.size()).sum();
+    let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
     let mut progress = Progress::new(common, bytes);
     let outcome = source.read(|| progress.tick(), |_| ControlFlow::Continue(())).clone();
     let stacks = source.stacks(&arguments.selection())?;
@@ -193,7 +193,7 @@ fn sampled(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 fn now(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     use stackhound::threads::{DriverOptions, DriverSource};
 
-    let symbols = naming::symbolizer_options(&arguments.naming.places, common)?;
+    let symbols = naming::symbolizer_options(&arguments.naming.locations, common)?;
     let options = DriverOptions {
         depth: arguments.depth(),
         symbols,
@@ -222,7 +222,7 @@ fn now(arguments: &Arguments, _: &Common) -> Result<Outcome> {
 #[cfg(not(any(windows, target_os = "linux")))]
 fn now(_: &Arguments, _: &Common) -> Result<Outcome> {
     anyhow::bail!(
-        "the kernel stacks of a process that runs cannot be asked for on this system; `stackhound kstack --recording FILE.etl` tells those of recordings"
+        "the kernel stacks of a process that runs cannot be asked for on this system; `stackhound kstack --trace FILE.etl` tells those of recordings"
     )
 }
 

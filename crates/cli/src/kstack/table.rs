@@ -122,7 +122,7 @@ mod tests {
             region: Region::UNKNOWN,
             address: Some(Address(address)),
             mode,
-            place: None,
+            location: None,
             backing: Backing::Unknown,
             name: None,
             names: None,

@@ -7,9 +7,9 @@ use stackhound_export::json::providers::{
 use stackhound_export::json::value::Hex;
 
 use super::names;
-use super::sources::Known;
+use super::sources::ListedProvider;
 
-pub fn summary(known: &Known) -> ProviderSummary<'_> {
+pub fn summary(known: &ListedProvider) -> ProviderSummary<'_> {
     let description = &known.description;
     ProviderSummary {
         name: name(&description.name),
@@ -20,7 +20,7 @@ pub fn summary(known: &Known) -> ProviderSummary<'_> {
     }
 }
 
-pub fn provider(known: &Known) -> Provider<'_> {
+pub fn provider(known: &ListedProvider) -> Provider<'_> {
     let description = &known.description;
     Provider {
         name: name(&description.name),

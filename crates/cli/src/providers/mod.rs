@@ -15,7 +15,7 @@ use stackhound::Guid;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, grouped, message};
-use sources::Known;
+use sources::ListedProvider;
 
 /// Arguments of `providers`.
 #[derive(Args, Debug)]
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let whole = arguments.provider.is_some() && is_one(&known);
     if whole {
-        known.iter_mut().for_each(Known::complete);
+        known.iter_mut().for_each(ListedProvider::complete);
     }
     let mut sink = Sink::open(arguments.output.output.as_deref())?;
     match (arguments.format, whole) {
@@ -85,16 +85,16 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
 }
 
 /// Whether a provider is the one that is asked for.
-fn matcher(wanted: &str) -> Result<impl Fn(&Known) -> bool> {
+fn matcher(wanted: &str) -> Result<impl Fn(&ListedProvider) -> bool> {
     let guid: Option<Guid> = wanted.parse().ok();
     let name = GlobBuilder::new(wanted).case_insensitive(true).build()?.compile_matcher();
-    Ok(move |known: &Known| match guid {
+    Ok(move |known: &ListedProvider| match guid {
         Some(guid) => known.description.guid == guid,
         None => name.is_match(&*known.description.name),
     })
 }
 
 /// Whether all are one provider, which several files may describe.
-fn is_one(known: &[Known]) -> bool {
+fn is_one(known: &[ListedProvider]) -> bool {
     known.windows(2).all(|pair| pair[0].description.guid == pair[1].description.guid)
 }

@@ -6,19 +6,19 @@ use anyhow::Result;
 use stackhound::schema::{Named, readable};
 
 use super::names;
-use super::sources::Known;
+use super::sources::ListedProvider;
 use crate::output::grouped;
 use stackhound_export::escape::line;
 
 /// One line a provider.
-pub fn list(out: &mut impl Write, known: &[Known]) -> Result<()> {
+pub fn list(out: &mut impl Write, known: &[ListedProvider]) -> Result<()> {
     let width =
         known.iter().map(|known| known.description.name.chars().count()).max().unwrap_or(0).clamp(8, 60);
     line(
         out,
         format_args!("{:<width$}  {:<36}  {:>7}  {:>8}  from", "provider", "GUID", "events", "keywords"),
     )?;
-    for Known { description, origin } in known {
+    for ListedProvider { description, origin } in known {
         line(
             out,
             format_args!(
@@ -34,7 +34,7 @@ pub fn list(out: &mut impl Write, known: &[Known]) -> Result<()> {
 }
 
 /// Everything about one.
-pub fn provider(out: &mut impl Write, known: &Known) -> Result<()> {
+pub fn provider(out: &mut impl Write, known: &ListedProvider) -> Result<()> {
     let provider = &known.description;
     line(out, format_args!("{}  {}  ({})", or_dash(&provider.name), provider.guid, known.origin))?;
     if let Some(message) = &provider.message {

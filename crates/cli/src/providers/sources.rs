@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use stackhound::schema::{ProviderDescription, SchemaStore};
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{Passes, Pipeline};
 
 use crate::inputs;
@@ -14,13 +14,13 @@ use crate::reading::of_manifest_or_image;
 
 /// A provider, and who described it.
 #[derive(Debug)]
-pub struct Known {
+pub struct ListedProvider {
     pub description: ProviderDescription,
     /// A file, `built in` or `system`.
     pub origin: String,
 }
 
-impl Known {
+impl ListedProvider {
     /// Asks the system for what a list does not need.
     pub fn complete(&mut self) {
         #[cfg(windows)]
@@ -34,23 +34,27 @@ impl Known {
 const SYSTEM: &str = "system";
 
 /// The providers that are built in, and on Windows those that the system knows, by name.
-pub fn built_in_and_of_the_system() -> Vec<Known> {
+pub fn built_in_and_of_the_system() -> Vec<ListedProvider> {
     let built_in = SchemaStore::built_in_providers().cloned();
     #[allow(unused_mut, reason = "only Windows adds to them")]
-    let mut known: Vec<Known> =
-        built_in.map(|description| Known { description, origin: "built in".to_owned() }).collect();
+    let mut known: Vec<ListedProvider> =
+        built_in.map(|description| ListedProvider { description, origin: "built in".to_owned() }).collect();
     #[cfg(windows)]
     known.extend(
         stackhound::providers_of_the_system()
             .into_iter()
-            .map(|description| Known { description, origin: SYSTEM.to_owned() }),
+            .map(|description| ListedProvider { description, origin: SYSTEM.to_owned() }),
     );
     known.sort_by(|a, b| a.description.name.cmp(&b.description.name));
     known
 }
 
 /// The providers of files, in the order of the files. Gives also whether a recording was damaged.
-pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Result<(Vec<Known>, bool)> {
+pub fn of_files(
+    files: &[PathBuf],
+    culture: Option<&str>,
+    common: &Common,
+) -> Result<(Vec<ListedProvider>, bool)> {
     let (mut known, mut damaged) = (Vec::new(), false);
     for path in &inputs::expanded(files)? {
         let origin = path.display().to_string();
@@ -58,7 +62,7 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
             Some(descriptions) => descriptions,
             None => {
                 let mut described = Vec::new();
-                let opened = Recordings::file(path).threads(common.threads()).captures()?;
+                let opened = TraceFiles::file(path).threads(common.threads()).captures()?;
                 for capture in inputs::reported(opened) {
                     let mut pipeline = Pipeline::new(&capture.trace, Passes::Two);
                     let outcome =
@@ -70,7 +74,9 @@ pub fn of_files(files: &[PathBuf], culture: Option<&str>, common: &Common) -> Re
             }
         };
         known.extend(
-            descriptions.into_iter().map(|description| Known { description, origin: origin.clone() }),
+            descriptions
+                .into_iter()
+                .map(|description| ListedProvider { description, origin: origin.clone() }),
         );
     }
     Ok((known, damaged))

@@ -95,12 +95,12 @@ fn table(report: &Report, out: &mut impl Write, verbose: bool) -> Result<()> {
 const NAMES: usize = 5;
 
 pub fn check(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.places)?;
+    let config = Config::read(common, &arguments.elements)?;
     Ok(run(arguments, naming::store_options(&config, common)?, common)?.1)
 }
 
 pub fn fetch(arguments: &Fetch, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.check.places)?;
+    let config = Config::read(common, &arguments.check.elements)?;
     if !config.online.value {
         bail!("nothing is fetched without --online");
     }

@@ -37,7 +37,7 @@ fn row(module: &Module) -> Row {
 }
 
 pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
-    let config = Config::read(common, &arguments.places)?;
+    let config = Config::read(common, &arguments.elements)?;
     let options = naming::store_options(&config, common)?;
     let online = options.online;
     let (modules, damaged) = modules::read(&arguments.inputs, common)?;

@@ -158,13 +158,13 @@ fn show(out: &mut impl Write, row: &Row) -> Result<()> {
         };
         line(label, text)?;
     }
-    let place = |line: &ResolvedLine| format!("{}:{}", line.file, line.line);
+    let location = |line: &ResolvedLine| format!("{}:{}", line.file, line.line);
     if let Some(source) = &names.line {
-        line("line", place(source))?;
+        line("line", location(source))?;
     }
     for inline in &names.inlines {
-        let place = inline.line.as_ref().map(|line| format!(" ({})", place(line)));
-        line("inlined", format!("{}{}", inline.function, place.unwrap_or_default()))?;
+        let location = inline.line.as_ref().map(|line| format!(" ({})", location(line)));
+        line("inlined", format!("{}{}", inline.function, location.unwrap_or_default()))?;
     }
     Ok(())
 }

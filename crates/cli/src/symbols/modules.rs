@@ -22,7 +22,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub inputs: Inputs,
     #[command(flatten)]
-    pub places: SymbolArguments,
+    pub elements: SymbolArguments,
     /// Form of the output
     #[arg(long, value_enum, default_value = "table")]
     pub format: ListFormat,

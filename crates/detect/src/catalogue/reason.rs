@@ -107,7 +107,7 @@ pub enum Reason {
     /// The stack ends in code that lies in no module, behind which stacks cannot be walked.
     EndsUnbacked,
     /// 32-bit code without frame pointers cannot always be walked.
-    NarrowStack,
+    Stack32,
     /// The outermost module of the stack is the one that the thread started in.
     StartMatches,
     /// The thread started in another module than {frame}, the outermost of its own code.
@@ -312,7 +312,7 @@ const TEXTS: &[(Reason, &str, &str)] = &[
     (Reason::RootUnnamed, "root-unnamed", "The stack ends in ntdll.dll; the function is not known."),
     (Reason::RootIsNone, "root-is-none", "The stack ends in {frame}, where threads do not start."),
     (Reason::EndsUnbacked, "ends-unbacked", "The stack ends in code that is in no module; stack walks cannot continue there."),
-    (Reason::NarrowStack, "narrow-stack", "Stack walks can fail in 32-bit code without frame pointers."),
+    (Reason::Stack32, "narrow-stack", "Stack walks can fail in 32-bit code without frame pointers."),
     (Reason::StartMatches, "start-matches", "The outermost module of the stack is the module of the thread's start address."),
     (Reason::StartDiffers, "start-differs", "The thread's start address is in another module than {frame}, its outermost frame."),
     (Reason::StartUnknown, "start-unknown", "The thread's start address is not known."),

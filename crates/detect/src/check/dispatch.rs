@@ -30,8 +30,8 @@ fn not_of_layer(view: &View<'_>, has_user: Reason) -> Option<Outcome> {
         return Some(unsure(reason, Inputs::of(&[Input::Stack])));
     }
     let is_layer = |frame: &Frame| view.roles(frame).has(Role::NativeLayer);
-    let (asker, _) = view.user_frames().find(|(_, frame)| !is_layer(frame))?;
-    Some(Outcome::no(has_user, USED).at(asker))
+    let (final_module_frame, _) = view.user_frames().find(|(_, frame)| !is_layer(frame))?;
+    Some(Outcome::no(has_user, USED).at(final_module_frame))
 }
 
 /// What the frames of a stack say about a list of functions.

@@ -34,9 +34,9 @@ fn top(evidence: &Evidence<'_, '_>) -> Top {
     if view.case.event.entry == Entry::Interrupt {
         return Top::Other(Outcome::no(Reason::NoSystemCall, USED));
     }
-    let found = match place(evidence, top) {
+    let found = match location(evidence, top) {
         // The layer's own frames stand before those of the 32-bit code that entered it.
-        Top::SystemCall => view.narrow_top.map_or(Top::SystemCall, |narrow| place(evidence, narrow)),
+        Top::SystemCall => view.top_32_bit.map_or(Top::SystemCall, |narrow| location(evidence, narrow)),
         other => other,
     };
     match (found, view.case.event.entry) {
@@ -48,7 +48,7 @@ fn top(evidence: &Evidence<'_, '_>) -> Top {
     }
 }
 
-fn place(evidence: &Evidence<'_, '_>, index: usize) -> Top {
+fn location(evidence: &Evidence<'_, '_>, index: usize) -> Top {
     let view = evidence.view;
     let frame = view.frame(index);
     let undetermined = |reason| {

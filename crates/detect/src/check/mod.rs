@@ -2,6 +2,7 @@
 //! plays no part.
 
 pub(crate) mod dispatch;
+pub(crate) mod duplicate_image;
 pub(crate) mod entry;
 pub(crate) mod kernel;
 pub(crate) mod memory;
@@ -10,7 +11,6 @@ pub(crate) mod sites;
 pub(crate) mod start;
 pub(crate) mod stubs;
 pub(crate) mod target;
-pub(crate) mod twin;
 pub(crate) mod unbacked;
 pub(crate) mod wow64;
 
@@ -36,7 +36,7 @@ pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
     ("CS07", unbacked::caller),
     ("CS08", unbacked::elsewhere),
     ("CS09", unbacked::region),
-    ("CS10", twin::second_ntdll),
+    ("CS10", duplicate_image::second_ntdll),
     ("CS11", sites::no_call),
     ("CS12", sites::gadget),
     ("CS13", sites::outside),

@@ -46,7 +46,7 @@ pub(crate) fn truncated(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let severity = if frame.is_wow64 || is_interrupt { Severity::Low } else { Severity::Medium };
     let found = |used| {
         let found = Outcome::yes(severity, Some(last), Reason::RootIsNone, used);
-        let found = if frame.is_wow64 { found.because(Reason::NarrowStack) } else { found };
+        let found = if frame.is_wow64 { found.because(Reason::Stack32) } else { found };
         if is_interrupt { found.because(Reason::InterruptedWalk) } else { found }
     };
     let roles = view.roles(&frame);

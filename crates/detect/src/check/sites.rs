@@ -9,11 +9,11 @@ use stackhound_frames::{Code, Frame, Role};
 use stackhound_types::{AddressKind, Mode};
 
 use super::Evidence;
-use crate::binaries::{CodePlace, Lookup};
+use crate::binaries::{CodeLocation, Lookup};
 use crate::case::Entry;
 use crate::images::reach::Reach;
 use crate::images::site::{self, Call, Gadget, Region, Site};
-use crate::images::stubs::StubPlace;
+use crate::images::stubs::StubLocation;
 use crate::stack::SiteBytes;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity};
 
@@ -24,7 +24,7 @@ struct Return<'a> {
     index: usize,
     frame: &'a Frame,
     bytes: Option<SiteBytes>,
-    place: CodePlace,
+    location: CodeLocation,
     site: Lookup<Site>,
 }
 
@@ -99,7 +99,7 @@ fn each_return<'a>(
             continue;
         }
         let Some(above) = index.checked_sub(1).map(|above| view.frame(above)) else { continue };
-        let is_entry = view.top == Some(index) || view.narrow_top == Some(index);
+        let is_entry = view.top == Some(index) || view.top_32_bit == Some(index);
         // Behind the kernel stands where it was entered; behind code of no module, what a walk without unwind data took for
         // a return address; in the layer of 32-bit programs, where it changed the width.
         let is_walked = above.mode == Mode::User && above.code.module().is_some();
@@ -115,8 +115,8 @@ fn each_return<'a>(
                 continue;
             }
         }
-        let place = (module, offset);
-        let site = evidence.binaries.site(view.modules, place);
+        let location = (module, offset);
+        let site = evidence.binaries.site(view.modules, location);
         if let Lookup::Found(site) = site {
             tally.used = tally.used.with(Input::ImageBytes);
             if site.region == Region::Outside {
@@ -124,12 +124,12 @@ fn each_return<'a>(
                 continue;
             }
             // The kernel called user code back.
-            if matches!(site.stub, StubPlace::Return { .. } | StubPlace::Landing) {
+            if matches!(site.stub, StubLocation::Return { .. } | StubLocation::Landing) {
                 continue;
             }
         }
         let bytes = view.bytes(index);
-        ask(evidence, tally, &Return { index, frame, bytes, place, site });
+        ask(evidence, tally, &Return { index, frame, bytes, location, site });
     }
 }
 
@@ -137,7 +137,7 @@ fn each_return<'a>(
 fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool> {
     let view = evidence.view;
     let frame = view.frame(index);
-    let is_entry = view.top == Some(index) || view.narrow_top == Some(index);
+    let is_entry = view.top == Some(index) || view.top_32_bit == Some(index);
     let is_stub = is_entry && view.case.event.entry == Entry::SystemCall;
     let Code::Image(module, offset) = frame.code else { return Lookup::Found(false) };
     if is_stub || !view.roles(frame).has(Role::SystemCall) {
@@ -158,16 +158,16 @@ fn is_interrupted(evidence: &mut Evidence<'_, '_>, index: usize) -> Lookup<bool>
 fn is_behind_call(at: &Return<'_>) -> Option<bool> {
     let site = at.site.found();
     let in_file = site.and_then(|site| Some(site.call? != Call::None));
-    let is_narrow = site.map_or(at.frame.is_wow64, |site| site.is_narrow);
-    let in_memory = at.bytes.map(|bytes| site::ends_call(is_narrow, &bytes.before));
+    let is_32_bit = site.map_or(at.frame.is_wow64, |site| site.is_32_bit);
+    let in_memory = at.bytes.map(|bytes| site::ends_call(is_32_bit, &bytes.before));
     match (in_file, in_memory) {
         (None, None) => None,
         (file, memory) => Some(file == Some(true) || memory == Some(true)),
     }
 }
 
-fn is_narrow(at: &Return<'_>) -> bool {
-    at.site.found().map_or(at.frame.is_wow64, |site| site.is_narrow)
+fn is_32_bit(at: &Return<'_>) -> bool {
+    at.site.found().map_or(at.frame.is_wow64, |site| site.is_32_bit)
 }
 
 /// Notes why a frame could not be decided.
@@ -192,7 +192,7 @@ pub(crate) fn no_call(evidence: &mut Evidence<'_, '_>) -> Outcome {
         }
         match is_behind_call(at) {
             Some(true) => {}
-            Some(false) if is_narrow(at) => tally.doubt(Reason::NarrowStack, None),
+            Some(false) if is_32_bit(at) => tally.doubt(Reason::Stack32, None),
             Some(false) => tally.find(at.index, Reason::NoCallBefore, Severity::Medium),
             None => undecided(tally, at),
         }
@@ -210,7 +210,7 @@ pub(crate) fn gadget(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let mut tally = Tally::new(Severity::High);
     each_return(evidence, &mut tally, |_, tally, at| {
         let in_file = at.site.found().and_then(|site| site.gadget);
-        let in_memory = at.bytes.and_then(|bytes| site::gadget(is_narrow(at), &bytes.after));
+        let in_memory = at.bytes.and_then(|bytes| site::gadget(is_32_bit(at), &bytes.after));
         if at.bytes.is_some() {
             tally.used = tally.used.with(Input::MemoryBytes);
         }
@@ -221,7 +221,7 @@ pub(crate) fn gadget(evidence: &mut Evidence<'_, '_>) -> Outcome {
         match behind_call {
             _ if !is_seen => undecided(tally, at),
             // Thunks of 32-bit programs jump so behind calls.
-            Some(true) if is_jump && !is_narrow(at) => {
+            Some(true) if is_jump && !is_32_bit(at) => {
                 tally.find(at.index, Reason::ReturnsToGadget, Severity::High);
             }
             Some(false) if is_any => tally.find(at.index, Reason::ReturnsToGadget, Severity::High),
@@ -240,14 +240,14 @@ pub(crate) fn outside(evidence: &mut Evidence<'_, '_>) -> Outcome {
             return;
         }
         let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
-        if !site.is_narrow {
+        if !site.is_32_bit {
             tally.used = tally.used.with(Input::UnwindData);
         }
         match site.region {
             Region::Function => {}
             Region::FunctionStart => tally.find(at.index, Reason::AtFunctionStart, Severity::Medium),
             Region::NotCode => tally.find(at.index, Reason::OutsideCode, Severity::Medium),
-            Region::NoTable if site.is_narrow => {
+            Region::NoTable if site.is_32_bit => {
                 tally.doubt(Reason::MachineUnsupported, Some(Input::UnwindData));
             }
             Region::NoTable => tally.doubt(Reason::NoUnwindData, Some(Input::UnwindData)),
@@ -272,7 +272,7 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let mut tally = Tally::new(Severity::High);
     each_return(evidence, &mut tally, |evidence, tally, at| {
         let Lookup::Found(site) = at.site else { return tally.blind(&at.site) };
-        if site.is_narrow {
+        if site.is_32_bit {
             return tally.doubt(Reason::MachineUnsupported, Some(Input::UnwindData));
         }
         tally.used = tally.used.with(Input::UnwindData);
@@ -288,9 +288,9 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
             return;
         }
         let modules = view.modules;
-        let is_same = module == at.place.0;
+        let is_same = module == at.location.0;
         let above = if is_same { evidence.binaries.site(modules, (module, offset)).found() } else { None };
-        let reach = match evidence.binaries.reach(modules, at.place.0, target) {
+        let reach = match evidence.binaries.reach(modules, at.location.0, target) {
             Lookup::Found(reach) => reach,
             other => return tally.blind(&other),
         };
@@ -309,7 +309,7 @@ pub(crate) fn linkage(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// Whether a call can lead to the function of the frame above; `None` if no function is known there.
 fn holds(reach: &Reach, above: &Site) -> Option<bool> {
-    if let StubPlace::Return { start, .. } = above.stub {
+    if let StubLocation::Return { start, .. } = above.stub {
         return Some(reach.functions.contains(&start));
     }
     // The frame above can be an instruction or a return address.

@@ -8,10 +8,10 @@ use stackhound_frames::{Code, Frame, Role};
 use stackhound_types::{Mode, Rva};
 
 use super::{Evidence, without_frames};
-use crate::binaries::{CodePlace, Lookup};
+use crate::binaries::{CodeLocation, Lookup};
 use crate::case::{Entry, Services};
 use crate::images::site::{Call, Region, Site, ends_system_call};
-use crate::images::stubs::StubPlace;
+use crate::images::stubs::StubLocation;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity, Verdict};
 
 const WITHOUT_IMAGE: Inputs = Inputs::of(&[Input::Stack, Input::Modules]);
@@ -44,7 +44,7 @@ fn stub_frames(evidence: &Evidence<'_, '_>, severity: Severity) -> Result<[Optio
         return Err(Outcome::undetermined(severity, Reason::TopUnknown, WITHOUT_IMAGE, missing).at(top));
     }
     let narrow = view
-        .narrow_top
+        .top_32_bit
         .filter(|narrow| *narrow != top && view.is(top, Role::Wow64) | view.is(top, Role::SystemCall));
     let frames = [Some(top), narrow].map(|frame| frame.filter(|frame| view.is(*frame, Role::SystemCall)));
     if frames == [None, None] {
@@ -53,7 +53,7 @@ fn stub_frames(evidence: &Evidence<'_, '_>, severity: Severity) -> Result<[Optio
     Ok(frames)
 }
 
-fn code_place(frame: &Frame) -> Option<CodePlace> {
+fn code_location(frame: &Frame) -> Option<CodeLocation> {
     match frame.code {
         Code::Image(module, offset) => Some((module, offset)),
         _ => None,
@@ -68,8 +68,8 @@ fn entered(
 ) -> Result<(usize, Site), Outcome> {
     let view = evidence.view;
     let mut look = |index: usize| {
-        let place = code_place(view.frame(index))?;
-        let site = evidence.binaries.site(view.modules, place);
+        let location = code_location(view.frame(index))?;
+        let site = evidence.binaries.site(view.modules, location);
         Some(site.found().ok_or_else(|| blind(&site, severity).at(index)))
     };
     let Some(site) = look(index).transpose()? else {
@@ -80,7 +80,7 @@ fn entered(
         return Err(Outcome::undetermined(severity, Reason::TopOutsideModule, USED, missing).at(index));
     }
     let is_next = |next: &Frame| next.code.module() == view.frame(index).code.module();
-    if site.stub == StubPlace::Landing && view.frames().get(index + 1).is_some_and(is_next) {
+    if site.stub == StubLocation::Landing && view.frames().get(index + 1).is_some_and(is_next) {
         return Ok((index + 1, look(index + 1).transpose()?.unwrap_or(site)));
     }
     Ok((index, site))
@@ -138,8 +138,8 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
         Outcome::undetermined(Severity::High, reason, USED, Inputs::of(missing)).at(frame)
     };
     let (stub, start) = match site.stub {
-        StubPlace::Return { stub, start } => (stub, start),
-        StubPlace::Changed => return unsure(Reason::StubChanged, &[]),
+        StubLocation::Return { stub, start } => (stub, start),
+        StubLocation::Changed => return unsure(Reason::StubChanged, &[]),
         _ if view.case.event.entry == Entry::Unknown => {
             return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
         }
@@ -169,7 +169,7 @@ pub(crate) fn mismatch(evidence: &mut Evidence<'_, '_>) -> Outcome {
 
 /// Whether one of these services is the stub's.
 fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: Services<'_>) -> bool {
-    let Some((module, _)) = code_place(evidence.view.frame(frame)) else { return false };
+    let Some((module, _)) = code_location(evidence.view.frame(frame)) else { return false };
     let lists = evidence.lists;
     let Lookup::Found(names) = evidence.binaries.services(evidence.view.modules, module) else {
         return false;
@@ -184,8 +184,8 @@ fn is_named(evidence: &mut Evidence<'_, '_>, frame: usize, stub: u32, services: 
 /// Whether memory before the return address has another number than the stub in the file.
 fn is_tampered(evidence: &mut Evidence<'_, '_>, index: usize, stub: u32, start: Rva) -> bool {
     let frame = evidence.view.frame(index);
-    let place = code_place(frame);
-    let (Some(bytes), Some((module, offset))) = (evidence.view.bytes(index), place) else { return false };
+    let location = code_location(frame);
+    let (Some(bytes), Some((module, offset))) = (evidence.view.bytes(index), location) else { return false };
     let Lookup::Found(names) = evidence.binaries.services(evidence.view.modules, module) else {
         return false;
     };
@@ -212,9 +212,9 @@ fn site_is_stub(evidence: &mut Evidence<'_, '_>, frame: usize) -> Outcome {
     };
     let found = |reason| Outcome::yes(Severity::Medium, Some(frame), reason, USED);
     match site.stub {
-        StubPlace::Return { .. } | StubPlace::Landing => return Outcome::no(Reason::SiteIsStub, USED),
-        StubPlace::Changed => return unsure(Reason::StubChanged, &[]),
-        StubPlace::Elsewhere => {}
+        StubLocation::Return { .. } | StubLocation::Landing => return Outcome::no(Reason::SiteIsStub, USED),
+        StubLocation::Changed => return unsure(Reason::StubChanged, &[]),
+        StubLocation::Elsewhere => {}
     }
     let module = view.frame(frame).code.module();
     let has_stubs = module.map(|module| evidence.binaries.services(view.modules, module));
@@ -264,7 +264,7 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
         Some(frame) if frame.mode == Mode::User => frame,
         _ => return Outcome { frame: None, ..unsure(Reason::StackMissing, &[Input::Stack]) },
     };
-    let place = match frame.code {
+    let location = match frame.code {
         Code::Image(module, offset) => (module, offset),
         Code::Unknown => return unsure(Reason::FrameUnknown, &[Input::Modules]),
         Code::Unbacked | Code::Jit(_) => return unsure(Reason::FrameUnbacked, &[Input::MemoryBytes]),
@@ -272,15 +272,15 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
     if view.roles(frame).has_any(Role::SystemCall | Role::Wow64) {
         return Outcome::no(Reason::CallerNative, WITHOUT_IMAGE);
     }
-    if view.case.event.entry == Entry::Unknown && !matches!(stub, Some(StubPlace::Return { .. })) {
+    if view.case.event.entry == Entry::Unknown && !matches!(stub, Some(StubLocation::Return { .. })) {
         return unsure(Reason::EntryUnknown, &[Input::KernelEntry]);
     }
-    let lookup = evidence.binaries.site(view.modules, place);
+    let lookup = evidence.binaries.site(view.modules, location);
     let Lookup::Found(site) = lookup else { return blind(&lookup, SEVERITY).at(caller) };
     let unsure = |reason| Outcome { used: USED, ..unsure(reason, &[]) };
     let differs = |reason| match () {
         // The walk of 32-bit stacks can pass over the frame of the caller.
-        () if site.is_narrow => unsure(reason).because(Reason::NarrowStack),
+        () if site.is_32_bit => unsure(reason).because(Reason::Stack32),
         () if view.roles(frame).has(Role::Hook) => unsure(reason).because(Reason::CallerHook),
         () => Outcome::yes(SEVERITY, Some(caller), reason, USED),
     };
@@ -291,14 +291,14 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
         Some(Call::Indirect) => return unsure(Reason::CalleeIndirect),
         Some(Call::Import(None)) => return matches,
         Some(Call::Import(Some(service))) => {
-            return match is_imported(evidence, place, &[service], stub_frame, stub) {
+            return match is_imported(evidence, location, &[service], stub_frame, stub) {
                 true => matches,
                 false => differs(Reason::CalleeOther),
             };
         }
         Some(Call::Direct(target)) => target,
     };
-    let reach = match evidence.binaries.reach(view.modules, place.0, target) {
+    let reach = match evidence.binaries.reach(view.modules, location.0, target) {
         Lookup::Found(reach) => reach,
         other => return blind(&other, SEVERITY).at(caller),
     };
@@ -308,7 +308,7 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
     if reach.imports {
         let services = if reach.pointers || reach.is_incomplete { None } else { reach.services.clone() };
         return match services {
-            Some(services) if !is_imported(evidence, place, &services, stub_frame, stub) => {
+            Some(services) if !is_imported(evidence, location, &services, stub_frame, stub) => {
                 differs(Reason::CalleeOther)
             }
             _ => matches,
@@ -320,12 +320,12 @@ fn callee_is_stub(evidence: &mut Evidence<'_, '_>, stub_frame: usize) -> Outcome
 /// Whether one of the services that a module imports is that of the stub. So it is taken to be where the stub is not known.
 fn is_imported(
     evidence: &mut Evidence<'_, '_>,
-    (module, _): CodePlace,
+    (module, _): CodeLocation,
     services: &[u32],
     stub_frame: usize,
-    stub: Option<StubPlace>,
+    stub: Option<StubLocation>,
 ) -> bool {
-    let Some(StubPlace::Return { stub, .. }) = stub else { return true };
+    let Some(StubLocation::Return { stub, .. }) = stub else { return true };
     let modules = evidence.view.modules;
     services.iter().any(|service| {
         let Lookup::Found(names) = evidence.binaries.services(modules, module) else { return true };

@@ -51,22 +51,24 @@ pub(crate) fn sensitive(evidence: &mut Evidence<'_, '_>) -> Outcome {
     if !view.has_user_part() {
         return unsure(Reason::StackMissing, Input::Stack);
     }
-    let Some(asker) = view.asker else {
+    let Some(final_module_frame) = view.final_module_frame else {
         return match view.cut() {
             None => Outcome::no(Reason::CallerUsual, USED),
             Some(reason) => unsure(reason, Input::Stack),
         };
     };
-    let roles = view.roles(view.frame(asker));
-    match view.frame(asker).code {
+    let roles = view.roles(view.frame(final_module_frame));
+    match view.frame(final_module_frame).code {
         Code::Image(..) if roles.has_any(Role::Windows | Role::Installed) => {
             Outcome::no(Reason::CallerUsual, USED)
         }
         Code::Image(module, _) if view.modules.get(module).path.contains('\\') => {
-            Outcome::yes(Severity::High, Some(asker), Reason::CallerUnusual, USED)
+            Outcome::yes(Severity::High, Some(final_module_frame), Reason::CallerUnusual, USED)
                 .because(Reason::SensitiveTarget)
         }
         Code::Jit(_) | Code::Unbacked => Outcome::no(Reason::CallerUsual, USED),
-        Code::Image(..) | Code::Unknown => unsure(Reason::FrameUnknown, Input::Modules).at(asker),
+        Code::Image(..) | Code::Unknown => {
+            unsure(Reason::FrameUnknown, Input::Modules).at(final_module_frame)
+        }
     }
 }

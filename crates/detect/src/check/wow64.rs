@@ -13,7 +13,7 @@ pub(crate) fn gate(evidence: &mut Evidence<'_, '_>) -> Outcome {
     let view = evidence.view;
     let unsure = |reason, input| Outcome::undetermined(Severity::High, reason, USED, Inputs::of(&[input]));
     let has_layer =
-        view.narrow_top.is_some() || view.user_frames().any(|(_, frame)| view.roles(frame).has(Role::Wow64));
+        view.top_32_bit.is_some() || view.user_frames().any(|(_, frame)| view.roles(frame).has(Role::Wow64));
     match view.case.process.is_wow64 {
         Some(false) => return Outcome::no(Reason::NotWow64, USED),
         None if !has_layer => return unsure(Reason::WidthUnknown, Input::Modules),

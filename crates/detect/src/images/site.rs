@@ -7,14 +7,14 @@ use stackhound_types::Rva;
 
 use super::code::{self, Pointer};
 pub(crate) use super::code::{Gadget, ends_system_call};
-use super::stubs::StubPlace;
+use super::stubs::StubLocation;
 use super::{ImageFile, code::MAX_INSTRUCTION};
 
 /// All about an address of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Site {
     /// Whether the image is of 32 bits.
-    pub is_narrow: bool,
+    pub is_32_bit: bool,
     /// What part of the image it is in.
     pub region: Region,
     /// The start of the function that it is in, taken for an instruction.
@@ -28,7 +28,7 @@ pub(crate) struct Site {
     /// What is from it on.
     pub gadget: Option<Gadget>,
     /// What it is to system calls.
-    pub stub: StubPlace,
+    pub stub: StubLocation,
     /// Whether the function begins behind what an interrupt pushes: see [`Image::is_behind_interrupt`].
     pub is_behind_interrupt: bool,
 }
@@ -85,7 +85,7 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
         Some(_) => Region::NoFunction,
     };
     Site {
-        is_narrow: file.bits == 32,
+        is_32_bit: file.bits == 32,
         region,
         function,
         function_before: file.function(before),
@@ -94,20 +94,20 @@ pub(super) fn read(file: &ImageFile, image: &Image<'_>, rva: Rva) -> Site {
         gadget: bytes
             .filter(|_| section.is_some_and(|section| section.executable))
             .and_then(|bytes| code::gadget(file.bits, bytes.after)),
-        stub: file.services.stubs.place(rva),
+        stub: file.services.stubs.location(rva),
         is_behind_interrupt: image.is_behind_interrupt(before).unwrap_or(false),
     }
 }
 
 /// What memory alone tells of a call before an address.
-pub(crate) fn ends_call(is_narrow: bool, before: &[u8]) -> bool {
-    let bits = if is_narrow { 32 } else { 64 };
+pub(crate) fn ends_call(is_32_bit: bool, before: &[u8]) -> bool {
+    let bits = if is_32_bit { 32 } else { 64 };
     calls_at_end(bits, 0, before).next().is_some()
 }
 
 /// What memory alone tells of a gadget.
-pub(crate) fn gadget(is_narrow: bool, after: &[u8]) -> Option<Gadget> {
-    code::gadget(if is_narrow { 32 } else { 64 }, after)
+pub(crate) fn gadget(is_32_bit: bool, after: &[u8]) -> Option<Gadget> {
+    code::gadget(if is_32_bit { 32 } else { 64 }, after)
 }
 
 /// All calls that the bytes before an address can be read as, which end there. The bytes before them are not looked at.

@@ -18,7 +18,7 @@ pub(crate) struct StubTable {
 
 /// What an address in an image with stubs is to a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StubPlace {
+pub(crate) enum StubLocation {
     /// Where it returns to.
     Return {
         /// Number of the stub in the [`StubTable`].
@@ -66,16 +66,16 @@ impl StubTable {
         self.stubs.is_empty()
     }
 
-    pub fn place(&self, rva: Rva) -> StubPlace {
+    pub fn location(&self, rva: Rva) -> StubLocation {
         if let Ok(at) = self.returns.binary_search_by_key(&rva, |entry| entry.0) {
             let stub = self.returns[at].1;
-            return StubPlace::Return { stub, start: self.stubs[stub as usize].start };
+            return StubLocation::Return { stub, start: self.stubs[stub as usize].start };
         }
         let before = self.changed.partition_point(|start| *start < rva).checked_sub(1);
         if before.is_some_and(|at| rva.0 - self.changed[at].0 <= STUB_LENGTH) {
-            return StubPlace::Changed;
+            return StubLocation::Changed;
         }
-        if self.landings.contains(&rva) { StubPlace::Landing } else { StubPlace::Elsewhere }
+        if self.landings.contains(&rva) { StubLocation::Landing } else { StubLocation::Elsewhere }
     }
 
     /// All names of a stub.
@@ -85,8 +85,8 @@ impl StubTable {
     }
 
     /// The number that a stub asks for, and the distance of its four bytes from the stub's start.
-    pub fn number(&self, image_is_wide: bool, stub: u32) -> Option<(u32, u32)> {
-        Some((self.stubs[stub as usize].number?, if image_is_wide { 4 } else { 1 }))
+    pub fn number(&self, image_is_64_bit: bool, stub: u32) -> Option<(u32, u32)> {
+        Some((self.stubs[stub as usize].number?, if image_is_64_bit { 4 } else { 1 }))
     }
 }
 

@@ -25,8 +25,8 @@ fn answers(mut world: World, stacks: &[Vec<(usize, u32)>]) -> Vec<Evaluation> {
 }
 
 fn stacks() -> impl Strategy<Value = Vec<Vec<(usize, u32)>>> {
-    let place = (0..NAMES.len(), 0x1000_u32..0x1a40);
-    prop::collection::vec(prop::collection::vec(place, 1..8), 1..12)
+    let location = (0..NAMES.len(), 0x1000_u32..0x1a40);
+    prop::collection::vec(prop::collection::vec(location, 1..8), 1..12)
 }
 
 proptest! {

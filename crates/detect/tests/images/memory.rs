@@ -74,18 +74,18 @@ fn hooks_and_writable_code_are_taken_into_account() {
     let mut world = World::without(&[]);
     let same = |name, rva| Some(of_file(name, rva));
     // A frame whose page was changed, what memory has there, and the answer with a hook in the stack.
-    for (place, bytes, expected) in [
+    for (location, bytes, expected) in [
         ("app+104a", None, "yes medium page-changed+hook-in-stack @1"),
         ("app+104a", same("app", 0x104a), "yes low page-changed+hook-in-stack @1"),
         ("ntdll+1014", None, "yes low page-changed+hook-in-stack @1"),
         ("ntdll+1014", same("ntdll", 0x1014), "yes low page-changed @1"),
     ] {
-        let frames = world.frames(&format!("hook+100a {place}"));
+        let frames = world.frames(&format!("hook+100a {location}"));
         let page = |is_original| Memory { is_original: Some(is_original), ..Memory::UNKNOWN };
         world.live =
             vec![LiveFrame { memory: page(true), bytes: None }, LiveFrame { memory: page(false), bytes }];
         let evaluation = world.evaluate(&frames, Entry::SystemCall, Services::Unknown);
-        assert_eq!(line(evaluation.outcome(id)), expected, "{place}");
+        assert_eq!(line(evaluation.outcome(id)), expected, "{location}");
     }
 
     let mut all = files();

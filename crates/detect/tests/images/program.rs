@@ -46,8 +46,8 @@ impl Program {
                 }
                 None => hex(part),
             };
-            let place = (at - CODE) as usize;
-            self.code[place..place + bytes.len()].copy_from_slice(&bytes);
+            let location = (at - CODE) as usize;
+            self.code[location..location + bytes.len()].copy_from_slice(&bytes);
             at += bytes.len() as u32;
         }
         self
@@ -133,13 +133,13 @@ impl Program {
         for (index, (library, name)) in self.imports.iter().enumerate() {
             let slot = slot(self.machine, index as u32) - IMPORTS;
             let names = 0x100 + 2 * width * index;
-            let mut place = |value: &[u8], hint: usize| {
+            let mut location = |value: &[u8], hint: usize| {
                 let start = text;
                 put(start + hint, value);
                 text += hint + value.len() + 1;
                 IMPORTS + start as u32
             };
-            let (library, name) = (place(library.as_bytes(), 0), place(name.as_bytes(), 2));
+            let (library, name) = (location(library.as_bytes(), 0), location(name.as_bytes(), 2));
             let descriptor = words(&[IMPORTS + names as u32, 0, 0, library, IMPORTS + slot]);
             put(20 * index, &descriptor);
             put(names, &name.to_le_bytes());

@@ -7,7 +7,7 @@
 //! 32-bit code of a 64-bit system.
 
 mod entry;
-mod honesty;
+mod missing_evidence;
 mod named;
 mod notation;
 mod others;

@@ -18,7 +18,7 @@ fn the_function_at_the_end_is_where_threads_begin_or_not() {
         (given, "ntdll app kernel32!Other", Yes(Severity::Medium, 2), Reason::RootIsNone),
         // The modules alone would tell of a root here.
         (given, "ntdll app kernel32 ntdll!Other", Yes(Severity::Medium, 3), Reason::RootIsNone),
-        (given, "ntdll~ app~ ntdll!Other~", Yes(Severity::Low, 2), Reason::NarrowStack),
+        (given, "ntdll~ app~ ntdll!Other~", Yes(Severity::Low, 2), Reason::Stack32),
         (interrupted, "ntdll app ntdll!Other", Yes(Severity::Low, 2), Reason::InterruptedWalk),
         // Such a name in another's library tells nothing.
         (given, "ntdll app app!RtlUserThreadStart", Yes(Severity::Medium, 2), Reason::RootIsNone),

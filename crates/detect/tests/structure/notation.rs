@@ -211,18 +211,18 @@ pub fn check_by(
 ) {
     let evaluation = evaluated(detector, given, stack);
     let outcome = evaluation.outcome(DetectionId::parse(id).expect("a detection"));
-    let place = format!("{id} of `{stack}`: {outcome:?}");
+    let location = format!("{id} of `{stack}`: {outcome:?}");
     match expected {
         Expected::Yes(severity, frame) => {
-            assert_eq!(outcome.verdict, Verdict::Yes, "{place}");
-            assert_eq!(outcome.severity, severity, "{place}");
-            assert_eq!(outcome.frame.map(usize::from), Some(frame), "{place}");
+            assert_eq!(outcome.verdict, Verdict::Yes, "{location}");
+            assert_eq!(outcome.severity, severity, "{location}");
+            assert_eq!(outcome.frame.map(usize::from), Some(frame), "{location}");
         }
-        Expected::No => assert_eq!(outcome.verdict, Verdict::No, "{place}"),
+        Expected::No => assert_eq!(outcome.verdict, Verdict::No, "{location}"),
         Expected::Undetermined => {
-            assert_eq!(outcome.verdict, Verdict::Undetermined, "{place}");
-            assert!(!outcome.missing.is_empty(), "{place}");
+            assert_eq!(outcome.verdict, Verdict::Undetermined, "{location}");
+            assert!(!outcome.missing.is_empty(), "{location}");
         }
     }
-    assert!(outcome.reasons.has(reason), "{reason:?} of {place}");
+    assert!(outcome.reasons.has(reason), "{reason:?} of {location}");
 }

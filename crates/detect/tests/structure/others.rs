@@ -29,16 +29,16 @@ fn there_is_one_ntdll() {
     let (ntdll, copy, app) =
         (module(&mut detector, "ntdll"), module(&mut detector, "copy"), module(&mut detector, "app"));
     let id = DetectionId::parse("CS10").unwrap();
-    for (module, twin, expected) in [
+    for (module, duplicate, expected) in [
         (copy, None, Verdict::Yes),
         (ntdll, Some(ntdll), Verdict::Yes),
         (ntdll, None, Verdict::No),
         (app, Some(app), Verdict::No),
     ] {
-        let event = Event { load: Some(Load { module, twin }), ..given.event };
+        let event = Event { load: Some(Load { module, duplicate }), ..given.event };
         let evaluation =
             evaluated(&mut detector, Given { event, ..given }, "ntdll kernelbase app kernel32 ntdll");
-        assert_eq!(evaluation.outcome(id).verdict, expected, "{module:?} {twin:?}");
+        assert_eq!(evaluation.outcome(id).verdict, expected, "{module:?} {duplicate:?}");
     }
 }
 
@@ -208,7 +208,7 @@ fn stacks_end_where_threads_begin() {
         ("ntdll~ kernelbase~ app~ kernel32~ ntdll~ ntdll~", No, Reason::RootByModules),
         ("ntdll kernelbase app app", Yes(Severity::Medium, 3), Reason::RootIsNone),
         ("ntdll kernelbase app rpcrt4", Yes(Severity::Medium, 3), Reason::RootIsNone),
-        ("ntdll~ kernelbase~ app~", Yes(Severity::Low, 2), Reason::NarrowStack),
+        ("ntdll~ kernelbase~ app~", Yes(Severity::Low, 2), Reason::Stack32),
         ("ntdll kernelbase app ntdll", Undetermined, Reason::RootUnnamed),
         ("ntdll kernelbase app kernel32", Undetermined, Reason::RootUnnamed),
         ("ntdll csrsrv ntdll", Undetermined, Reason::RootUnnamed),

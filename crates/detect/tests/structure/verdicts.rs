@@ -35,13 +35,13 @@ proptest! {
         other in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
         reasons in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
-        let place = |input: Input| Input::ALL.iter().position(|known| *known == input).expect("one of all");
+        let location = |input: Input| Input::ALL.iter().position(|known| *known == input).expect("one of all");
         let (first, second) = (Inputs::of(&one), Inputs::of(&other));
         let added = other.iter().fold(first, |set, input| set.with(*input));
         prop_assert_eq!(first.and(second), added);
-        let expected: BTreeSet<usize> = one.iter().chain(&other).copied().map(place).collect();
-        prop_assert!(added.iter().map(place).eq(expected.iter().copied()));
-        prop_assert!(Input::ALL.into_iter().all(|input| added.has(input) == expected.contains(&place(input))));
+        let expected: BTreeSet<usize> = one.iter().chain(&other).copied().map(location).collect();
+        prop_assert!(added.iter().map(location).eq(expected.iter().copied()));
+        prop_assert!(Input::ALL.into_iter().all(|input| added.has(input) == expected.contains(&location(input))));
         prop_assert_eq!(added.is_empty(), expected.is_empty());
 
         let all: Vec<Reason> = Reason::all().collect();

@@ -185,7 +185,7 @@ mod tests {
     struct Writer {
         bytes: Vec<u8>,
         /// Where the next two words are to stand.
-        places: [usize; 2],
+        locations: [usize; 2],
         word: u32,
         count: usize,
     }
@@ -193,7 +193,7 @@ mod tests {
     impl Writer {
         fn new(lengths: &[u8]) -> Writer {
             let at = lengths.len();
-            Writer { bytes: [lengths, &[0; 4]].concat(), places: [at, at + 2], word: 0, count: 0 }
+            Writer { bytes: [lengths, &[0; 4]].concat(), locations: [at, at + 2], word: 0, count: 0 }
         }
 
         fn put(&mut self, value: usize, count: usize) {
@@ -208,9 +208,9 @@ mod tests {
         }
 
         fn store(&mut self) {
-            let [first, second] = self.places;
+            let [first, second] = self.locations;
             self.bytes[first..first + 2].copy_from_slice(&(self.word as u16).to_le_bytes());
-            self.places = [second, self.bytes.len()];
+            self.locations = [second, self.bytes.len()];
             self.bytes.extend([0; 2]);
             (self.word, self.count) = (0, 0);
         }

@@ -101,7 +101,7 @@ impl HeaderKind {
     }
 
     /// Whether the record has a hook id (group and type) instead of a GUID.
-    pub const fn has_hook(self) -> bool {
+    pub const fn has_hook_id(self) -> bool {
         (self as u8) <= HeaderKind::PerfInfo64 as u8
     }
 
@@ -197,8 +197,8 @@ impl<'a> Record<'a> {
 
     /// The hook id (group << 8 | type) of a kernel event.
     #[inline]
-    pub fn hook(&self) -> Option<u16> {
-        self.kind.has_hook().then(|| self.u16_at(6))
+    pub fn hook_id(&self) -> Option<u16> {
+        self.kind.has_hook_id().then(|| self.u16_at(6))
     }
 
     /// Version of the payload's layout.

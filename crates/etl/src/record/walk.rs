@@ -74,7 +74,7 @@ const SHAPES: [Shape; 256] = {
             kind,
             header_size: kind.header_size() as u8,
             time_offset: time_offset as u8,
-            size_shift: if kind.has_hook() { 32 } else { 0 },
+            size_shift: if kind.has_hook_id() { 32 } else { 0 },
         };
         index += 1;
     }

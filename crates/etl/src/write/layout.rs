@@ -41,7 +41,7 @@ pub(super) struct Packet {
     pub header_type: u8,
     pub flags: u8,
     pub size: U16,
-    pub hook: U16,
+    pub hook_id: U16,
 }
 
 #[derive(IntoBytes, Immutable, Unaligned)]

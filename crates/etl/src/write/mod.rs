@@ -30,7 +30,7 @@
 //! as in a real recording, where each processor fills a buffer of its own. Only these open buffers are held in memory,
 //! and no record costs an allocation.
 //!
-//! Knows the container as [`crate::Recording`] reads it; does not know what payloads mean, nor which records make up a
+//! Knows the container as [`crate::EtlFile`] reads it; does not know what payloads mean, nor which records make up a
 //! plausible trace.
 
 mod buffer;
@@ -108,7 +108,7 @@ impl<W: Write> EtlWriter<W> {
             time: session.start,
             pointer_size: session.pointer_size,
             header: HeaderSpec::System {
-                hook: hook_id::EVENT_TRACE_HEADER,
+                hook_id: hook_id::EVENT_TRACE_HEADER,
                 version: LOGFILE_HEADER_VERSION,
                 issuer: session.issuer,
             },
@@ -258,13 +258,13 @@ impl<W: Write> EtlWriter<W> {
         };
         let data_buffers = self.totals.buffers - 1;
         self.totals.buffers += 1;
-        let Some(places) = self.session.circular else {
+        let Some(locations) = self.session.circular else {
             self.output.write_all(sealed.plain)?;
             self.output.write_all(&sealed.chunk)?;
             self.totals.bytes += (sealed.plain.len() + sealed.chunk.len()) as u64;
             return Ok(());
         };
-        match self.ring.get_mut((data_buffers % places) as usize) {
+        match self.ring.get_mut((data_buffers % locations) as usize) {
             Some(oldest) => oldest.copy_from_slice(sealed.plain),
             None => self.ring.push(sealed.plain.to_vec()),
         }

@@ -34,7 +34,7 @@ pub enum HeaderSpec<'a> {
     /// Kernel event with thread, process and processor times.
     System {
         /// Group << 8 | type.
-        hook: u16,
+        hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
         /// Who logs.
@@ -43,7 +43,7 @@ pub enum HeaderSpec<'a> {
     /// Kernel event with thread and process.
     Compact {
         /// Group << 8 | type.
-        hook: u16,
+        hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
         /// Who logs; processor times are left out.
@@ -52,7 +52,7 @@ pub enum HeaderSpec<'a> {
     /// Kernel event with a timestamp only.
     PerfInfo {
         /// Group << 8 | type.
-        hook: u16,
+        hook_id: u16,
         /// Version of the payload's layout.
         version: u8,
         /// The number of a precise sample.
@@ -278,20 +278,20 @@ impl RecordSpec<'_> {
         let size = bytes.len() as u16;
         let out = &mut Cursor::new(bytes);
         match self.header {
-            HeaderSpec::System { hook, version, issuer } => {
+            HeaderSpec::System { hook_id, version, issuer } => {
                 let header = layout::SystemHeader {
-                    compact: self.compact(layout::SYSTEM, hook, version, &issuer, size),
+                    compact: self.compact(layout::SYSTEM, hook_id, version, &issuer, size),
                     kernel_time: issuer.kernel_time.into(),
                     user_time: issuer.user_time.into(),
                 };
                 out.put(header.as_bytes());
             }
-            HeaderSpec::Compact { hook, version, issuer } => {
-                out.put(self.compact(layout::COMPACT, hook, version, &issuer, size).as_bytes());
+            HeaderSpec::Compact { hook_id, version, issuer } => {
+                out.put(self.compact(layout::COMPACT, hook_id, version, &issuer, size).as_bytes());
             }
-            HeaderSpec::PerfInfo { hook, version, pebs_index, counters } => {
+            HeaderSpec::PerfInfo { hook_id, version, pebs_index, counters } => {
                 let extras = u8::from(pebs_index.is_some()) << 7 | counters.len() as u8;
-                let packet = self.packet(layout::PERF_INFO, hook, version, extras, size);
+                let packet = self.packet(layout::PERF_INFO, hook_id, version, extras, size);
                 out.put(layout::PerfInfoHeader { packet, time: self.time.0.into() }.as_bytes());
                 out.put_u64s(pebs_index.as_slice());
                 out.put_u64s(counters);
@@ -345,27 +345,27 @@ impl RecordSpec<'_> {
         out.finish();
     }
 
-    fn packet(&self, types: HeaderTypes, hook: u16, version: u8, extras: u8, size: u16) -> layout::Packet {
+    fn packet(&self, types: HeaderTypes, hook_id: u16, version: u8, extras: u8, size: u16) -> layout::Packet {
         layout::Packet {
             version,
             extras,
             header_type: types.of(self.pointer_size),
             flags: layout::FIXED_HEADER,
             size: size.into(),
-            hook: hook.into(),
+            hook_id: hook_id.into(),
         }
     }
 
     fn compact(
         &self,
         types: HeaderTypes,
-        hook: u16,
+        hook_id: u16,
         version: u8,
         issuer: &Issuer,
         size: u16,
     ) -> layout::CompactHeader {
         layout::CompactHeader {
-            packet: self.packet(types, hook, version, 0, size),
+            packet: self.packet(types, hook_id, version, 0, size),
             tid: issuer.raw_tid().into(),
             pid: issuer.raw_pid().into(),
             time: self.time.0.into(),

@@ -71,11 +71,11 @@ pub fn key(
     mode: StackMode,
     key: u64,
 ) -> RecordSpec<'static> {
-    let hook = match mode {
+    let hook_id = match mode {
         StackMode::Kernel => hook_id::STACK_WALK_KEY_KERNEL,
         StackMode::User => hook_id::STACK_WALK_KEY_USER,
     };
-    record(time, pointer_size, hook, StackPayload::Key(trigger, key))
+    record(time, pointer_size, hook_id, StackPayload::Key(trigger, key))
 }
 
 /// What `key` stands for in the uses before this record.
@@ -86,16 +86,21 @@ pub fn definition<'a>(
     key: u64,
     frames: &'a [Address],
 ) -> RecordSpec<'a> {
-    let hook = match reason {
+    let hook_id = match reason {
         KeyDefinition::Create => hook_id::STACK_WALK_KEY_CREATE,
         KeyDefinition::Delete => hook_id::STACK_WALK_KEY_DELETE,
         KeyDefinition::Rundown => hook_id::STACK_WALK_KEY_RUNDOWN,
     };
-    record(time, pointer_size, hook, StackPayload::Definition(key, frames))
+    record(time, pointer_size, hook_id, StackPayload::Definition(key, frames))
 }
 
-fn record(time: RawTime, pointer_size: PointerSize, hook: u16, payload: StackPayload<'_>) -> RecordSpec<'_> {
-    let header = HeaderSpec::PerfInfo { hook, version: VERSION, pebs_index: None, counters: &[] };
+fn record(
+    time: RawTime,
+    pointer_size: PointerSize,
+    hook_id: u16,
+    payload: StackPayload<'_>,
+) -> RecordSpec<'_> {
+    let header = HeaderSpec::PerfInfo { hook_id, version: VERSION, pebs_index: None, counters: &[] };
     RecordSpec { time, pointer_size, header, payload: Payload::Stack(payload) }
 }
 

@@ -98,7 +98,7 @@ fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len
         detection.attack.join(" "),
         event_context.count.to_string(),
         text(&event_context.host),
-        text(&format!("{}:{}", event_context.place.file, event_context.place.record)),
+        text(&format!("{}:{}", event_context.location.file, event_context.location.record)),
         finding.alert.clone(),
     ]
 }

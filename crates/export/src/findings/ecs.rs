@@ -38,7 +38,7 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
             "version": shown::VERSION,
         },
         "host": { "name": known(&event_context.host) },
-        "log": { "file": { "path": known(&event_context.place.file) } },
+        "log": { "file": { "path": known(&event_context.location.file) } },
         "process": process(event_context, finding),
         "threat": if is_found { threat(detection.attack) } else { Value::Null },
         "callstack": answer(event_context, finding, &explanation),
@@ -69,7 +69,7 @@ fn event(event_context: &EventContext, severity: Option<Severity>, explanation: 
         "provider": known(&event_context.event.provider),
         "severity": severity.map(numbered),
         "reason": explanation,
-        "sequence": event_context.place.record,
+        "sequence": event_context.location.record,
     })
 }
 
@@ -232,7 +232,7 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
     let event = &event_context.event;
     json!({
         "alert": known(&finding.alert),
-        "input": { "file": known(&event_context.place.file), "record": event_context.place.record },
+        "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
         "count": event_context.count,
         "event": {
             "name": known(&event.name),

@@ -50,7 +50,7 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
             "version": OCSF,
             "product": { "name": "Stackhound", "vendor_name": "Stackhound", "version": shown::VERSION },
             "uid": uid,
-            "log_name": known(&event_context.place.file),
+            "log_name": known(&event_context.location.file),
             "log_provider": known(&event_context.event.provider),
             "event_code": known(&event_context.event.name),
         },
@@ -129,7 +129,7 @@ fn evidence(event_context: &EventContext, finding: &Finding) -> Value {
     };
     json!({
         "name": known(&event.name),
-        "uid": format!("{}:{}", event_context.place.file, event_context.place.record),
+        "uid": format!("{}:{}", event_context.location.file, event_context.location.record),
         "verdict_id": verdict_id,
         "verdict": verdict,
         "process": {
@@ -177,7 +177,7 @@ fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
         "inputs_missing": shown::missing(finding),
         "alert": known(&finding.alert),
         "time": event_context.time.and_then(shown::time),
-        "input": { "file": known(&event_context.place.file), "record": event_context.place.record },
+        "input": { "file": known(&event_context.location.file), "record": event_context.location.record },
         "access": event.access.map(|access| Hex(access.into())),
         "start_address": event.start_address.map(Hex),
         "start_name": known(&event.start_name),

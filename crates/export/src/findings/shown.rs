@@ -161,7 +161,7 @@ pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
 pub(super) fn finding_uid(event_context: &EventContext, finding: &Finding) -> Digest {
     entity(&event_context.host, &event_context.process)
         .with_number(event_context.time)
-        .with_number(Some(event_context.place.record))
+        .with_number(Some(event_context.location.record))
         .with(finding.id.name())
 }
 

@@ -8,7 +8,7 @@ use fxprof_processed_profile::{LibraryHandle, LibraryInfo, Profile as Output, Sy
 use stackhound_types::PdbIdentity;
 
 use crate::Profile;
-use crate::model::{Frame, Module, Place};
+use crate::model::{Frame, Module, ModuleOffset};
 
 /// The libraries, in the order of the profile's modules.
 pub struct Libraries {
@@ -21,10 +21,10 @@ impl Libraries {
         // Functions by their start: name, and bytes as far as frames show them.
         let mut functions: Vec<BTreeMap<u32, (&str, u32)>> = vec![BTreeMap::new(); profile.modules.len()];
         for frame in &profile.frames {
-            let Some(place) = &frame.place else { continue };
-            let start = start(place);
-            let size = place.instruction().saturating_sub(start).saturating_add(1);
-            let function = functions[place.module.index()].entry(start).or_insert((&frame.name, size));
+            let Some(location) = &frame.location else { continue };
+            let start = start(location);
+            let size = location.instruction().saturating_sub(start).saturating_add(1);
+            let function = functions[location.module.index()].entry(start).or_insert((&frame.name, size));
             if function.0 == frame.name {
                 function.1 = function.1.max(size);
             }
@@ -37,16 +37,16 @@ impl Libraries {
 
     /// The library and address of a frame, if its table gives the address the frame's own name.
     pub fn find(&self, frame: &Frame) -> Option<(LibraryHandle, u32)> {
-        let place = frame.place.as_ref()?;
-        let module = place.module.index();
-        let symbol = self.tables[module].lookup(place.instruction())?;
-        (symbol.name == frame.name).then(|| (self.handles[module], place.instruction()))
+        let location = frame.location.as_ref()?;
+        let module = location.module.index();
+        let symbol = self.tables[module].lookup(location.instruction())?;
+        (symbol.name == frame.name).then(|| (self.handles[module], location.instruction()))
     }
 }
 
 /// Where the named function starts; a name without an offset is of one instruction.
-fn start(place: &Place) -> u32 {
-    place.offset.map_or(place.instruction(), |offset| place.rva.saturating_sub(offset))
+fn start(location: &ModuleOffset) -> u32 {
+    location.offset.map_or(location.instruction(), |offset| location.rva.saturating_sub(offset))
 }
 
 fn table(functions: BTreeMap<u32, (&str, u32)>) -> Arc<SymbolTable> {

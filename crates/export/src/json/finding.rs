@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_detect::alert::Alert as AlertReport;
-use stackhound_detect::report::{EventContext, EventReport, Finding as FindingReport, Place};
+use stackhound_detect::report::{EventContext, EventReport, Finding as FindingReport, SourceLocation};
 
 use super::VERSION;
 use super::process::Process;
@@ -96,7 +96,7 @@ impl<'a> Finding<'a> {
     /// A detection's answer about an event.
     pub fn new(event_context: &'a EventContext, finding: &'a FindingReport) -> Finding<'a> {
         let detection = finding.id.detection();
-        let Place { file, record } = &event_context.place;
+        let SourceLocation { file, record } = &event_context.location;
         Finding {
             r#type: "finding",
             schema_version: VERSION,

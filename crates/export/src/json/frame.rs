@@ -178,9 +178,9 @@ impl<'a> Frame<'a> {
             address: frame.address.map(|address| Hex(address.0)),
             mode: frame.mode.name(),
             wow64: frame.is_wow64,
-            module: frame.place.as_ref().map(|place| Cow::Borrowed(&*place.module)),
+            module: frame.location.as_ref().map(|location| Cow::Borrowed(&*location.module)),
             path: None,
-            rva: frame.place.as_ref().and_then(|place| place.rva).map(Hex),
+            rva: frame.location.as_ref().and_then(|location| location.rva).map(Hex),
             memory: Some(Memory {
                 backing: frame.backing.name(),
                 region: (frame.mode == Mode::User).then(|| Region::new(&frame.region)),

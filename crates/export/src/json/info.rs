@@ -71,7 +71,7 @@ pub struct Contents {
     /// Events by the kind of their header.
     pub by_header_type: BTreeMap<&'static str, u64>,
     /// Events of the kernel by their hook id, in four hexadecimal digits.
-    pub kernel_hooks: BTreeMap<String, u64>,
+    pub kernel_hook_ids: BTreeMap<String, u64>,
     /// Events of classic providers.
     pub classic_guid_events: u64,
     /// Events with an event descriptor.
@@ -166,7 +166,7 @@ pub struct StackCounts {
     /// Different frames.
     pub distinct_frames: u64,
     /// Parts by the event that they belong to.
-    pub by_owner: BTreeMap<String, u64>,
+    pub by_triggering_event: BTreeMap<String, u64>,
     /// Events by the state of their stack.
     pub by_state: BTreeMap<&'static str, u64>,
 }

@@ -108,8 +108,10 @@ fn frames<W: Write>(profile: &Profile, packets: &mut Packets<'_, W>) -> io::Resu
     let frames = profile.frames.iter().enumerate().map(|(index, frame)| Frame {
         iid: number(index),
         function_name_id: number(index),
-        mapping_id: frame.place.map_or(NO_MODULE, |place| NO_MODULE + 1 + place.module.index() as u64),
-        rel_pc: frame.place.map_or(0, |place| place.instruction().into()),
+        mapping_id: frame
+            .location
+            .map_or(NO_MODULE, |location| NO_MODULE + 1 + location.module.index() as u64),
+        rel_pc: frame.location.map_or(0, |location| location.instruction().into()),
         source_path_iid: frame.source.as_ref().map(|_| number(index)),
         line_number: frame.source.as_ref().map(|source| source.line),
     });

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::report::{
-    EventContext, EventReport, Finding, FrameReport, FunctionReport, Place, ProcessReport,
+    EventContext, EventReport, Finding, FrameReport, FunctionReport, ProcessReport, SourceLocation,
 };
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
@@ -64,7 +64,7 @@ pub fn access() -> (EventContext, Vec<Finding>) {
     caller.leading_bytes = vec![0xff, 0xd0];
     caller.trailing_bytes = vec![0x48, 0x85, 0xc0];
     let event_context = EventContext {
-        place: Place { file: "events.evtx".to_owned(), record: 17 },
+        location: SourceLocation { file: "events.evtx".to_owned(), record: 17 },
         count: 3,
         time: Some(NEW_YEAR + 1),
         host: "WS1".to_owned(),
@@ -112,7 +112,7 @@ pub fn start() -> (EventContext, Vec<Finding>) {
     let kernel =
         FrameReport { mode: Mode::Kernel, ..backed("ntoskrnl.exe", 0x1234, "NtCreateUserProcess+0x5") };
     let event_context = EventContext {
-        place: Place { file: "boot.etl".to_owned(), record: 1 },
+        location: SourceLocation { file: "boot.etl".to_owned(), record: 1 },
         count: 1,
         time: Some(NEW_YEAR),
         process: ProcessReport { pid: Some(100), name: "parent.exe".to_owned(), ..ProcessReport::default() },
@@ -229,14 +229,14 @@ fn contains_unbacked() -> impl Strategy<Value = Answer> {
 }
 
 prop_compose! {
-    fn event_context()(place in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
+    fn event_context()(location in (text(), any::<u64>()), count in 1..1000_u64, time in option::of(any::<u64>()), host in text(),
         process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
         kernel_summary in text(), modules in proptest::array::uniform2(option::of(text().prop_filter("a name", |name| !name.is_empty()))),
         states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>()) -> EventContext {
-        let place = Place { file: place.0, record: place.1 };
+        let location = SourceLocation { file: location.0, record: location.1 };
         let [final_user_module, final_kernel_module] = modules;
         EventContext {
-            place, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
+            location, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
             final_kernel_module, contains_unbacked, has_user_part,
         }
     }

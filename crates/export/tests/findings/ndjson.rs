@@ -45,7 +45,7 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     assert_eq!(text(&line["alert"]), finding.alert);
     assert_eq!(
         line["input"],
-        json!({ "file": event_context.place.file, "record": event_context.place.record })
+        json!({ "file": event_context.location.file, "record": event_context.location.record })
     );
     assert_eq!(line["count"], event_context.count);
     assert_eq!(text(&line["host"]), event_context.host);

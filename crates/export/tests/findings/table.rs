@@ -117,7 +117,7 @@ fn alerts_stand_by_score_whatever_their_order() {
 fn the_same_again_is_one_line() {
     let again = |record, tick| {
         let (mut event_context, findings) = access();
-        event_context.place.record = record;
+        event_context.location.record = record;
         event_context.time = Some(NEW_YEAR + tick);
         (event_context, findings)
     };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stackhound_export::{
-    Frame, Marker, MarkerKind, Module, Nanos, Origin, Place, Process, Profile, ProfileBuilder, Sample,
+    Frame, Marker, MarkerKind, Module, ModuleOffset, Nanos, Origin, Process, Profile, ProfileBuilder, Sample,
     StackId, Switch, SwitchReason, Thread, Timing,
 };
 use stackhound_types::{AddressKind, Guid, ImageIdentity, Mode, PdbIdentity};
@@ -72,15 +72,15 @@ impl Facts {
             };
             builder.module(module).unwrap()
         });
-        let frames = self.frames.iter().map(|(name, mode, place)| {
-            let place = place.map(|(module, rva, offset)| Place {
+        let frames = self.frames.iter().map(|(name, mode, location)| {
+            let location = location.map(|(module, rva, offset)| ModuleOffset {
                 module: modules[module],
                 rva,
                 kind: if rva % 2 == 0 { AddressKind::Return } else { AddressKind::Instruction },
                 offset,
             });
-            let origin = if place.is_some() { Origin::Pdb } else { Origin::Remark };
-            builder.frame(Frame { name: name.clone(), origin, mode: *mode, place, source: None }).unwrap()
+            let origin = if location.is_some() { Origin::Pdb } else { Origin::Remark };
+            builder.frame(Frame { name: name.clone(), origin, mode: *mode, location, source: None }).unwrap()
         });
         let frames: Vec<_> = frames.collect();
         let mut stacks: Vec<StackId> = Vec::new();
@@ -142,9 +142,9 @@ fn name() -> impl Strategy<Value = String> {
 /// Any profile.
 pub fn facts() -> impl Strategy<Value = Facts> {
     let mode = prop_oneof![Just(Some(Mode::Kernel)), Just(Some(Mode::User)), Just(None)];
-    let place = prop::option::of((0..MODULES.len(), 1u32..40, prop::option::of(0u32..12)));
+    let location = prop::option::of((0..MODULES.len(), 1u32..40, prop::option::of(0u32..12)));
     let processes = prop::collection::vec((name(), prop::option::of(0u32..9)), 1..4);
-    let frames = prop::collection::vec((name(), mode, place), 1..8);
+    let frames = prop::collection::vec((name(), mode, location), 1..8);
     (processes, frames).prop_flat_map(|(processes, frames)| {
         let threads = prop::collection::vec((0..processes.len(), prop::option::of(0u32..9)), 1..5);
         let stacks = prop::collection::vec(prop::collection::vec(0..frames.len(), 1..6), 1..8);

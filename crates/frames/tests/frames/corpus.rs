@@ -3,7 +3,7 @@
 use stackhound_frames::{FrameResolver, RegionKind};
 use stackhound_stacks::Window;
 use stackhound_system::Evidence;
-use stackhound_trace::Recordings;
+use stackhound_trace::TraceFiles;
 use stackhound_types::Mode;
 
 use crate::read::{EventView, read};
@@ -23,7 +23,7 @@ struct Counts {
 }
 
 fn counts(name: &str) -> Option<Counts> {
-    let trace = Recordings::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
+    let trace = TraceFiles::file(stackhound_corpus::path(name)?).open().expect("a recording of the corpus");
     let mut counts = Counts::default();
     let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
     cached.keep_frames(true);

@@ -3,13 +3,13 @@
 use stackhound_frames::{CreateDisposition, CreateResult, CreateStats};
 use stackhound_stacks::Window;
 
-use crate::story::{Told, WINDOW, read_story, tell, trace};
+use crate::script::{Replay, WINDOW, replay_trace, run_script, trace};
 
 #[track_caller]
-fn check(story: &str, expected: &[&str]) -> CreateStats {
-    let told = read_story(story);
-    assert_eq!(told.creates, expected, "{story}");
-    told.create_stats
+fn check(script: &str, expected: &[&str]) -> CreateStats {
+    let replay = run_script(script);
+    assert_eq!(replay.creates, expected, "{script}");
+    replay.create_stats
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn an_event_says_what_was_asked_and_what_became_of_it() {
         (1, 0, 77, "open: open -> unclear 0x0"),
         (9, 0, 1, "open: other -> opened 0x0"),
     ] {
-        let story = format!(
+        let script = format!(
             r"@10 create by=7/8 irp=1 ask={ask} \a.txt
               @20 end irp=1 status={status} info={info}"
         );
-        let stats = check(&story, &[&format!("@10 {expected}")]);
+        let stats = check(&script, &[&format!("@10 {expected}")]);
         assert_eq!((stats.joined, stats.other_ends), (1, 0));
     }
 }
@@ -47,7 +47,7 @@ const PERMITTED: [&[u32]; 6] = [&[0, 2], &[1], &[2], &[1, 2], &[3], &[3, 2]];
 fn a_result_that_the_request_cannot_have_is_contradictory() {
     for (ask, permitted) in (0..).zip(PERMITTED) {
         for info in 0..4_u32 {
-            let story = format!(
+            let script = format!(
                 r"@10 create by=7/8 irp=1 ask={ask} \a.txt
                   @20 end irp=1 status=0 info={info}"
             );
@@ -57,7 +57,7 @@ fn a_result_that_the_request_cannot_have_is_contradictory() {
             // Where the result proves nothing, the request decides whether it is an open.
             let is_open = if is_permitted { info == 1 } else { ask == 1 };
             let kind = if is_open { "open" } else { "creation" };
-            let stats = check(&story, &[&format!("@10 {kind}: {requested} -> {result} 0x0")]);
+            let stats = check(&script, &[&format!("@10 {kind}: {requested} -> {result} 0x0")]);
             assert_eq!((stats.joined, stats.contradictory), (1, u64::from(!is_permitted)));
         }
     }
@@ -65,16 +65,16 @@ fn a_result_that_the_request_cannot_have_is_contradictory() {
 
 #[test]
 fn the_stack_is_on_the_create_and_the_end_is_an_event_of_its_own() {
-    let told = read_story(
+    let replay = run_script(
         r"@1 process start pid=7 parent=4 by=4/1 a.exe
           @2 image load pid=7 by=7/8 0x400000+0x10000 \a.exe
           @10 create by=7/8 irp=1 ask=2 \a.txt
           @11 stack @10 by=7/8 0xfffff80000000011 0x400011
           @20 end irp=1 status=0 info=2",
     );
-    assert_eq!(told.creates, ["@10 creation: create -> created 0x0"]);
-    assert_eq!(told.stacks, ["@10 a.exe: k:unknown? a.exe+0x11"]);
-    assert_eq!(told.events, 4);
+    assert_eq!(replay.creates, ["@10 creation: create -> created 0x0"]);
+    assert_eq!(replay.stacks, ["@10 a.exe: k:unknown? a.exe+0x11"]);
+    assert_eq!(replay.events, 4);
 }
 
 #[test]
@@ -164,28 +164,28 @@ fn ends_that_never_come_hold_nothing_up() {
 #[test]
 fn the_window_bounds_ends_too() {
     for (at, expected) in [(1_010, "opened 0x0"), (1_011, "late")] {
-        let story = format!("@10 create by=7/8 irp=1 ask=1 a\n@{at} end irp=1 status=0 info=1");
-        check(&story, &[&format!("@10 open: open -> {expected}")]);
+        let script = format!("@10 create by=7/8 irp=1 ask=1 a\n@{at} end irp=1 status=0 info=1");
+        check(&script, &[&format!("@10 open: open -> {expected}")]);
     }
 }
 
 #[test]
 fn many_creates_under_way_are_all_joined() {
-    let mut story = String::new();
+    let mut script = String::new();
     for n in 1..=3000 {
-        story += &format!("@{n} create by=7/8 irp={n} ask=1 a\n");
+        script += &format!("@{n} create by=7/8 irp={n} ask=1 a\n");
         if n > 50 {
-            story += &format!("@{n} end irp={} status=0 info=1\n", n - 50);
+            script += &format!("@{n} end irp={} status=0 info=1\n", n - 50);
         }
     }
-    let trace = trace(&story);
-    let wide: Told = tell(&trace, 2, WINDOW);
+    let trace = trace(&script);
+    let wide: Replay = replay_trace(&trace, 2, WINDOW);
     assert_eq!(
         (wide.creates.len(), wide.create_stats.joined, wide.create_stats.unfinished),
         (3000, 2950, 50)
     );
     // Fewer events are held than creates are under way.
-    let narrow = tell(&trace, 1, Window { max_pending: 60, ..WINDOW });
+    let narrow = replay_trace(&trace, 1, Window { max_pending: 60, ..WINDOW });
     let stats = narrow.create_stats;
     assert_eq!((narrow.creates.len(), stats.joined + stats.late + stats.unfinished), (3000, 3000));
     assert!(stats.late > 2000);

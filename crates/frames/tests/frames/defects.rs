@@ -3,7 +3,7 @@
 
 use stackhound_stacks::Window;
 
-use crate::story::{WINDOW, check_stacks, read_story, tell, trace};
+use crate::script::{WINDOW, check_stacks, replay_trace, run_script, trace};
 
 /// A process whose modules are all known, with one thread, and a kernel.
 const MACHINE: &str = r"
@@ -13,29 +13,29 @@ const MACHINE: &str = r"
     @4 image load pid=7 by=7/8 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
 ";
 
-fn on_machine(story: &str) -> String {
-    format!("{MACHINE}\n{story}")
+fn on_machine(script: &str) -> String {
+    format!("{MACHINE}\n{script}")
 }
 
 #[test]
 fn b1_two_events_with_one_timestamp_keep_both_their_stacks() {
-    let told = read_story(&on_machine(
+    let replay = run_script(&on_machine(
         "@100 event 090e by=7/8 cpu=0
          @100 event 090e by=7/9 cpu=1
          @101 stack @100 by=7/8 0xfffff80000000011 0x400011 cpu=0
          @101 stack @100 by=7/9 0xfffff80000000022 0x400022 cpu=1",
     ));
     assert_eq!(
-        told.stacks,
+        replay.stacks,
         ["@100 a.exe: k:ntoskrnl.exe+0x11 a.exe+0x11", "@100 a.exe: k:ntoskrnl.exe+0x22 a.exe+0x22"]
     );
-    assert_eq!((told.events, told.stack_stats.ambiguous_parts), (6, 0));
+    assert_eq!((replay.events, replay.stack_stats.ambiguous_parts), (6, 0));
 }
 
 /// What decides is how far the times of the records lie apart, however late they are read.
 #[test]
 fn b2_stacks_expire_by_the_time_of_the_trace() {
-    let near = read_story(&on_machine(
+    let near = run_script(&on_machine(
         "@100 event 090e by=7/8
          @1099 event 090e by=7/9
          @1100 stack @100 by=7/8 0xfffff80000000011 0x400011
@@ -43,7 +43,7 @@ fn b2_stacks_expire_by_the_time_of_the_trace() {
     ));
     assert_eq!((near.stacks.len(), near.stack_stats.orphaned_parts, near.events), (1, 0, 7));
     // When an event later than the window comes, the first one goes out.
-    let far = read_story(&on_machine(
+    let far = run_script(&on_machine(
         "@100 event 090e by=7/8
          @1101 event 090e by=7/9
          @1102 stack @100 by=7/8 0xfffff80000000011 0x400011
@@ -67,30 +67,30 @@ fn b3_both_halves_of_a_stack_are_kept() {
 /// There is no channel and no lock to wait for: who takes events late gets the same ones.
 #[test]
 fn b4_a_slow_consumer_stalls_nothing() {
-    let mut story = MACHINE.to_owned();
+    let mut script = MACHINE.to_owned();
     for n in 0..300 {
         let (at, thread) = (100 + n * 10, 8 + n % 3);
-        story += &format!(
+        script += &format!(
             "@{at} event 090e by=7/{thread}\n@{} stack @{at} by=7/{thread} 0xfffff80000000011 0x4000{:02x}\n",
             at + 1,
             n % 200 + 16
         );
     }
-    let trace = trace(&story);
-    let soon = tell(&trace, 1, WINDOW);
-    let late = tell(&trace, 1, Window { max_hold: i64::MAX, max_pending: usize::MAX });
+    let trace = trace(&script);
+    let soon = replay_trace(&trace, 1, WINDOW);
+    let late = replay_trace(&trace, 1, Window { max_hold: i64::MAX, max_pending: usize::MAX });
     assert_eq!((soon.stacks.len(), &soon.stacks), (300, &late.stacks));
 }
 
 #[test]
 fn b5_creates_find_stack_and_end_by_thread_and_request() {
-    let mut story = MACHINE.to_owned();
+    let mut script = MACHINE.to_owned();
     // All of them at one time, under way together.
     for n in 0..500 {
-        story += &format!("@100 create by=7/{} irp={} ask=2 a\n", 8 + n, 1 + n);
+        script += &format!("@100 create by=7/{} irp={} ask=2 a\n", 8 + n, 1 + n);
     }
     for n in (0..500).rev() {
-        story += &format!(
+        script += &format!(
             "@101 stack @100 by=7/{} 0xfffff80000000011 {:#x}\n@102 end irp={} status={} info=2\n",
             8 + n,
             0x400010 + n,
@@ -98,56 +98,56 @@ fn b5_creates_find_stack_and_end_by_thread_and_request() {
             0x1000 + n
         );
     }
-    let mut lines: Vec<&str> = story.lines().collect();
+    let mut lines: Vec<&str> = script.lines().collect();
     lines.sort_by_key(|line| line.trim().split(' ').next().map(|time| (time.len(), time)));
-    let told = read_story(&lines.join("\n"));
+    let replay = run_script(&lines.join("\n"));
     for n in 0..500 {
         let (rva, status) = (n + 0x10, n + 0x1000);
-        assert_eq!(told.stacks[n], format!("@100 a.exe: k:ntoskrnl.exe+0x11 a.exe+{rva:#x}"));
-        assert_eq!(told.creates[n], format!("@100 creation: create -> created {status:#x}"));
+        assert_eq!(replay.stacks[n], format!("@100 a.exe: k:ntoskrnl.exe+0x11 a.exe+{rva:#x}"));
+        assert_eq!(replay.creates[n], format!("@100 creation: create -> created {status:#x}"));
     }
-    assert_eq!((told.create_stats.joined, told.stack_stats.ambiguous_parts), (500, 0));
+    assert_eq!((replay.create_stats.joined, replay.stack_stats.ambiguous_parts), (500, 0));
 }
 
 #[test]
 fn b6_what_cannot_be_enriched_is_delivered() {
-    let told = read_story(
+    let replay = run_script(
         "@100 event 090e by=77/8
          @101 stack @100 by=77/8 0xfffff80000000011 0x400011
          @110 create by=77/8 irp=1 ask=1 short
          @120 audit 5 by=77/8 0x400011 0x400012
          @130 image load pid=9 by=77/8 0x400000+0x10000 short",
     );
-    assert_eq!(told.events, 4);
-    assert_eq!(told.stacks, ["@100 77: k:unknown? unknown?", "@120 77: unknown? unknown?"]);
-    assert_eq!(told.create_stats.malformed, 1);
+    assert_eq!(replay.events, 4);
+    assert_eq!(replay.stacks, ["@100 77: k:unknown? unknown?", "@120 77: unknown? unknown?"]);
+    assert_eq!(replay.create_stats.malformed, 1);
 }
 
 #[test]
 fn b7_what_waits_is_bounded_and_counted() {
-    let mut story = MACHINE.to_owned();
+    let mut script = MACHINE.to_owned();
     for n in 0..2000 {
-        story += &format!("@{} stack @50 by=9/9 0x10 0x20\n", 100 + n);
-        story += &format!("@{} create by=7/8 irp={} ask=1 a\n", 100 + n, n + 1);
+        script += &format!("@{} stack @50 by=9/9 0x10 0x20\n", 100 + n);
+        script += &format!("@{} create by=7/8 irp={} ask=1 a\n", 100 + n, n + 1);
     }
     let small = Window { max_hold: 1_000_000, max_pending: 100 };
     for passes in [1, 2] {
-        let told = tell(&trace(&story), passes, small);
-        assert_eq!((told.stack_stats.orphaned_parts, told.stacks.len()), (2000, 0));
-        let stats = told.create_stats;
-        assert_eq!((told.creates.len(), stats.late, stats.unfinished), (2000, 1900, 100));
+        let replay = replay_trace(&trace(&script), passes, small);
+        assert_eq!((replay.stack_stats.orphaned_parts, replay.stacks.len()), (2000, 0));
+        let stats = replay.create_stats;
+        assert_eq!((replay.creates.len(), stats.late, stats.unfinished), (2000, 1900, 100));
     }
 }
 
 #[test]
 fn s1_the_kernel_is_a_half_and_no_list_of_modules() {
     // Session space, and the lowest address of the upper half: both lie below all modules of the kernel.
-    let told = read_story(&on_machine(
+    let replay = run_script(&on_machine(
         "@100 event 090e by=7/8
          @101 stack @100 by=7/8 0xfffff96000000011 0xffff800000000001 0x400011",
     ));
-    assert_eq!(told.stacks, ["@100 a.exe: k:unknown! k:unknown! a.exe+0x11"]);
-    assert_eq!(told.summaries, ["a.exe / unbacked / no / a.exe / none"]);
+    assert_eq!(replay.stacks, ["@100 a.exe: k:unknown! k:unknown! a.exe+0x11"]);
+    assert_eq!(replay.summaries, ["a.exe / unbacked / no / a.exe / none"]);
 }
 
 #[test]

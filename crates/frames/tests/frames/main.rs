@@ -6,4 +6,4 @@ mod defects;
 mod meaning;
 mod policy;
 mod read;
-mod story;
+mod script;

@@ -5,7 +5,7 @@ use stackhound_system::{Evidence, Protection};
 use stackhound_types::{Address, AddressKind};
 
 use crate::read::{EventView, read};
-use crate::story::{WINDOW, check_stacks, read_story, trace};
+use crate::script::{WINDOW, check_stacks, run_script, trace};
 
 const MACHINE: &str = r"
     @1 image dcstart pid=0 0xfffff80000000000+0x100000 \SystemRoot\system32\ntoskrnl.exe
@@ -16,8 +16,8 @@ const MACHINE: &str = r"
     @6 image load pid=7 by=7/8 0x600000+0x10000 \lib.dll
 ";
 
-fn on_machine(story: &str) -> String {
-    format!("{MACHINE}\n{story}")
+fn on_machine(script: &str) -> String {
+    format!("{MACHINE}\n{script}")
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_process_id_is_that_of_the_time() {
 }
 
 /// The region of an address of process 7 at the end of a story.
-fn region(story: &str, address: u64) -> Region {
-    let trace = trace(&on_machine(&format!("{story}\n@900 event 090e by=7/8")));
+fn region(script: &str, address: u64) -> Region {
+    let trace = trace(&on_machine(&format!("{script}\n@900 event 090e by=7/8")));
     let mut found = None;
     let mut look = |seen: EventView<'_, '_>| {
         if let EventView::Popped(delivered, system) = seen
-            && delivered.event.hook() == Some(0x090e)
+            && delivered.event.hook_id() == Some(0x090e)
         {
             let mut resolver = FrameResolver::default();
             let mut frames = resolver.of(system, delivered);
@@ -103,7 +103,7 @@ fn each_kind_of_memory_is_known_by_its_evidence() {
     };
     let seen = |source| Some((source, Evidence::Observed));
     let clr = RegionKind::Jit(stackhound_system::Runtime::Clr);
-    for (story, address, expected) in [
+    for (script, address, expected) in [
         (
             "@10 event 0001 by=7/8",
             0x400010,
@@ -157,7 +157,7 @@ fn each_kind_of_memory_is_known_by_its_evidence() {
         ),
         ("@10 event 0001 by=7/8", 0x500010, Region::UNKNOWN),
     ] {
-        assert_eq!(region(story, address), expected, "{story}");
+        assert_eq!(region(script, address), expected, "{script}");
     }
 }
 
@@ -221,14 +221,14 @@ fn a_summary_is_what_a_stack_comes_down_to() {
         // Without a user part, nothing is known of it.
         ("0xfffff80000000011", " / ntoskrnl.exe / undetermined / none / ntoskrnl.exe"),
     ] {
-        let story = format!("@100 event 090e by=7/8\n@101 stack @100 by=7/8 {frames}");
-        assert_eq!(read_story(&on_machine(&story)).summaries, [expected], "{frames}");
+        let script = format!("@100 event 090e by=7/8\n@101 stack @100 by=7/8 {frames}");
+        assert_eq!(run_script(&on_machine(&script)).summaries, [expected], "{frames}");
     }
 }
 
 #[test]
 fn compiled_code_and_foreign_files_of_that_name_ask_themselves() {
-    let told = read_story(&on_machine(
+    let replay = run_script(&on_machine(
         r"@10 image load pid=7 by=7/8 0x500000+0x1000 \Device\HarddiskVolume1\Users\ntdll.dll
           @20 method load pid=7 0x700000+0x100 A.B.Main
           @100 event 090e by=7/8
@@ -237,7 +237,7 @@ fn compiled_code_and_foreign_files_of_that_name_ask_themselves() {
           @111 stack @110 by=7/8 0x7ff00011 0x500011 0x400011",
     ));
     assert_eq!(
-        told.summaries,
+        replay.summaries,
         ["ntdll.dll|jit:clr|a.exe /  / no / jit:clr / none", "ntdll.dll|a.exe /  / no / ntdll.dll / none",]
     );
 }

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_frames::{Decisions, EventNames, KernelSymbols, Level, Origin, Policy, PolicyText};
@@ -178,14 +178,14 @@ fn decide(
         writer.write(0, &record).unwrap();
     }
     let (file, _) = writer.finish().unwrap();
-    let recording = Recording::open(file.into_inner().into()).unwrap();
-    let block = Arc::new(recording.block(&recording.index().buffers[1], None).unwrap().0);
+    let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+    let block = Arc::new(etl_file.block(&etl_file.index().buffers[1], None).unwrap().0);
     let events = (0..headers.len() as u32).map(|index| Event::new(&block, index, TraceTime(0)));
     events.map(|event| decisions.level(&event, is_open, &mut names)).collect()
 }
 
-fn kernel_event(hook: u16) -> HeaderSpec<'static> {
-    HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] }
+fn kernel_event(hook_id: u16) -> HeaderSpec<'static> {
+    HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: None, counters: &[] }
 }
 
 fn described(id: u16) -> HeaderSpec<'static> {
@@ -209,8 +209,8 @@ fn each_kind_of_event_is_matched_by_name_once() {
     let mut decisions = Decisions::new(Policy::default());
     let kernel = kernel_event;
     let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
-    let hooks = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
-    let levels = decide(&mut decisions, &hooks, false, never);
+    let hook_ids = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
+    let levels = decide(&mut decisions, &hook_ids, false, never);
     assert_eq!(levels, [Level::Full, Level::Modules, Level::Full, Level::Modules, Level::Full]);
     assert_eq!(decide(&mut decisions, &[kernel(0x0440); 2], true, never), [Level::Modules; 2]);
 
@@ -258,9 +258,9 @@ const RECORDED: [(&str, &[u16], Level); 14] = [
 fn every_row_as_recorded_events() {
     let never = || -> EventNames<'static> { panic!("the name of a kernel event is not asked for") };
     let mut decisions = Decisions::new(Policy::default());
-    for (what, hooks, level) in RECORDED {
-        let headers: Vec<_> = hooks.iter().copied().map(kernel_event).collect();
-        assert_eq!(decide(&mut decisions, &headers, false, never), vec![level; hooks.len()], "{what}");
+    for (what, hook_ids, level) in RECORDED {
+        let headers: Vec<_> = hook_ids.iter().copied().map(kernel_event).collect();
+        assert_eq!(decide(&mut decisions, &headers, false, never), vec![level; hook_ids.len()], "{what}");
     }
     let opens = [0x0440, 0x044e].map(kernel_event);
     assert_eq!(decide(&mut decisions, &opens, true, never), [Level::Modules; 2]);
@@ -303,7 +303,7 @@ fn the_preset_for_enrichment_has_the_stacks_that_are_named() {
     let policy = Policy::default();
     // Thread pools are logged by their processes, not by the kernel's groups.
     let named = kernel::events().filter(|event| {
-        event.hook.is_some()
+        event.hook_id.is_some()
             && !event.name.starts_with("ThreadPool/")
             && policy.level("Kernel", event.name) == Level::Full
     });

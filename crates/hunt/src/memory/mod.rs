@@ -96,7 +96,7 @@ pub struct LiveMemory {
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    places: u32,
+    locations: u32,
     is_closed: bool,
 }
 
@@ -198,20 +198,20 @@ impl LiveMemory {
 
     fn answer(&mut self, process: ProcessEntity, at: FileTime, address: u64) -> Answer {
         let is_full = self.answers.len() >= PLACES_MAX;
-        let place = match self.answers.entry((process, address)) {
+        let location = match self.answers.entry((process, address)) {
             Entry::Occupied(known) => return *known.get(),
-            Entry::Vacant(place) => place,
+            Entry::Vacant(location) => location,
         };
         // As many as there are places, and no more.
         let tally = self.processes.entry(process).or_default();
         if tally.is_closed {
             return Answer::Gone;
         }
-        if is_full || tally.places >= PLACES_PER_PROCESS_MAX {
+        if is_full || tally.locations >= PLACES_PER_PROCESS_MAX {
             self.stats.beyond_limits += 1;
             return Answer::Nothing;
         }
-        tally.places += 1;
+        tally.locations += 1;
         let answer = match opened(&mut self.opened, &mut self.open, process, at) {
             Some(opened) => {
                 self.stats.asked += 1;
@@ -228,7 +228,7 @@ impl LiveMemory {
                 self.opened.retain(|opened| opened.process != process);
             }
         }
-        *place.insert(answer)
+        *location.insert(answer)
     }
 
     /// What the trace says is of the time of the event. Memory of another kind has come later, and says nothing.

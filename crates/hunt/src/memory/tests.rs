@@ -10,9 +10,9 @@ use super::*;
 
 /// What a machine was asked, as it writes it down: processes that were opened and closed, and places.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<Vec<String>>>);
+struct Journal(Arc<Mutex<Vec<String>>>);
 
-impl Book {
+impl Journal {
     fn note(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
@@ -23,7 +23,7 @@ impl Book {
     }
 }
 
-struct Closing(Book, u32);
+struct Closing(Journal, u32);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -37,8 +37,8 @@ const BYTES: SiteBytes = SiteBytes { before: [0xff; 16], after: [0x90; 16] };
 
 /// A machine where everything is memory that can be written to and run. Process 13 cannot be opened, and at address 0xdead
 /// of others they have gone.
-fn machine(reach: Reach) -> (LiveMemory, Book) {
-    let book = Book::default();
+fn machine(reach: Reach) -> (LiveMemory, Journal) {
+    let book = Journal::default();
     let noted = book.clone();
     let open = move |Pid(pid): Pid, _| -> Option<Look> {
         noted.note(format!("open {pid}"));
@@ -240,13 +240,13 @@ mod with_a_program {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
             let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
             let lines = lines.map(|line| line.expect("a line")).take_while(|line| !line.starts_with("ready"));
-            let place = |line: String| {
+            let location = |line: String| {
                 let (name, address) = line.split_once(' ').expect("a name and an address");
                 let digits = address.trim_end().trim_start_matches("0x");
                 (name.to_owned(), u64::from_str_radix(digits, 16).expect("an address"))
             };
-            let places = lines.map(place).collect();
-            Some(Program(child, places))
+            let locations = lines.map(location).collect();
+            Some(Program(child, locations))
         }
 
         fn process(&self) -> ProcessEntity {
@@ -255,8 +255,8 @@ mod with_a_program {
 
         /// A frame in no module, 100 bytes behind a place of the program.
         fn frame(&self, name: &str) -> Frame {
-            let place = self.1.iter().find(|(known, _)| known == name).expect("a place of this name");
-            frame(place.1 + 100, Code::Unbacked)
+            let location = self.1.iter().find(|(known, _)| known == name).expect("a place of this name");
+            frame(location.1 + 100, Code::Unbacked)
         }
     }
 

@@ -16,7 +16,7 @@ pub enum Part {
 
 /// Who a thread is to the one that asks for its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum ThreadRelation {
     /// It asks for its own.
     Own,
     /// Another thread.
@@ -34,7 +34,7 @@ pub struct Found<Thread> {
     /// ignores the two lowest bits.
     pub tid: u32,
     /// Who it is.
-    pub place: Place,
+    pub location: ThreadRelation,
     /// When it was created, in 100 ns since 1601; 0 if the system does not tell.
     pub created: u64,
     /// Whether it has a user part that may be shown, or why not.

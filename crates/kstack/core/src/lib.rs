@@ -19,6 +19,6 @@ mod sync;
 pub use apc::Apc;
 pub use copy::{Copied, MACHINERY};
 pub use device::{Caller, Opener, Refusal, control, open};
-pub use kernel::{Found, Kernel, Part, Place, Removal};
+pub use kernel::{Found, Kernel, Part, Removal, ThreadRelation};
 pub use requester::{End, Requester};
 pub use slot::{Progress, Slot, Stale, Ticket};

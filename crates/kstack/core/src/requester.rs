@@ -5,7 +5,7 @@ use stackhound_kstack_proto::{Capture, Entry, Outcome};
 use crate::apc::{walk_kernel, walk_user};
 use crate::copy::{Copied, copy};
 use crate::slot::{Phase, Wanted, open};
-use crate::{Found, Kernel, Place, Progress, Removal, Stale, Ticket};
+use crate::{Found, Kernel, Progress, Removal, Stale, ThreadRelation, Ticket};
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,11 +119,11 @@ impl<Thread: Copy> Requester<Thread> {
                     }
                     Ok(found) => {
                         self.found = Some(found);
-                        match found.place {
+                        match found.location {
                             // Only idle threads have the number that means a free slot.
                             _ if found.tid == 0 => self.end_with(Outcome::Idle),
-                            Place::Own | Place::Other => Stage::Claim(0),
-                            Place::Idle => self.end_with(Outcome::Idle),
+                            ThreadRelation::Own | ThreadRelation::Other => Stage::Claim(0),
+                            ThreadRelation::Idle => self.end_with(Outcome::Idle),
                         }
                     }
                 }
@@ -144,10 +144,10 @@ impl<Thread: Copy> Requester<Thread> {
             },
             Stage::Begin(ticket) => {
                 let found = self.found.as_ref().ok_or(Stale)?;
-                let wanted = Wanted::new(&self.capture, found.user, found.place == Place::Own);
+                let wanted = Wanted::new(&self.capture, found.user, found.location == ThreadRelation::Own);
                 open(kernel, ticket)?.begin(wanted);
-                match found.place {
-                    Place::Own => Stage::WalkKernel(ticket),
+                match found.location {
+                    ThreadRelation::Own => Stage::WalkKernel(ticket),
                     _ => Stage::Prepare(ticket),
                 }
             }
@@ -201,7 +201,7 @@ impl<Thread: Copy> Requester<Thread> {
             Stage::Abandon(ticket) => self.after(open(kernel, ticket)?.abandon(), ticket),
             Stage::Copy(ticket, complete) => {
                 let slot = open(kernel, ticket)?;
-                let own = self.found.as_ref().is_some_and(|found| found.place == Place::Own);
+                let own = self.found.as_ref().is_some_and(|found| found.location == ThreadRelation::Own);
                 let user = match complete {
                     Complete::Yes => slot.user(),
                     Complete::KernelOnly => slot.wanted().unfinished(),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use stackhound_kstack_core::{
-    Apc, Copied, End, Found, Kernel, MACHINERY, Part, Place, Removal, Requester, Slot, Stale, Ticket,
+    Apc, Copied, End, Found, Kernel, MACHINERY, Part, Removal, Requester, Slot, Stale, ThreadRelation, Ticket,
 };
 use stackhound_kstack_proto::{Capture, Entry, Flags, MAX_FRAMES, Missing, Outcome};
 
@@ -119,12 +119,12 @@ impl Kernel for Thread {
     }
 
     fn find(&self, capture: &Capture) -> Result<Found<()>, Outcome> {
-        let place = if self.own { Place::Own } else { Place::Other };
+        let location = if self.own { ThreadRelation::Own } else { ThreadRelation::Other };
         self.references.update(|references| references + 1);
         Ok(Found {
             thread: (),
             tid: self.tid.unwrap_or(capture.tid),
-            place,
+            location,
             created: 0,
             user: self.user_allowed,
         })

@@ -12,7 +12,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU64};
 use loom::thread;
-use stackhound_kstack_core::{Apc, End, Found, Kernel, Part, Place, Removal, Requester, Slot, Ticket};
+use stackhound_kstack_core::{
+    Apc, End, Found, Kernel, Part, Removal, Requester, Slot, ThreadRelation, Ticket,
+};
 use stackhound_kstack_proto::{Capture, Entry, Flags, Missing, Outcome};
 
 /// The first user frame.
@@ -142,7 +144,13 @@ impl Kernel for Model {
     }
 
     fn find(&self, capture: &Capture) -> Result<Found<u32>, Outcome> {
-        Ok(Found { thread: capture.tid, tid: capture.tid, place: Place::Other, created: 0, user: Ok(()) })
+        Ok(Found {
+            thread: capture.tid,
+            tid: capture.tid,
+            location: ThreadRelation::Other,
+            created: 0,
+            user: Ok(()),
+        })
     }
 
     fn release_thread(&self, _: u32) {}

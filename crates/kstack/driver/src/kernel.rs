@@ -8,7 +8,7 @@ use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Place, Removal, Slot, Ticket};
+use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Removal, Slot, ThreadRelation, Ticket};
 use stackhound_kstack_proto::{Capture, MAX_FRAMES, MAX_OUTSTANDING, Missing, Outcome};
 
 use crate::wide::wide;
@@ -297,8 +297,12 @@ impl System {
         //
         // SAFETY: as above.
         let user = unsafe { user_part(thread) };
-        let place = if nt::PsGetCurrentThreadId() == tid as usize { Place::Own } else { Place::Other };
-        Ok(Found { thread: Thread(thread), tid, place, created: created.unwrap_or(0), user })
+        let location = if nt::PsGetCurrentThreadId() == tid as usize {
+            ThreadRelation::Own
+        } else {
+            ThreadRelation::Other
+        };
+        Ok(Found { thread: Thread(thread), tid, location, created: created.unwrap_or(0), user })
     }
 }
 

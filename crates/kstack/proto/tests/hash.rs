@@ -50,12 +50,12 @@ proptest! {
     #[test]
     fn a_change_of_one_byte_changes_it(
         frames in prop::collection::vec(any::<u64>(), 1..40),
-        place in any::<prop::sample::Index>(),
+        location in any::<prop::sample::Index>(),
         byte in 0..8,
         change in 1..=255u64,
     ) {
         let mut changed = frames.clone();
-        changed[place.index(frames.len())] ^= change << (8 * byte);
+        changed[location.index(frames.len())] ^= change << (8 * byte);
         prop_assert_ne!(hash(frames), hash(changed));
     }
 
@@ -63,10 +63,10 @@ proptest! {
     #[test]
     fn the_order_counts(
         frames in prop::collection::vec(any::<u64>(), 2..40),
-        places in any::<(prop::sample::Index, prop::sample::Index)>(),
+        locations in any::<(prop::sample::Index, prop::sample::Index)>(),
     ) {
         let mut swapped = frames.clone();
-        swapped.swap(places.0.index(frames.len()), places.1.index(frames.len()));
+        swapped.swap(locations.0.index(frames.len()), locations.1.index(frames.len()));
         prop_assert_eq!(frames == swapped, hash(frames) == hash(swapped));
     }
 }

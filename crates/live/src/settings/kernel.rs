@@ -300,16 +300,16 @@ pub struct KernelProvider {
     /// The class of its events. Other providers may have the same.
     pub class: Guid,
     /// Hooks of its events, first and last of each range; none for all events of the class. Some are of other classes.
-    pub hooks: &'static [(u16, u16)],
+    pub hook_ids: &'static [(u16, u16)],
 }
 
 const fn provider(
     name: &'static str,
     groups: KernelGroups,
     class: Guid,
-    hooks: &'static [(u16, u16)],
+    hook_ids: &'static [(u16, u16)],
 ) -> KernelProvider {
-    KernelProvider { name, groups, class, hooks }
+    KernelProvider { name, groups, class, hook_ids }
 }
 
 impl KernelProvider {
@@ -320,10 +320,10 @@ impl KernelProvider {
     }
 
     /// Whether an event of a hook is one of its events.
-    pub fn logs(&self, hook: u16) -> bool {
-        match self.hooks {
-            [] => kernel::class_of_hook(hook) == Some(self.class),
-            hooks => hooks.iter().any(|(first, last)| (*first..=*last).contains(&hook)),
+    pub fn logs(&self, hook_id: u16) -> bool {
+        match self.hook_ids {
+            [] => kernel::class_of_hook_id(hook_id) == Some(self.class),
+            hook_ids => hook_ids.iter().any(|(first, last)| (*first..=*last).contains(&hook_id)),
         }
     }
 
@@ -543,16 +543,16 @@ impl ClassicEvent {
     pub const IMAGE_LOAD: ClassicEvent = ClassicEvent { class: PROCESS, kind: 10 };
 
     /// By the hook under which recordings have it; `None` for a hook of no known class.
-    pub fn from_hook(hook: u16) -> Option<ClassicEvent> {
-        let [kind, group] = hook.to_le_bytes();
+    pub fn from_hook_id(hook_id: u16) -> Option<ClassicEvent> {
+        let [kind, group] = hook_id.to_le_bytes();
         Some(ClassicEvent { class: kernel::class_of_group(group)?, kind })
     }
 
     /// By the name that recordings show, such as `PerfInfo/SysCallEnter`.
     pub fn named(name: &str) -> Result<ClassicEvent, Error> {
         // Of the image load the old form stands beside the one in use; that has the lower hook.
-        let hooks = kernel::events().filter(|event| event.name == name).filter_map(|event| event.hook);
-        let found = hooks.min().and_then(ClassicEvent::from_hook);
+        let hook_ids = kernel::events().filter(|event| event.name == name).filter_map(|event| event.hook_id);
+        let found = hook_ids.min().and_then(ClassicEvent::from_hook_id);
         found.ok_or_else(|| Error::UnknownEvent(name.into()))
     }
 
@@ -576,7 +576,7 @@ mod tests {
             assert_eq!((found.name, found.groups), (provider.name, provider.groups));
             assert_eq!(KernelGroups::named(provider.name), Ok(provider.groups));
             assert_ne!(provider.groups, KernelGroups::NONE, "{}", provider.name);
-            for (first, last) in provider.hooks {
+            for (first, last) in provider.hook_ids {
                 assert!(first <= last && kernel::name(*first).is_some() | (*first & 0xFF == 0), "{first:#x}");
             }
             let known = (0..=0x1E).any(|group| kernel::class_of_group(group) == Some(provider.class));
@@ -605,8 +605,9 @@ mod tests {
         for (provider, event) in rows {
             let provider = KernelProvider::ALL.iter().find(|found| found.name == provider).unwrap();
             assert_eq!(ClassicEvent::named(event).map(|event| event.class), Ok(provider.class), "{event}");
-            let hooks = kernel::events().filter(|known| known.name == event).filter_map(|known| known.hook);
-            assert!(hooks.into_iter().any(|hook| provider.logs(hook)), "{event}");
+            let hook_ids =
+                kernel::events().filter(|known| known.name == event).filter_map(|known| known.hook_id);
+            assert!(hook_ids.into_iter().any(|hook_id| provider.logs(hook_id)), "{event}");
         }
     }
 

@@ -257,10 +257,10 @@ impl ProviderSettings {
     /// the values of all. What is too much for one of them, its own [`wants`](ProviderSettings::wants) takes away.
     pub fn merged(settings: &[ProviderSettings]) -> Vec<ProviderSettings> {
         let mut merged: Vec<ProviderSettings> = Vec::new();
-        let mut places: HashMap<Guid, usize> = HashMap::new();
+        let mut locations: HashMap<Guid, usize> = HashMap::new();
         for settings in settings {
-            let place = *places.entry(settings.provider()).or_insert(merged.len());
-            match merged.get_mut(place) {
+            let location = *locations.entry(settings.provider()).or_insert(merged.len());
+            match merged.get_mut(location) {
                 Some(before) => *before = before.serving_both(settings),
                 None => merged.push(settings.clone()),
             }

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::{self, EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec};
 use stackhound_trace::{OpenTrace, Source};
@@ -306,8 +306,8 @@ fn trace() -> OpenTrace {
         writer.write(0, &RecordSpec { time, pointer_size, header, payload }).unwrap();
     }
     let (file, _) = writer.finish().unwrap();
-    let recording = Recording::open(file.into_inner().into()).unwrap();
-    OpenTrace::new(vec![Source::new("", recording)], 1).unwrap()
+    let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+    OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap()
 }
 
 #[track_caller]

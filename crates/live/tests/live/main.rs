@@ -1,17 +1,17 @@
-//! Live sessions from description to events, with a double in place of Windows' own functions: `scripts/with-double
+//! Live sessions from description to events, with a fake in place of Windows' own functions: `scripts/with-fake
 //! cargo test`.
 #![cfg(windows)]
 
-#[path = "../../../windows/tests/etw/double.rs"]
-mod double;
+#[path = "../../../windows/tests/etw/fake.rs"]
+mod fake;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use double::{EVENTS, PROCESSORS, PROVIDER};
-use stackhound_etw_double::harness::wait_for;
+use fake::{EVENTS, PROCESSORS, PROVIDER};
+use stackhound_etw_fake::harness::wait_for;
 use stackhound_live::{
     Buffers, ClassicEvent, Delivery, EnableProperties, Error, EtwFilter, IfExists, Incoming, KernelGroups,
     LiveMerger, LiveSession, Overflow, ProviderSettings, Queue, Session, Step,
@@ -61,7 +61,7 @@ fn start(session: &Session) -> Result<(LiveSession, Incoming), Error> {
 #[test]
 fn all_events_come_in_the_order_of_time() {
     let test = "all_events_come_in_the_order_of_time";
-    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nseed = 5\ndisorder_ms = 300\n") else {
+    let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\nseed = 5\ndisorder_ms = 300\n") else {
         return;
     };
     for delivery in [Delivery::WholeBuffers, Delivery::Events] {
@@ -77,7 +77,7 @@ fn all_events_come_in_the_order_of_time() {
 #[test]
 fn a_session_says_what_a_recording_would() {
     let test = "a_session_says_what_a_recording_would";
-    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\nat_end = wait\n") else { return };
     let (live, incoming) = start(&Session::user("one")).expect("a session");
     let header = incoming.session();
     assert_eq!((header.session_name.as_str(), header.processors), ("one", PROCESSORS.into()));
@@ -95,8 +95,8 @@ fn a_session_says_what_a_recording_would() {
 #[test]
 fn stopped_in_a_burst_every_event_is_read_or_counted() {
     let test = "stopped_in_a_burst_every_event_is_read_or_counted";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(fake) = fake::run(test, text) else { return };
     for overflow in [Overflow::Block, Overflow::DropNewest, Overflow::DropOldest] {
         let session = Session::user("one").delivery(Delivery::Events);
         let queue = Queue { blocks: 4, ..Queue::new(overflow) };
@@ -122,12 +122,12 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
         wait_for("a burst", || count.load(Ordering::SeqCst) > 20_000);
         let counters = live.stop().expect("stopped");
         let stats = reader.join().expect("read");
-        let last = double.log("ProcessTrace").pop().expect("a line");
+        let last = fake.log("ProcessTrace").pop().expect("a line");
         let of = |name: &str| -> u64 {
             let start = last.split_once(name).expect("a counter").1;
             start.split(' ').next().unwrap().parse().expect("a number")
         };
-        // What the double tells of losses are events, too.
+        // What the fake tells of losses are events, too.
         let told = stats.events + stats.events_dropped - of(" delivered=");
         assert!(told <= of(" buffers_lost="), "{overflow:?}: {last} {stats:?}");
         assert_eq!(counters.events_lost, of(" events_lost="), "{last} {counters:?}");
@@ -138,8 +138,8 @@ fn stopped_in_a_burst_every_event_is_read_or_counted() {
 #[test]
 fn nobody_has_to_read() {
     let test = "nobody_has_to_read";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(fake) = fake::run(test, text) else { return };
     let begin = Instant::now();
     let (live, incoming) = start(&Session::user("one")).expect("a session");
     drop(incoming);
@@ -149,14 +149,14 @@ fn nobody_has_to_read() {
     drop(live);
     // A consumer that would not leave is waited for half a minute.
     assert!(begin.elapsed() < Duration::from_secs(25));
-    assert_eq!(double.log("ControlTraceW stop").len(), 2);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 2);
 }
 
 #[test]
 fn what_is_stopped_can_be_read_by_the_same_thread() {
     let test = "what_is_stopped_can_be_read_by_the_same_thread";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     let queue = Queue { blocks: 2, ..queue() };
     let (mut live, incoming) =
         LiveSession::start(&Session::user("one"), &[provider()], queue).expect("a session");
@@ -169,18 +169,18 @@ fn what_is_stopped_can_be_read_by_the_same_thread() {
 #[test]
 fn presets_reach_windows_as_described() {
     let test = "presets_reach_windows_as_described";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     for session in [Session::syscalls("sensor"), Session::enrichment("names"), Session::switches("waits")] {
         let (live, incoming) = LiveSession::start(&session, &[], queue()).expect("a session");
         drop(incoming);
         live.stop().expect("stopped");
     }
-    let lines = double.log("StartTraceW name=");
+    let lines = fake.log("StartTraceW name=");
     let expected = "clock=1 buffer_kib=64 minimum=20 maximum=128 flush=1s mode=0xa000100 flags=0x0";
     assert!(lines[0].contains(expected) && !lines[0].contains("guid={00000000-"), "{lines:?}");
     assert!(lines[1].contains("flags=0x6024007"), "{lines:?}");
     assert!(lines[2].contains("flags=0x0"), "{lines:?}");
-    let lines = double.log("TraceSetInformation");
+    let lines = fake.log("TraceSetInformation");
     // Stacks first, then the groups.
     assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
     assert!(lines[1].contains("class=4 870000000000000040000000"), "{lines:?}");
@@ -197,20 +197,20 @@ fn presets_reach_windows_as_described() {
 #[test]
 fn a_burst_finds_buffers_on_every_machine() {
     let test = "a_burst_finds_buffers_on_every_machine";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let two = Buffers::new(64, 2, 2, Duration::from_secs(1)).expect("buffers");
     let (live, incoming) = start(&Session::user("one").buffers(two)).expect("a session");
     drop(incoming);
     live.stop().expect("stopped");
     let expected = format!("minimum=2 maximum={} ", 4 * stackhound_windows::etw::active_processors());
-    let line = double.log("StartTraceW name=").pop().expect("a line");
+    let line = fake.log("StartTraceW name=").pop().expect("a line");
     assert!(line.contains(&expected), "{line}");
 }
 
 #[test]
 fn providers_reach_windows_merged() {
     let test = "providers_reach_windows_merged";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let ids = |ids: &[u16]| EtwFilter::EventIds(ids.to_vec());
     let settings = [
         provider().any(1).level(2).only_in_etw(ids(&[10])).unwrap(),
@@ -223,7 +223,7 @@ fn providers_reach_windows_merged() {
     live.flush().expect("flushed");
     live.update(200, Duration::from_secs(3)).expect("updated");
     live.stop().expect("stopped");
-    let lines = double.log("EnableTraceEx2");
+    let lines = fake.log("EnableTraceEx2");
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].contains("level=4 any=0x11 all=0x0"), "{lines:?}");
     assert!(lines[0].contains("property=0x4 filter(ids in count=2 [10, 11])"), "{lines:?}");
@@ -239,8 +239,8 @@ fn providers_reach_windows_merged() {
 #[test]
 fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     let test = "a_session_that_exists_is_respected_replaced_or_attached_to";
-    let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 100000\nrounds = forever\n";
-    let Some(double) = double::run(test, text) else { return };
+    let text = "exists = theirs\n[*]\ntrace = TRACE\nrate = 100000\nrounds = forever\n";
+    let Some(fake) = fake::run(test, text) else { return };
     let theirs = || Session::user("theirs");
     let error = start(&theirs()).map(|_| ()).unwrap_err();
     assert!(matches!(&error, Error::SessionExists(name) if name == "theirs"), "{error}");
@@ -250,18 +250,18 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
     assert!(live.is_attached());
     drop(incoming);
     live.stop().expect("left");
-    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 0);
 
     let (live, incoming) = LiveSession::attach("theirs", queue()).expect("attached");
     wait_for("a block", || incoming.captured() > 0);
     let reader = thread::spawn(move || read(incoming).0.len());
     live.stop().expect("left");
     assert!(reader.join().expect("read") > 0);
-    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 0);
 
     let (live, incoming) = start(&theirs().if_exists(IfExists::Replace)).expect("replaced");
     assert!(!live.is_attached());
-    assert_eq!(double.log("ControlTraceW stop").len(), 1);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 1);
     drop(incoming);
     live.stop().expect("stopped");
     let error = LiveSession::stop_by_name("nobody").unwrap_err();
@@ -272,13 +272,13 @@ fn a_session_that_exists_is_respected_replaced_or_attached_to() {
 #[test]
 fn a_session_that_took_the_place_of_ours_is_left_alone() {
     let test = "a_session_that_took_the_place_of_ours_is_left_alone";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let (ours, incoming) = start(&Session::user("ours")).expect("a session");
     drop(incoming);
     LiveSession::stop_by_name("ours").expect("stopped by another program");
     let (theirs, incoming) = start(&Session::user("theirs")).expect("a session");
     drop(incoming);
-    let enabled = || double.log("EnableTraceEx2").len();
+    let enabled = || fake.log("EnableTraceEx2").len();
     let before = enabled();
     let gone = |result: Result<(), Error>| {
         let error = result.unwrap_err();
@@ -305,7 +305,7 @@ fn a_session_that_took_the_place_of_ours_is_left_alone() {
 #[test]
 fn an_update_changes_what_it_says_and_nothing_else() {
     let test = "an_update_changes_what_it_says_and_nothing_else";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let groups = KernelGroups::PROCESS | KernelGroups::named("OB_HANDLE").expect("a group");
     let (live, incoming) =
         LiveSession::start(&Session::kernel("one", groups), &[], queue()).expect("a session");
@@ -314,7 +314,7 @@ fn an_update_changes_what_it_says_and_nothing_else() {
         let listed = LiveSession::list().expect("a list");
         let info = listed.into_iter().find(|session| session.name == "one").expect("it runs");
         live.counters().expect("counters");
-        let asked = double.log("ControlTraceW query").pop().expect("a line");
+        let asked = fake.log("ControlTraceW query").pop().expect("a line");
         (info.mode, info.file, asked.split_once(" groups=").expect("groups").1.to_owned())
     };
     let before = state();
@@ -327,14 +327,14 @@ fn an_update_changes_what_it_says_and_nothing_else() {
 #[test]
 fn stacks_are_asked_for_while_nothing_is_enabled() {
     let test = "stacks_are_asked_for_while_nothing_is_enabled";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let sessions = [Session::syscalls("sensor"), Session::enrichment("names")];
     for session in &sessions {
         let (live, incoming) = LiveSession::start(session, &[], queue()).expect("a session");
         drop(incoming);
         live.stop().expect("stopped");
     }
-    let lines = double.log("TraceSetInformation stacks");
+    let lines = fake.log("TraceSetInformation stacks");
     assert_eq!(lines.len(), sessions.len());
     assert!(lines.iter().all(|line| line.ends_with("-> 0 groups=[0, 0, 0, 0, 0, 0, 0, 0]")), "{lines:?}");
 }
@@ -342,7 +342,7 @@ fn stacks_are_asked_for_while_nothing_is_enabled() {
 #[test]
 fn the_time_between_samples_is_what_it_was_before() {
     let test = "the_time_between_samples_is_what_it_was_before";
-    let Some(_double) = double::run(test, "error TraceSetInformation 3 = 1314\n") else { return };
+    let Some(_fake) = fake::run(test, "error TraceSetInformation 3 = 1314\n") else { return };
     let interval = || stackhound_windows::etw::sample_interval().expect("an interval");
     let samples = || Session::kernel("one", KernelGroups::PROFILE).sample_every(Duration::from_micros(250));
     let before = interval();
@@ -360,7 +360,7 @@ fn the_time_between_samples_is_what_it_was_before() {
 #[test]
 fn a_name_that_windows_still_holds_is_waited_for() {
     let test = "a_name_that_windows_still_holds_is_waited_for";
-    let Some(_double) = double::run(test, "exists = theirs\nname_held_ms = 300\n") else { return };
+    let Some(_fake) = fake::run(test, "exists = theirs\nname_held_ms = 300\n") else { return };
     let session = Session::user("theirs").if_exists(IfExists::Replace);
     let (live, incoming) = start(&session).expect("replaced");
     drop(incoming);
@@ -370,7 +370,7 @@ fn a_name_that_windows_still_holds_is_waited_for() {
 #[test]
 fn a_session_that_writes_a_file_only_is_not_listened_to() {
     let test = "a_session_that_writes_a_file_only_is_not_listened_to";
-    let Some(_double) = double::run(test, "files = theirs\n") else { return };
+    let Some(_fake) = fake::run(test, "files = theirs\n") else { return };
     let error = LiveSession::attach("theirs", queue()).map(|_| ()).unwrap_err();
     assert!(matches!(&error, Error::NotInRealTime(name) if name == "theirs"), "{error}");
     // It runs on.
@@ -380,7 +380,7 @@ fn a_session_that_writes_a_file_only_is_not_listened_to() {
 #[test]
 fn events_of_others_are_waited_for_as_long_as_their_session_takes() {
     let test = "events_of_others_are_waited_for_as_long_as_their_session_takes";
-    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\nat_end = wait\n") else { return };
+    let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\nat_end = wait\n") else { return };
     let flush = |ms| Buffers::new(64, 4, 64, Duration::from_millis(ms)).expect("buffers");
     for (ms, disorder_ms) in [(5, 510), (1_000, 2_500), (3_000, 6_500)] {
         let (live, ours) = start(&Session::user("one").buffers(flush(ms))).expect("a session");
@@ -402,7 +402,7 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
          error OpenTraceFromRealTimeLogger closed = 5\nerror EnableTraceEx2 {{{intelligence}}} = 5\n\
          error EnableTraceEx2 {{00000000-0000-0000-0000-000000000000}} = 87\nerror TraceSetInformation 3 = 1314\n"
     );
-    let Some(double) = double::run(test, &text) else { return };
+    let Some(fake) = fake::run(test, &text) else { return };
     let error = |session: Session, provider: ProviderSettings| -> String {
         LiveSession::start(&session, &[provider], queue()).map(|_| ()).unwrap_err().to_string()
     };
@@ -411,18 +411,18 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
     let denied = error(Session::kernel("denied", KernelGroups::PROCESS), provider());
     assert!(denied.contains("administrator"), "{denied}");
     assert!(error(Session::user("many"), provider()).contains("no more sessions"));
-    assert_eq!(double.log("ControlTraceW stop").len(), 0);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 0);
     // What was begun is stopped.
     assert!(error(Session::user("closed"), provider()).contains("Performance Log Users"));
-    assert_eq!(double.log("ControlTraceW stop").len(), 1);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 1);
     let of = |guid: &str| ProviderSettings::new(guid.parse::<Guid>().unwrap());
     let denied = error(Session::user("one"), of(intelligence));
     assert!(denied.contains(intelligence) && denied.contains("antimalware-light"), "{denied}");
-    assert_eq!(double.log("ControlTraceW stop").len(), 2);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 2);
     let invalid = error(Session::user("one"), of("00000000-0000-0000-0000-000000000000"));
     assert!(invalid.contains("no provider has this GUID"), "{invalid}");
     assert!(error(Session::syscalls("one"), provider()).contains("administrator"));
-    assert_eq!(double.log("ControlTraceW stop").len(), 4);
+    assert_eq!(fake.log("ControlTraceW stop").len(), 4);
     let error = LiveSession::attach("nobody", queue()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::NoSession(_)), "{error}");
     let error = start(&Session::user("u").kernel_groups(KernelGroups::PROCESS)).map(|_| ()).unwrap_err();
@@ -432,8 +432,8 @@ fn errors_say_what_is_needed_and_leave_nothing_behind() {
 #[test]
 fn losses_are_counted_while_it_runs_and_afterwards() {
     let test = "losses_are_counted_while_it_runs_and_afterwards";
-    let text = "[*]\nrecording = RECORDING\nlose_every = 3\nat_end = wait\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nlose_every = 3\nat_end = wait\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     let session = Session::user("one").buffers(Buffers::low_latency());
     let (live, incoming) = start(&session).expect("a session");
     let count = Arc::new(AtomicU64::new(0));

@@ -81,7 +81,7 @@ impl Predicate {
     /// [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
         let names: Vec<&str> = field::NAMES.iter().map(|(name, _)| *name).collect();
-        let as_printed = filter.asked_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
+        let as_printed = filter.tested_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
         let resolve = |name: &str| match Name::of(name) {
             Some(Name::StackSymbol) if as_printed => Some(Name::StackSymbolAsPrinted),
             other => other,
@@ -141,10 +141,10 @@ impl Predicate {
             let runtimes = system.methods().map(|method| RegionKind::Jit(method.runtime()).name());
             modules.chain(runtimes).flat_map(|name| [Some(name), stem(name)]).flatten()
         };
-        let functions = self.filter.asked_texts(field::SYMBOL).into_iter();
+        let functions = self.filter.tested_texts(field::SYMBOL).into_iter();
         let modules = functions
             .filter_map(|function| function.before('!'))
-            .chain(self.filter.asked_texts(field::MODULE))
+            .chain(self.filter.tested_texts(field::MODULE))
             .filter(|module| module.is_whole() && !module.fits_any(names()));
         modules.map(|module| module.as_str().to_owned()).collect()
     }

@@ -42,9 +42,9 @@ fn digits(guid: Guid) -> [u8; 36] {
     const PLACES: [usize; 16] = [6, 4, 2, 0, 11, 9, 16, 14, 19, 21, 24, 26, 28, 30, 32, 34];
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];
-    for (byte, place) in guid.0.into_iter().zip(PLACES) {
-        text[place] = DIGITS[usize::from(byte >> 4)];
-        text[place + 1] = DIGITS[usize::from(byte & 15)];
+    for (byte, location) in guid.0.into_iter().zip(PLACES) {
+        text[location] = DIGITS[usize::from(byte >> 4)];
+        text[location + 1] = DIGITS[usize::from(byte & 15)];
     }
     text
 }

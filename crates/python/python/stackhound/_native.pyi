@@ -34,9 +34,9 @@ __all__ = [
 
 __version__: str
 
-def open(path: str | os.PathLike[str], symbol_path: str | None = None) -> Recording: ...
+def open(path: str | os.PathLike[str], symbol_path: str | None = None) -> TraceFile: ...
 @final
-class Recording:
+class TraceFile:
     @property
     def trace(self) -> Trace: ...
     @property

@@ -129,7 +129,7 @@ fn stubs<'data, R: ReadRef<'data>>(
     const ENTRY_SIZES: [u64; 2] = [16, 8];
     let Some(symbols) = file.dynamic_symbol_table() else { return };
     let mut targets: FxHashMap<u64, String> = FxHashMap::default();
-    for (place, relocation) in file.dynamic_relocations().into_iter().flatten() {
+    for (location, relocation) in file.dynamic_relocations().into_iter().flatten() {
         let fills = matches!(
             relocation.flags(),
             RelocationFlags::Elf { r_type: R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT }
@@ -139,7 +139,7 @@ fn stubs<'data, R: ReadRef<'data>>(
             && let Ok(name) = symbol.name()
             && fills
         {
-            targets.insert(place, name.to_owned());
+            targets.insert(location, name.to_owned());
         }
     }
     for section in file.sections() {

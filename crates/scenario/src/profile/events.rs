@@ -77,8 +77,8 @@ impl<W: Write> Profile<'_, W> {
     pub(super) fn provider_event(&mut self) -> Result<(), WriteError> {
         let on = self.any_processor();
         let actor = self.running[usize::from(on)];
-        let is_narrow = self.machine.processes[actor.process].facts.is_wow64;
-        let pointer_size = if is_narrow { PointerSize::Four } else { PointerSize::Eight };
+        let is_32_bit = self.machine.processes[actor.process].facts.is_wow64;
+        let pointer_size = if is_32_bit { PointerSize::Four } else { PointerSize::Eight };
         let number = self.random.below(METHODS);
         let draw = self.random.below(20);
         let out = &mut self.out.payload;
@@ -96,7 +96,7 @@ impl<W: Write> Profile<'_, W> {
                 identity(RUNTIME_RUNDOWN, METHOD_RUNDOWN, 2, 1, 40, 0x30)
             }
         };
-        let has_stack = !is_narrow && self.random.one_in(STACK_IN);
+        let has_stack = !is_32_bit && self.random.one_in(STACK_IN);
         let frames = if has_stack { self.user_frames(&actor, false) } else { Frames::EMPTY };
         let width = PointerSize::Eight;
         let items = [ItemSpec::StackTrace { pointer_size: width, match_id: 0, frames: frames.as_slice() }];

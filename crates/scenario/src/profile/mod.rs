@@ -22,7 +22,7 @@ use stackhound_types::{Pid, Tid};
 use self::processes::Population;
 use crate::event::{self, EventKind, KernelEvent};
 use crate::frames::Frames;
-use crate::image::Known;
+use crate::image::SystemImage;
 use crate::machine::{Machine, ProcessIndex, Role};
 use crate::output::{Logged, Output, PROCESSORS};
 use crate::payload::{self, Switch, Transfer};
@@ -48,7 +48,7 @@ struct Actor {
     pid: Pid,
     process: ProcessIndex,
     /// Its place among the process's threads.
-    place: usize,
+    location: usize,
 }
 
 impl Actor {
@@ -98,7 +98,7 @@ impl<'e, W: Write> Profile<'e, W> {
         rundown::write_header(&mut out)?;
         rundown::START.begin(&mut out)?;
         rundown::write_configuration(&mut out)?;
-        let idle = Actor { tid: Tid(0), pid: Pid::IDLE, process: 0, place: 0 };
+        let idle = Actor { tid: Tid(0), pid: Pid::IDLE, process: 0, location: 0 };
         let mut profile = Profile {
             out,
             stacks,
@@ -161,11 +161,11 @@ impl<'e, W: Write> Profile<'e, W> {
         let in_kernel = self.is_in_kernel(actor.tid);
         let has_stack = !in_kernel && self.random.one_in(STACK_IN);
         if !has_stack {
-            let place = self.random.next();
+            let location = self.random.next();
             let address = if in_kernel {
-                self.kernel_address(place)
+                self.kernel_address(location)
             } else {
-                self.population.code(&self.machine, actor.process).function(1, place % 512)
+                self.population.code(&self.machine, actor.process).function(1, location % 512)
             };
             payload::sample(&mut self.out.payload, address, actor.tid);
             return self.out.kernel(on, event::SAMPLED_PROFILE, Issuer::UNKNOWN).map(drop);
@@ -185,9 +185,9 @@ impl<'e, W: Write> Profile<'e, W> {
         self.kernel_part(on, &actor, event::SAMPLED_PROFILE.kind(), logged, &kernel)
     }
 
-    fn kernel_address(&self, place: u64) -> stackhound_types::Address {
-        let offset = 0x20_0000 + (place % 0x1_0000) as u32 * 0x40;
-        self.machine.address(Site(Known::Ntoskrnl, offset))
+    fn kernel_address(&self, location: u64) -> stackhound_types::Address {
+        let offset = 0x20_0000 + (location % 0x1_0000) as u32 * 0x40;
+        self.machine.address(Site(SystemImage::Ntoskrnl, offset))
     }
 
     fn any_call(&mut self) -> &'static Call {
@@ -204,9 +204,9 @@ impl<'e, W: Write> Profile<'e, W> {
     fn kernel_frames(&mut self, call: &Call, below: &[Site]) -> Frames {
         let mut frames = Frames::EMPTY;
         if below.is_empty() {
-            let place = hash(self.population.any_place(&mut self.random));
-            frames.push(self.kernel_address(place));
-            frames.push(self.kernel_address(place / 3));
+            let location = hash(self.population.any_address_seed(&mut self.random));
+            frames.push(self.kernel_address(location));
+            frames.push(self.kernel_address(location / 3));
         }
         for &site in below.iter().chain(&[call.in_routine(0), site::SYSTEM_SERVICE]) {
             frames.push(self.machine.address(site));
@@ -267,8 +267,8 @@ impl<'e, W: Write> Profile<'e, W> {
         };
         let user = self.user_frames(actor, false);
         let at = self.actions + 1 + self.random.below(USER_PART_WITHIN);
-        let place = self.due.partition_point(|due| due.at <= at);
-        self.due.insert(place, Due { at, pending, owner, user });
+        let location = self.due.partition_point(|due| due.at <= at);
+        self.due.insert(location, Due { at, pending, owner, user });
         Ok(())
     }
 
@@ -313,10 +313,10 @@ impl<'e, W: Write> Profile<'e, W> {
             }
             48..57 => self.disk(on, &actor),
             57..69 => {
-                let isr = self.machine.address(Site(Known::Storport, 0x1f80));
+                let isr = self.machine.address(Site(SystemImage::Storport, 0x1f80));
                 payload::interrupt(&mut self.out.payload, now, isr, 0x91);
                 self.out.kernel(on, event::INTERRUPT, Issuer::UNKNOWN)?;
-                let dpc = self.machine.address(Site(Known::Storport, 0x2b70));
+                let dpc = self.machine.address(Site(SystemImage::Storport, 0x2b70));
                 payload::deferred_call(&mut self.out.payload, now, dpc);
                 self.out.kernel(on, event::DEFERRED_CALL, Issuer::UNKNOWN).map(drop)
             }

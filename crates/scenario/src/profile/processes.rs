@@ -8,7 +8,7 @@ use stackhound_types::{Pid, RawTime, Tid};
 use super::{Actor, Profile};
 use crate::calls::{Code, Way};
 use crate::event;
-use crate::image::{ImageIndex, Known};
+use crate::image::{ImageIndex, SystemImage};
 use crate::machine::{Machine, ProcessIndex, Role};
 use crate::payload;
 use crate::random::{Random, hash, hash2};
@@ -69,7 +69,7 @@ impl Population {
     }
 
     /// A number that stands for one of many places. Low ones are more likely: most stacks come again and again.
-    pub fn any_place(&self, random: &mut Random) -> u64 {
+    pub fn any_address_seed(&self, random: &mut Random) -> u64 {
         let mut limit = self.variety;
         for _ in 0..3 {
             limit = 1 + random.below(limit);
@@ -79,10 +79,10 @@ impl Population {
 
     /// One of the ways through a process's program. Most differ from some other way in the innermost levels only.
     pub fn any_way(&self, random: &mut Random, machine: &Machine, process: ProcessIndex) -> Way {
-        let place = self.any_place(random);
-        let outer = hash2(process as u64, place / INNER_WAYS);
+        let location = self.any_address_seed(random);
+        let outer = hash2(process as u64, location / INNER_WAYS);
         let outer_levels = 2 + (outer >> 58) as u32 % 14;
-        let inner = place % INNER_WAYS;
+        let inner = location % INNER_WAYS;
         let images = &machine.processes[process].loaded;
         let library = images[images.len() - 1 - (outer >> 60) as usize % 3];
         Way {
@@ -109,7 +109,7 @@ impl<W: Write> Profile<'_, W> {
     pub(super) fn populate(&mut self) -> Result<(), WriteError> {
         // System is not part of the population: it never ends, and never runs code of its own in user mode.
         let system = self.machine.new_process(Role::System, None, Pid::IDLE, None);
-        self.machine.load(system, Known::Ntdll.index());
+        self.machine.load(system, SystemImage::Ntdll.index());
         for routine in site::SYSTEM_ROUTINES {
             let start = self.machine.address(routine);
             self.machine.new_thread(system, start, None);
@@ -134,12 +134,14 @@ impl<W: Write> Profile<'_, W> {
         let number = self.machine.processes.len() as u64;
         let role = if number % NARROW_IN == 1 { Role::Sync } else { Role::Task };
         let program = if role == Role::Sync {
-            Known::Sync32.index()
+            SystemImage::Sync32.index()
         } else if self.random.one_in(OWN_PROGRAM_IN) {
             let path = format!(r"\Device\HarddiskVolume3\Program Files\Contoso\Tools\tool{number:05}.exe");
             self.machine.new_image(path, true, 16 + hash(number) as u32 % 512)
         } else {
-            self.random.pick(&[Known::Svchost, Known::Browser, Known::Office, Known::Task]).index()
+            self.random
+                .pick(&[SystemImage::Svchost, SystemImage::Browser, SystemImage::Office, SystemImage::Task])
+                .index()
         };
         let process = self.machine.new_process(role, Some(program), parent, None);
         self.machine.processes[process].facts.images.push(program as usize);
@@ -150,8 +152,8 @@ impl<W: Write> Profile<'_, W> {
     fn new_thread(&mut self, process: ProcessIndex, started: Option<RawTime>) -> Actor {
         let program = self.machine.processes[process].facts.images[0];
         let start = Code::of_image(&self.machine.images[program]).function(0, 0);
-        let (tid, place) = self.machine.new_thread(process, start, started);
-        let actor = Actor { tid, pid: self.machine.processes[process].pid(), process, place };
+        let (tid, location) = self.machine.new_thread(process, start, started);
+        let actor = Actor { tid, pid: self.machine.processes[process].pid(), process, location };
         self.population.threads.push(actor);
         actor
     }
@@ -180,7 +182,7 @@ impl<W: Write> Profile<'_, W> {
         for number in 0..self.random.between(*THREADS.start(), *THREADS.end()) {
             let actor = self.new_thread(process, Some(RawTime(self.out.now())));
             let facts = &mut self.machine.processes[process].facts;
-            payload::thread(&mut self.out.payload, actor.pid, &facts.threads[actor.place]);
+            payload::thread(&mut self.out.payload, actor.pid, &facts.threads[actor.location]);
             if number == 0 {
                 let call = &site::NT_CREATE_THREAD_EX;
                 self.event_with_stack(on, &creator, event::THREAD_START, call, below::THREAD)?;
@@ -216,11 +218,11 @@ impl<W: Write> Profile<'_, W> {
                 self.switch(on)?;
             }
         }
-        for place in 0..self.machine.processes[process].facts.threads.len() {
-            let facts = self.machine.processes[process].facts.threads[place];
+        for location in 0..self.machine.processes[process].facts.threads.len() {
+            let facts = self.machine.processes[process].facts.threads[location];
             payload::thread(&mut self.out.payload, pid, &facts);
             let logged = self.out.kernel(on, event::THREAD_END, Issuer::new(pid, facts.tid))?;
-            self.machine.end_thread(process, place, logged.time);
+            self.machine.end_thread(process, location, logged.time);
         }
         let last = self.machine.processes[process].facts.threads.last().map(|thread| thread.tid);
         let issuer = Issuer { tid: last, ..Issuer::new(pid, Tid(0)) };

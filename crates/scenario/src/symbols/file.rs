@@ -15,7 +15,7 @@ pub struct Export {
 #[derive(Clone, Debug, Default)]
 pub struct File {
     /// 32 bits.
-    pub is_narrow: bool,
+    pub is_32_bit: bool,
     /// A library, not a program.
     pub is_library: bool,
     /// Seconds since 1970, in the header.
@@ -60,8 +60,8 @@ impl Bytes {
     }
 
     /// A value of the width of addresses.
-    fn word(&mut self, is_narrow: bool, value: u64) -> &mut Bytes {
-        if is_narrow { self.u32(value as u32) } else { self.put(&value.to_le_bytes()) }
+    fn word(&mut self, is_32_bit: bool, value: u64) -> &mut Bytes {
+        if is_32_bit { self.u32(value as u32) } else { self.put(&value.to_le_bytes()) }
     }
 
     fn pad_to(&mut self, size: usize) {
@@ -154,34 +154,34 @@ impl File {
         data_raw: u32,
         sections: &[CodeSection],
     ) -> Bytes {
-        let is_narrow = self.is_narrow;
+        let is_32_bit = self.is_32_bit;
         let code_raw: u32 = sections.iter().map(|section| section.raw).sum();
         let mut out = Bytes::default();
         out.put(b"MZ").pad_to(0x3c);
         out.u32(0x80).pad_to(0x80);
-        out.put(b"PE\0\0").u16(if is_narrow { 0x14c } else { 0x8664 }).u16(sections.len() as u16 + 1);
+        out.put(b"PE\0\0").u16(if is_32_bit { 0x14c } else { 0x8664 }).u16(sections.len() as u16 + 1);
         out.u32(self.time_date_stamp);
         let directories_size = 16 * 8;
-        out.u32(0).u32(0).u16(if is_narrow { 96 } else { 112 } + directories_size);
+        out.u32(0).u32(0).u16(if is_32_bit { 96 } else { 112 } + directories_size);
         let library = if self.is_library { 0x2000 } else { 0 };
-        out.u16(0x0002 | library | if is_narrow { 0x0100 } else { 0x0020 });
+        out.u16(0x0002 | library | if is_32_bit { 0x0100 } else { 0x0020 });
         // The optional header.
-        out.u16(if is_narrow { 0x10b } else { 0x20b })
+        out.u16(if is_32_bit { 0x10b } else { 0x20b })
             .u16(14)
             .u32(code_raw)
             .u32(data_raw)
             .u32(0)
             .u32(0)
             .u32(CODE);
-        if is_narrow {
+        if is_32_bit {
             out.u32(data_at);
         }
-        let base = if is_narrow { 0x1000_0000 } else { 0x1_8000_0000 };
-        out.word(is_narrow, base).u32(PAGE).u32(FILE_ALIGNMENT);
+        let base = if is_32_bit { 0x1000_0000 } else { 0x1_8000_0000 };
+        out.word(is_32_bit, base).u32(PAGE).u32(FILE_ALIGNMENT);
         out.u16(10).u16(0).u16(10).u16(0).u16(10).u16(0).u32(0);
         out.u32(self.size).u32(HEADERS).u32(self.checksum).u16(3).u16(0x0160);
         for reserve in [0x4_0000, 0x1000, 0x10_0000, 0x1000] {
-            out.word(is_narrow, reserve);
+            out.word(is_32_bit, reserve);
         }
         out.u32(0).u32(16);
         for directory in 0..16 {
@@ -211,8 +211,8 @@ impl File {
         let mut slot = data_at;
         for (name, functions) in &self.imports {
             if name == library {
-                let place = functions.iter().position(|known| known == function)?;
-                return Some(slot + 8 * place as u32);
+                let location = functions.iter().position(|known| known == function)?;
+                return Some(slot + 8 * location as u32);
             }
             slot += 8 * (functions.len() as u32 + 1);
         }
@@ -236,7 +236,7 @@ impl File {
         functions.extend(&self.functions);
         functions.sort();
         functions.dedup();
-        if !self.is_narrow && !functions.is_empty() {
+        if !self.is_32_bit && !functions.is_empty() {
             let aligned = out.0.len().next_multiple_of(4);
             out.pad_to(aligned);
             let unwind = at + aligned as u32;

@@ -9,7 +9,7 @@ mod names;
 
 use self::file::{Export, File};
 use self::names::STUBS;
-use crate::image::{FILES, Image, Known};
+use crate::image::{FILES, Image, SystemImage};
 use crate::random::hash;
 use crate::site;
 use crate::truth::Truth;
@@ -41,8 +41,8 @@ impl Truth {
     }
 }
 
-fn image_file(image: &Image, known: Option<Known>) -> File {
-    let is_narrow = image.base.0 < 1 << 32 && known != Some(Known::Wow64Cpu);
+fn image_file(image: &Image, known: Option<SystemImage>) -> File {
+    let is_32_bit = image.base.0 < 1 << 32 && known != Some(SystemImage::Wow64Cpu);
     let export = |rva, size, name: &str| Export { rva, size, name: name.to_owned() };
     let functions = known.map_or(&[][..], names::functions);
     let mut exports: Vec<Export> =
@@ -70,12 +70,12 @@ fn image_file(image: &Image, known: Option<Known>) -> File {
     if exports.is_empty() && image.name().ends_with(".dll") && image.path.contains("Contoso") {
         let count = (image.size / 2 / EXPORT_IN).min(EXPORTS_MAX);
         for index in 0..count {
-            let place = 0x1000 + index * ((image.size / 2 / count) & !15);
-            exports.push(export(place, 0x80, &invented_name(image, index)));
+            let location = 0x1000 + index * ((image.size / 2 / count) & !15);
+            exports.push(export(location, 0x80, &invented_name(image, index)));
         }
     }
     File {
-        is_narrow,
+        is_32_bit,
         is_library: !image.name().ends_with(".exe"),
         time_date_stamp: image.time_date_stamp,
         size: image.size,

@@ -4,23 +4,23 @@
 //! invented, as the return addresses in [`site`](crate::site) are. Functions between them are not exported: of a return
 //! address in one, only the nearest export before it is known, as with real images.
 
-use crate::image::Known;
+use crate::image::SystemImage;
 
 /// A system call's stub, which is also an export.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stub {
-    pub image: Known,
+    pub image: SystemImage,
     pub rva: u32,
     pub number: u32,
     pub name: &'static str,
 }
 
 const fn native(rva: u32, number: u32, name: &'static str) -> Stub {
-    Stub { image: Known::Ntdll, rva, number, name }
+    Stub { image: SystemImage::Ntdll, rva, number, name }
 }
 
 const fn graphics(rva: u32, number: u32, name: &'static str) -> Stub {
-    Stub { image: Known::Win32u, rva, number, name }
+    Stub { image: SystemImage::Win32u, rva, number, name }
 }
 
 /// The stubs that scenarios go through.
@@ -58,9 +58,9 @@ pub(super) const STUBS: [Stub; 27] = [
 pub(super) type Function = (u32, u32, &'static str);
 
 /// The exported functions of an image, stubs apart.
-pub(super) fn functions(image: Known) -> &'static [Function] {
+pub(super) fn functions(image: SystemImage) -> &'static [Function] {
     match image {
-        Known::Ntoskrnl => &[
+        SystemImage::Ntoskrnl => &[
             (0x2d_1be0, 0x60, "IofCallDriver"),
             (0x5c_0000, 0x40, "KeQueryPerformanceCounter"),
             (0x5d_7e40, 0x2100, "NtTraceEvent"),
@@ -90,7 +90,7 @@ pub(super) fn functions(image: Known) -> &'static [Function] {
             (0x64_0e40, 0x200, "NtTerminateThread"),
             (0x64_1a80, 0x700, "NtTerminateProcess"),
         ],
-        Known::Ntdll => &[
+        SystemImage::Ntdll => &[
             (0x1_6e80, 0x190, "LdrLoadDll"),
             (0x2_3b90, 0x180, "LdrUnloadDll"),
             (0x3_e030, 0x80, "RtlExitUserThread"),
@@ -99,13 +99,13 @@ pub(super) fn functions(image: Known) -> &'static [Function] {
             (0x6_5080, 0xe0, "RtlExitUserProcess"),
             (0x7_6aa0, 0x30, "LdrInitializeThunk"),
         ],
-        Known::Kernel32 => &[
+        SystemImage::Kernel32 => &[
             (0x1_6fc0, 0x30, "BaseThreadInitThunk"),
             (0x1_b590, 0x60, "CreateThread"),
             (0x1_cb60, 0x70, "CreateProcessW"),
             (0x1_e0a0, 0x20, "ExitProcess"),
         ],
-        Known::Kernelbase => &[
+        SystemImage::Kernelbase => &[
             (0x1_5600, 0x50, "RegOpenKeyExW"),
             (0x1_5d90, 0x300, "RegQueryValueExW"),
             (0x1_6980, 0xe0, "RegCreateKeyExInternalW"),
@@ -127,21 +127,23 @@ pub(super) fn functions(image: Known) -> &'static [Function] {
             (0x8_ae90, 0x80, "CreateProcessW"),
             (0x8_b100, 0x3200, "CreateProcessInternalW"),
         ],
-        Known::Advapi32 => &[
+        SystemImage::Advapi32 => &[
             (0x1_73c0, 0x60, "RegOpenKeyExW"),
             (0x1_7a20, 0x60, "RegQueryValueExW"),
             (0x1_9c30, 0x60, "RegSetValueExW"),
         ],
-        Known::User32 => {
+        SystemImage::User32 => {
             &[(0x1_59c0, 0xe0, "SendMessageW"), (0x2_0150, 0x100, "MsgWaitForMultipleObjectsEx")]
         }
-        Known::Rpcrt4 => &[(0x4_d000, 0xe0, "I_RpcSendReceive"), (0x5_a0e0, 0x150, "NdrClientCall3")],
-        Known::Ws2 => &[(0x1_1ed0, 0xc0, "send"), (0x2_3050, 0x1a0, "WSASend")],
-        Known::Wow64 => &[(0x8c50, 0x180, "Wow64SystemServiceEx"), (0xc6f0, 0x180, "Wow64LdrpInitialize")],
-        Known::Wow64Cpu => &[(0x1170, 0x60, "BTCpuSimulate")],
-        Known::Ntdll32 => &[(0x6_7a40, 0x40, "_RtlUserThreadStart@8"), (0x7_2f00, 0x10, "NtReadFile")],
-        Known::Kernel32x32 => &[(0x1_fa10, 0x30, "BaseThreadInitThunk")],
-        Known::Kernelbase32 => &[(0x11_4c90, 0x120, "ReadFile")],
+        SystemImage::Rpcrt4 => &[(0x4_d000, 0xe0, "I_RpcSendReceive"), (0x5_a0e0, 0x150, "NdrClientCall3")],
+        SystemImage::Ws2 => &[(0x1_1ed0, 0xc0, "send"), (0x2_3050, 0x1a0, "WSASend")],
+        SystemImage::Wow64 => {
+            &[(0x8c50, 0x180, "Wow64SystemServiceEx"), (0xc6f0, 0x180, "Wow64LdrpInitialize")]
+        }
+        SystemImage::Wow64Cpu => &[(0x1170, 0x60, "BTCpuSimulate")],
+        SystemImage::Ntdll32 => &[(0x6_7a40, 0x40, "_RtlUserThreadStart@8"), (0x7_2f00, 0x10, "NtReadFile")],
+        SystemImage::Kernel32x32 => &[(0x1_fa10, 0x30, "BaseThreadInitThunk")],
+        SystemImage::Kernelbase32 => &[(0x11_4c90, 0x120, "ReadFile")],
         _ => &[],
     }
 }
@@ -153,7 +155,13 @@ mod tests {
 
     #[test]
     fn functions_are_in_order_and_do_not_overlap() {
-        for image in [Known::Ntoskrnl, Known::Ntdll, Known::Kernel32, Known::Kernelbase, Known::Advapi32] {
+        for image in [
+            SystemImage::Ntoskrnl,
+            SystemImage::Ntdll,
+            SystemImage::Kernel32,
+            SystemImage::Kernelbase,
+            SystemImage::Advapi32,
+        ] {
             let functions = functions(image);
             assert!(functions.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{image:?}");
         }

@@ -23,8 +23,8 @@ pub fn kernel(data: &[u8]) {
 fn kernel_tables(payload: &[u8], version: u8, pointer: PointerSize) {
     let mut last_class = Guid::ZERO;
     for event in kernel::events() {
-        if let Some(hook) = event.hook {
-            decode(kernel::lookup_for(hook, version, pointer, payload), payload, pointer);
+        if let Some(hook_id) = event.hook_id {
+            decode(kernel::lookup_for(hook_id, version, pointer, payload), payload, pointer);
         } else if event.class != last_class {
             last_class = event.class;
             for opcode in 0..=u8::MAX {

@@ -1,6 +1,6 @@
 use std::io::Cursor;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::MessageOptions;
 use stackhound_etl::write::{
     EtlWriter, EventClass, HeaderSpec, InstanceIds, Issuer, ItemSpec, MessageSpec, Payload, RecordSpec,
@@ -32,9 +32,9 @@ fn written(header: HeaderSpec<'_>) -> Vec<u8> {
 
 /// The identity of the recording's last event, as text.
 fn shown(file: Vec<u8>) -> String {
-    let recording = Recording::open(file.into()).unwrap();
-    let last = recording.index().streams().into_iter().flatten().last().unwrap();
-    let (block, _) = recording.block(&last, None).unwrap();
+    let etl_file = EtlFile::open(file.into()).unwrap();
+    let last = etl_file.index().streams().into_iter().flatten().last().unwrap();
+    let (block, _) = etl_file.block(&last, None).unwrap();
     let record = block.record(block.entries().last().unwrap());
     format!("{:?}", Identity::of(&record))
 }
@@ -50,11 +50,11 @@ fn event<'a>(items: &'a [ItemSpec<'a>]) -> HeaderSpec<'a> {
 
 #[test]
 fn kernel() {
-    let (hook, version, issuer) = (0x0524, 2, ISSUER);
-    let expected = Some(Identity::Kernel { hook, version });
-    check(HeaderSpec::System { hook, version, issuer }, expected);
-    check(HeaderSpec::Compact { hook, version, issuer }, expected);
-    check(HeaderSpec::PerfInfo { hook, version, pebs_index: None, counters: &[7] }, expected);
+    let (hook_id, version, issuer) = (0x0524, 2, ISSUER);
+    let expected = Some(Identity::Kernel { hook_id, version });
+    check(HeaderSpec::System { hook_id, version, issuer }, expected);
+    check(HeaderSpec::Compact { hook_id, version, issuer }, expected);
+    check(HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[7] }, expected);
 }
 
 #[test]

@@ -54,7 +54,7 @@ const NONE: u16 = u16::MAX;
 pub(super) struct Catalogue {
     events: Vec<Event>,
     /// From the hook id to an index into `events`.
-    by_hook: Box<[u16]>,
+    by_hook_id: Box<[u16]>,
     /// Class GUID of each group.
     groups: [Option<Guid>; N_GROUPS],
     /// The same as numbers, 0 for none: live sessions look up every event's group.
@@ -69,7 +69,7 @@ pub(super) struct Catalogue {
 pub(super) struct Event {
     pub name: Box<str>,
     pub class: Guid,
-    pub hook: Option<u16>,
+    pub hook_id: Option<u16>,
     /// For each version up to the highest known, an index into `layouts`.
     by_version: Box<[u8]>,
     layouts: Vec<Layouts>,
@@ -108,7 +108,7 @@ impl Catalogue {
         }
         let mut catalogue = Catalogue {
             events: Vec::new(),
-            by_hook: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
+            by_hook_id: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
             groups: [None; N_GROUPS],
             group_keys: [0; N_GROUPS],
             ungrouped: Vec::new(),
@@ -132,13 +132,13 @@ impl Catalogue {
         let mut by_type = vec![NONE; 256].into_boxed_slice();
         for text in &class.events {
             for &(number, name) in &text.names {
-                let hook = class.group.map(|group| match number {
+                let hook_id = class.group.map(|group| match number {
                     ..=0xFF => u16::from(group) << 8 | number,
                     _ => number,
                 });
-                let event = Event::read(class, name, hook, text, maps)?;
-                let slot = match hook {
-                    Some(hook) => self.by_hook.get_mut(usize::from(hook)),
+                let event = Event::read(class, name, hook_id, text, maps)?;
+                let slot = match hook_id {
+                    Some(hook_id) => self.by_hook_id.get_mut(usize::from(hook_id)),
                     None => by_type.get_mut(usize::from(number)),
                 };
                 let slot = slot.filter(|slot| **slot == NONE).ok_or_else(|| twice(&event.name))?;
@@ -153,8 +153,8 @@ impl Catalogue {
     }
 
     #[inline]
-    pub(super) fn by_hook(&self, hook: u16) -> Option<&Event> {
-        self.events.get(usize::from(*self.by_hook.get(usize::from(hook))?))
+    pub(super) fn by_hook_id(&self, hook_id: u16) -> Option<&Event> {
+        self.events.get(usize::from(*self.by_hook_id.get(usize::from(hook_id))?))
     }
 
     /// A class without a group has the event; `None` too for the classes of groups.
@@ -192,7 +192,7 @@ impl Event {
     fn read(
         class: &ClassText<'_>,
         name: &str,
-        hook: Option<u16>,
+        hook_id: Option<u16>,
         text: &EventText<'_>,
         maps: &Maps<'_>,
     ) -> Result<Event, TableError> {
@@ -241,7 +241,7 @@ impl Event {
             by_version.push(0);
             layouts.push(Layouts { four: raw(), eight: raw() });
         }
-        Ok(Event { name: event_name, class: class.guid, hook, by_version: by_version.into(), layouts })
+        Ok(Event { name: event_name, class: class.guid, hook_id, by_version: by_version.into(), layouts })
     }
 
     #[inline]

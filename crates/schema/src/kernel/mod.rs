@@ -29,7 +29,7 @@ pub use plans::plan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEvent {
     /// Group and type; `None` for classes that have a GUID only.
-    pub hook: Option<u16>,
+    pub hook_id: Option<u16>,
     /// `Class/Type`.
     pub name: &'static str,
     /// The class GUID that consumers see.
@@ -41,14 +41,19 @@ pub struct KernelEvent {
 /// Versions above the highest known one are read like it. A hook of which only the name is known has a single field,
 /// the raw payload.
 #[inline]
-pub fn lookup(hook: u16, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
-    Some(CATALOGUE.by_hook(hook)?.schema(version, pointer))
+pub fn lookup(hook_id: u16, version: u8, pointer: PointerSize) -> Option<&'static Schema> {
+    Some(CATALOGUE.by_hook_id(hook_id)?.schema(version, pointer))
 }
 
 /// As [`lookup`], with a payload that decides where a version has several layouts.
 #[inline]
-pub fn lookup_for(hook: u16, version: u8, pointer: PointerSize, payload: &[u8]) -> Option<&'static Schema> {
-    Some(CATALOGUE.by_hook(hook)?.schema_for(version, pointer, payload))
+pub fn lookup_for(
+    hook_id: u16,
+    version: u8,
+    pointer: PointerSize,
+    payload: &[u8],
+) -> Option<&'static Schema> {
+    Some(CATALOGUE.by_hook_id(hook_id)?.schema_for(version, pointer, payload))
 }
 
 /// The layout of a classic event, which names its class by GUID.
@@ -68,7 +73,7 @@ pub fn lookup_classic_for(
 }
 
 fn classic(class: Guid, opcode: u8) -> Option<&'static Event> {
-    CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook(hook_of(class, opcode)?))
+    CATALOGUE.by_type(class, opcode).or_else(|| CATALOGUE.by_hook_id(hook_id_of(class, opcode)?))
 }
 
 /// Whether the tables know no more than the event's name.
@@ -81,12 +86,12 @@ pub(crate) fn is_opaque(schema: &Schema) -> bool {
 
 /// The event's name, `Class/Type`.
 #[inline]
-pub fn name(hook: u16) -> Option<&'static str> {
-    CATALOGUE.by_hook(hook).map(|event| &*event.name)
+pub fn name(hook_id: u16) -> Option<&'static str> {
+    CATALOGUE.by_hook_id(hook_id).map(|event| &*event.name)
 }
 
 /// The hook under which the kernel records what consumers see as class and opcode. `None` for a class without a group.
-pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
+pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {
         return Some(hook_id::IMAGE_LOAD);
     }
@@ -96,34 +101,34 @@ pub fn hook_of(class: Guid, opcode: u8) -> Option<u16> {
 /// Whether an event of this class and type, written with a classic header, reads differently from the kernel's own under
 /// the hook of the same class and type.
 pub fn differs_if_classic(class: Guid, opcode: u8) -> bool {
-    CATALOGUE.by_type(class, opcode).is_some() && hook_of(class, opcode).is_some()
+    CATALOGUE.by_type(class, opcode).is_some() && hook_id_of(class, opcode).is_some()
 }
 
-/// The class GUID that consumers see for a group. The image load is an exception: see [`hook_of`].
+/// The class GUID that consumers see for a group. The image load is an exception: see [`hook_id_of`].
 pub fn class_of_group(group: u8) -> Option<Guid> {
     CATALOGUE.class_guid(group)
 }
 
 /// The class GUID that consumers see for a hook.
-pub fn class_of_hook(hook: u16) -> Option<Guid> {
-    if hook == hook_id::IMAGE_LOAD {
+pub fn class_of_hook_id(hook_id: u16) -> Option<Guid> {
+    if hook_id == hook_id::IMAGE_LOAD {
         return Some(class_guid::IMAGE);
     }
-    class_of_group((hook >> 8) as u8)
+    class_of_group((hook_id >> 8) as u8)
 }
 
 /// All events, in the order of the tables.
 pub fn events() -> impl Iterator<Item = KernelEvent> {
     CATALOGUE.events().iter().map(|event| KernelEvent {
-        hook: event.hook,
+        hook_id: event.hook_id,
         name: &event.name,
         class: event.class,
     })
 }
 
 /// The versions of a hook from which on a new layout holds, in ascending order.
-pub fn versions(hook: u16) -> impl Iterator<Item = u8> {
-    CATALOGUE.by_hook(hook).into_iter().flat_map(Event::versions)
+pub fn versions(hook_id: u16) -> impl Iterator<Item = u8> {
+    CATALOGUE.by_hook_id(hook_id).into_iter().flat_map(Event::versions)
 }
 
 /// The names of a field's values that several classes share, such as `WaitReason`, `ThreadState` or `PageKind`.

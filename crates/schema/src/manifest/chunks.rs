@@ -96,8 +96,8 @@ impl ManifestChunks {
 
 impl Unfinished {
     fn takes(&self, chunk: &Chunk<'_>) -> bool {
-        let place = self.chunks.get(usize::from(chunk.number));
-        self.chunks.len() == usize::from(chunk.total) && place.is_some_and(|place| place.is_empty())
+        let location = self.chunks.get(usize::from(chunk.number));
+        self.chunks.len() == usize::from(chunk.total) && location.is_some_and(|location| location.is_empty())
     }
 }
 

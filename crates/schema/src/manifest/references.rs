@@ -187,16 +187,16 @@ impl<'a> References<'a> {
 
     fn fields(&self, template: &Template) -> Option<Vec<Field>> {
         // The place of the last field of each name.
-        let mut places = HashMap::new();
+        let mut locations = HashMap::new();
         let mut fields = Vec::with_capacity(template.data.len());
         for data in &template.data {
-            fields.push(self.field(data, &places)?);
-            places.insert(data.name.as_str(), u16::try_from(fields.len() - 1).ok()?);
+            fields.push(self.field(data, &locations)?);
+            locations.insert(data.name.as_str(), u16::try_from(fields.len() - 1).ok()?);
         }
         Some(fields)
     }
 
-    fn field(&self, data: &DataElement, places: &HashMap<&str, u16>) -> Option<Field> {
+    fn field(&self, data: &DataElement, locations: &HashMap<&str, u16>) -> Option<Field> {
         let out_type = out_type_number(&data.out_type).map_or(OutType::Default, OutType::from_tdh);
         let in_type = match data.members {
             Some(members) => InType::Struct { members },
@@ -205,14 +205,14 @@ impl<'a> References<'a> {
         let count = match (data.count.as_str(), data.count.parse()) {
             ("", _) => Count::One,
             (_, Ok(count)) => Count::Fixed(count),
-            (name, Err(_)) => Count::Field(*places.get(name)?),
+            (name, Err(_)) => Count::Field(*locations.get(name)?),
         };
         let length = match (data.length.as_str(), data.length.parse()) {
             _ if !in_type.takes_length() => Length::Natural,
             ("", _) if out_type == OutType::Ipv6 => Length::Fixed(16),
             ("", _) => Length::Natural,
             (_, Ok(length)) => Length::Fixed(length),
-            (name, Err(_)) => Length::Field(*places.get(name)?),
+            (name, Err(_)) => Length::Field(*locations.get(name)?),
         };
         let map = self.maps.get(data.map.as_str()).cloned();
         Some(Field { out_type, count, length, map, ..Field::new(data.name.as_str(), in_type) })

@@ -114,8 +114,8 @@ fn n_optional(fields: &[FieldText<'_>]) -> usize {
 /// The fields up to the place where the layout ends if `n_cut` of its optional parts are missing.
 fn kept<'f, 't>(fields: &'f [FieldText<'t>], n_cut: usize) -> &'f [FieldText<'t>] {
     let Some(last_cut) = n_cut.checked_sub(1) else { return fields };
-    let places = (0..fields.len()).rev().filter(|&index| fields[index].may_lack);
-    &fields[..places.take(last_cut + 1).last().unwrap_or(fields.len())]
+    let locations = (0..fields.len()).rev().filter(|&index| fields[index].may_lack);
+    &fields[..locations.take(last_cut + 1).last().unwrap_or(fields.len())]
 }
 
 /// A simple type for one pointer size.
@@ -194,7 +194,7 @@ impl Placing<'_> {
         for text in texts {
             at = self.align(text, at)?;
             let index = self.fields.len();
-            let element_size = self.place(text)?;
+            let element_size = self.location(text)?;
             let size = match (text.count, element_size) {
                 (CountText::One, Some(size)) => Some(size),
                 (CountText::Fixed(n), Some(size)) => Some(size * usize::from(n)),
@@ -246,7 +246,7 @@ impl Placing<'_> {
     }
 
     /// Adds a field, and the members of a structure behind it. Gives the size of one element, if it is fixed.
-    fn place(&mut self, text: &FieldText<'_>) -> Result<Option<usize>, LayoutError> {
+    fn location(&mut self, text: &FieldText<'_>) -> Result<Option<usize>, LayoutError> {
         let mut count = match text.count {
             CountText::One => Count::One,
             CountText::Fixed(n) => Count::Fixed(n),
@@ -291,7 +291,7 @@ impl Placing<'_> {
             let n_before = self.fields.len();
             at = self.align(member, at)?;
             n_members += 1 + (self.fields.len() - n_before) as u16;
-            let size = self.place(member)?;
+            let size = self.location(member)?;
             let n = match member.count {
                 CountText::One => Some(1),
                 CountText::Fixed(n) => Some(usize::from(n)),

@@ -43,14 +43,14 @@ impl fmt::Debug for Fallback {
 
 /// A fallback, and what it was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct FallbackState {
     fallback: Fallback,
     keys: HashSet<Key>,
 }
 
-impl Asked {
-    pub fn new(fallback: Fallback) -> Asked {
-        Asked { fallback, keys: HashSet::default() }
+impl FallbackState {
+    pub fn new(fallback: Fallback) -> FallbackState {
+        FallbackState { fallback, keys: HashSet::default() }
     }
 
     /// Asks for an event, unless a description of just its version is there or it was asked for before.

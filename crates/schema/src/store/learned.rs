@@ -163,11 +163,11 @@ impl Learned {
             return;
         }
         match self.providers.entry(new.guid) {
-            Entry::Vacant(place) => {
-                place.insert(ProviderDescription { events: Vec::new(), maps: Vec::new(), ..new });
+            Entry::Vacant(location) => {
+                location.insert(ProviderDescription { events: Vec::new(), maps: Vec::new(), ..new });
             }
-            Entry::Occupied(place) => {
-                let known = place.into_mut();
+            Entry::Occupied(location) => {
+                let known = location.into_mut();
                 merge(&mut known.channels, new.channels, |a, b| a.value == b.value);
                 merge(&mut known.levels, new.levels, |a, b| a.value == b.value);
                 merge(&mut known.tasks, new.tasks, |a, b| a.value == b.value);

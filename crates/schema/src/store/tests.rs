@@ -169,9 +169,9 @@ fn tracelogging_events_describe_themselves() {
 #[test]
 fn the_tables_know_kernel_classes_and_some_providers() {
     let mut store = SchemaStore::new();
-    let end = Identity::Kernel { hook: 0x030b, version: 2 };
+    let end = Identity::Kernel { hook_id: 0x030b, version: 2 };
     assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
-    assert_eq!(read(&mut store, &Identity::Kernel { hook: 0xffff, version: 2 }, &[]), "-");
+    assert_eq!(read(&mut store, &Identity::Kernel { hook_id: 0xffff, version: 2 }, &[]), "-");
     // The same event with a classic header, as test programs write it.
     let class = "3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c".parse().unwrap();
     let end = Identity::Classic { class, opcode: 11, version: 2 };

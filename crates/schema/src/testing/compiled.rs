@@ -60,9 +60,9 @@ impl Writer {
     ) {
         let start = self.at();
         self.bytes(tag).u32(0).u32(count);
-        for (place, name) in entries(self) {
+        for (location, name) in entries(self) {
             let at = self.name(name);
-            self.patch(place, at);
+            self.patch(location, at);
         }
         let size = self.at() - start;
         self.patch(start + 4, size);

@@ -100,7 +100,8 @@ fn template(
     if top_level > all || all > MAX_FIELDS {
         return Err(Error::Metadata { offset: at + 8, expected: "fewer fields" });
     }
-    let mut fields = Fields { resource, maps, descriptors, all, places: vec![None; all], fields: Vec::new() };
+    let mut fields =
+        Fields { resource, maps, descriptors, all, locations: vec![None; all], fields: Vec::new() };
     (0..top_level).try_for_each(|index| fields.add(index, 0))?;
     Ok(fields.fields)
 }
@@ -112,7 +113,7 @@ struct Fields<'a> {
     descriptors: usize,
     all: usize,
     /// Where each descriptor has become a field. References go by descriptor.
-    places: Vec<Option<u16>>,
+    locations: Vec<Option<u16>>,
     fields: Vec<Field>,
 }
 
@@ -129,14 +130,14 @@ impl Fields<'_> {
         let property = self.property(index)?;
         let name = self.resource.name(self.descriptors + DESCRIPTOR * index + 16)?;
         let count = match property.count {
-            place if property.flags & COUNT_IS_A_FIELD != 0 => Count::Field(self.place(place)?),
+            location if property.flags & COUNT_IS_A_FIELD != 0 => Count::Field(self.location(location)?),
             count if property.flags & FIXED_COUNT != 0 => Count::Fixed(count),
             _ => Count::One,
         };
         if property.flags & STRUCTURE != 0 {
             let [first, members] =
                 [[0, 1], [2, 3]].map(|half| u16::from_le_bytes(half.map(|at| property.types[at])));
-            self.places[index] = u16::try_from(self.fields.len()).ok();
+            self.locations[index] = u16::try_from(self.fields.len()).ok();
             self.fields.push(Field { count, ..Field::new(name, InType::Struct { members }) });
             let members = usize::from(first)..usize::from(first) + usize::from(members);
             return members.into_iter().try_for_each(|member| self.add(member, depth + 1));
@@ -146,14 +147,14 @@ impl Fields<'_> {
         let in_type = InType::from_tdh(in_type, out_type).ok_or(wrong("a known type"))?;
         let length = match property.length {
             _ if !in_type.takes_length() => Length::Natural,
-            place if property.flags & LENGTH_IS_A_FIELD != 0 => Length::Field(self.place(place)?),
+            location if property.flags & LENGTH_IS_A_FIELD != 0 => Length::Field(self.location(location)?),
             length if property.flags & FIXED_LENGTH != 0 => Length::Fixed(length),
             // Manifests may leave the only possible length of an IPv6 address out.
             _ if out_type == OutType::Ipv6 => Length::Fixed(16),
             _ => Length::Natural,
         };
         let map = self.maps.get(&property.map).cloned();
-        self.places[index] = u16::try_from(self.fields.len()).ok();
+        self.locations[index] = u16::try_from(self.fields.len()).ok();
         self.fields.push(Field { out_type, count, length, map, ..Field::new(name, in_type) });
         Ok(())
     }
@@ -170,9 +171,9 @@ impl Fields<'_> {
     }
 
     /// The field that a descriptor has become.
-    fn place(&self, index: u16) -> Result<u16, Error> {
-        let place = self.places.get(usize::from(index)).copied().flatten();
-        place
+    fn location(&self, index: u16) -> Result<u16, Error> {
+        let location = self.locations.get(usize::from(index)).copied().flatten();
+        location
             .ok_or(Error::Metadata { offset: self.descriptors, expected: "a count or length before its use" })
     }
 }

@@ -1,8 +1,8 @@
 //! Views and class tables are written independently of each other. Here they read the same bytes, and must agree on
 //! every field of every version and pointer size.
 
-#[path = "../seen/mod.rs"]
-mod seen;
+#[path = "../decoded/mod.rs"]
+mod decoded;
 
 mod cases;
 
@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use stackhound_schema::{Error, Schema, kernel};
 use stackhound_types::{Guid, PointerSize};
 
-use seen::{Row, Seen, dynamic, flatten};
+use decoded::{DecodedValue, Row, dynamic, flatten};
 
 /// What a view is read from.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ struct Case {
 impl Case {
     fn events(&self) -> Vec<(u16, Option<Guid>)> {
         match self.source {
-            Source::Hooks(hooks) => hooks.iter().map(|&hook| (hook, None)).collect(),
+            Source::Hooks(hook_ids) => hook_ids.iter().map(|&hook_id| (hook_id, None)).collect(),
             Source::Class(guid, types) => {
                 let guid = guid.parse().expect("a GUID");
                 types.iter().map(|&opcode| (opcode.into(), Some(guid))).collect()
@@ -115,16 +115,16 @@ fn check(
             return Ok(0);
         }
     };
-    for (name, seen) in &rows {
+    for (name, decoded) in &rows {
         let expected = fields.get(name);
-        let agrees = match (seen, expected) {
+        let agrees = match (decoded, expected) {
             // A text of which nothing is there is empty to a view, and missing to a decoder.
-            (Seen::Text(text), None) => text.is_empty(),
-            (Seen::Absent, None | Some(Seen::Absent)) => true,
-            (seen, Some(expected)) => seen == expected,
+            (DecodedValue::Text(text), None) => text.is_empty(),
+            (DecodedValue::Absent, None | Some(DecodedValue::Absent)) => true,
+            (decoded, Some(expected)) => decoded == expected,
             (_, None) => false,
         };
-        prop_assert!(agrees, "{name}: the view has {seen:?}, the table has {expected:?}");
+        prop_assert!(agrees, "{name}: the view has {decoded:?}, the table has {expected:?}");
     }
     for (name, value) in &fields {
         let known = rows.iter().any(|(row, _)| *row == name) || case.left_out.contains(&&**name);
@@ -138,8 +138,8 @@ fn the_comparison_sees_differences() {
     let payload = [1, 0, 0, 0, 2, 0, 0, 0];
     let schema = schema_of((0x0501, None), 0, PointerSize::Four, &payload);
     let fields = dynamic(schema, &payload, PointerSize::Four);
-    assert_eq!(fields.get("TThreadId"), Some(&Seen::Number(1)));
-    assert_eq!(fields.get("ProcessId"), Some(&Seen::Number(2)));
+    assert_eq!(fields.get("TThreadId"), Some(&DecodedValue::Number(1)));
+    assert_eq!(fields.get("ProcessId"), Some(&DecodedValue::Number(2)));
     assert_eq!(fields.get("StackBase"), None);
     let mut numbers = Vec::new();
     for decoded in schema.decode(&payload, PointerSize::Four).flatten() {

@@ -3,7 +3,7 @@
 use stackhound_etl::record::Records;
 use stackhound_etl::{BUFFER_HEADER_SIZE, BufferHeader};
 
-use super::seen::{Fields, Seen};
+use super::decoded::{DecodedValue, Fields};
 
 /// A buffer header.
 pub fn buffer(bytes: &[u8]) -> Fields {
@@ -40,12 +40,12 @@ pub fn record(bytes: &[u8]) -> Fields {
     let descriptor = record.descriptor();
     let (flags, property) = record.event_flags().unzip();
     Fields::from_iter([
-        ("kind", Seen::Text(record.kind().name().to_owned())),
+        ("kind", DecodedValue::Text(record.kind().name().to_owned())),
         ("marker", (bytes[3] & 0xF0).into()),
-        ("size", Seen::Number(record.bytes().len() as i128)),
+        ("size", DecodedValue::Number(record.bytes().len() as i128)),
         ("version", record.version().into()),
         ("opcode", record.opcode().into()),
-        ("group", record.hook().map(|hook| hook >> 8).into()),
+        ("group", record.hook_id().map(|hook_id| hook_id >> 8).into()),
         ("level", bytes[5].into()),
         ("tid", record.tid().into()),
         ("pid", record.pid().into()),

@@ -3,8 +3,8 @@
 //! The payloads are not part of the repository. `readings.rs` says, for every expected value, which of our fields it
 //! is; a record or value that no reading mentions is an error.
 
-#[path = "../seen/mod.rs"]
-mod seen;
+#[path = "../decoded/mod.rs"]
+mod decoded;
 
 mod headers;
 mod readings;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use stackhound_schema::{Item, kernel};
 use stackhound_types::{Guid, PointerSize};
 
+use decoded::{DecodedValue, Fields, dynamic};
 use readings::{Event, Ours, Reading};
-use seen::{Fields, Seen, dynamic};
 use upstream::{Expectation, Record, Upstream};
 
 /// A payload, read with the class tables.
@@ -74,32 +74,32 @@ fn values_are_those_that_other_projects_expect() {
 }
 
 fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut Totals) {
-    let place = format!("{upstream:?} {} ({})", reading.record, reading.name);
+    let location = format!("{upstream:?} {} ({})", reading.record, reading.name);
     let decoded = match reading.event {
         Event::NotHere(reason) => {
-            println!("{place}: not read: {reason}");
+            println!("{location}: not read: {reason}");
             return;
         }
         Event::Container(read) => {
             let fields = read(&record.payload);
-            let texts = (&fields).into_iter().filter_map(|(name, seen)| match seen {
-                Seen::Text(text) => Some((name.to_owned(), text.clone())),
+            let texts = (&fields).into_iter().filter_map(|(name, value)| match value {
+                DecodedValue::Text(text) => Some((name.to_owned(), text.clone())),
                 _ => None,
             });
             let shown = texts.collect();
             Decoded { payload: &record.payload, fields, shown, unused: 0 }
         }
-        Event::Hook(hook, version) => {
-            let class = kernel::class_of_group((hook >> 8) as u8).expect("a class with a group");
+        Event::Hook(hook_id, version) => {
+            let class = kernel::class_of_group((hook_id >> 8) as u8).expect("a class with a group");
             // Where the corpus names the event, it is the same one.
             if let Some((guid, opcode, version_there, _)) = record.event {
                 assert_eq!(
                     (guid, u16::from(opcode), version_there),
-                    (class, hook & 0xFF, version),
-                    "{place}"
+                    (class, hook_id & 0xFF, version),
+                    "{location}"
                 );
             }
-            let schema = kernel::lookup_for(hook, version, record.pointer(), &record.payload);
+            let schema = kernel::lookup_for(hook_id, version, record.pointer(), &record.payload);
             decode(schema.expect("a known hook"), record)
         }
         Event::Class(guid, opcode) => {
@@ -113,7 +113,7 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
     for expectation in &record.expectations {
         let ours =
             reading.rows.iter().flat_map(|table| table.iter()).find(|(name, _)| *name == expectation.name);
-        let (_, ours) = ours.unwrap_or_else(|| panic!("{place}: nothing is said of {}", expectation.name));
+        let (_, ours) = ours.unwrap_or_else(|| panic!("{location}: nothing is said of {}", expectation.name));
         match outcome(ours, expectation, &decoded, upstream) {
             Outcome::NoValue => {}
             Outcome::Agrees => {
@@ -121,12 +121,12 @@ fn compare(upstream: Upstream, reading: &Reading, record: &Record, totals: &mut 
                 totals.values_agreed += 1;
             }
             Outcome::UpstreamWrong(reason) => {
-                println!("{place}: {} is {} there: {reason}", expectation.name, expectation.text);
+                println!("{location}: {} is {} there: {reason}", expectation.name, expectation.text);
                 totals.values += 1;
                 all = false;
             }
-            Outcome::Differs(seen) => {
-                panic!("{place}: {} is {seen:?}, not {}", expectation.name, expectation.text)
+            Outcome::Differs(value) => {
+                panic!("{location}: {} is {value:?}, not {}", expectation.name, expectation.text)
             }
         }
     }
@@ -151,19 +151,21 @@ enum Outcome {
     /// What is expected is no value of the payload.
     NoValue,
     UpstreamWrong(&'static str),
-    Differs(Option<Seen>),
+    Differs(Option<DecodedValue>),
 }
 
 fn outcome(ours: &Ours, expectation: &Expectation, decoded: &Decoded<'_>, upstream: Upstream) -> Outcome {
     let field = |name: &str| decoded.fields.get(name);
-    let seen = match *ours {
+    let value = match *ours {
         Ours::Is(name) => field(name).cloned(),
         Ours::At(name, index) => match field(name) {
-            Some(Seen::List(list)) => list.get(index).cloned(),
+            Some(DecodedValue::List(list)) => list.get(index).cloned(),
             _ => None,
         },
         Ours::Count(name) => match field(name) {
-            Some(Seen::List(list)) => Some(list.len().try_into().map_or(Seen::Absent, |n: u32| n.into())),
+            Some(DecodedValue::List(list)) => {
+                Some(list.len().try_into().map_or(DecodedValue::Absent, |n: u32| n.into()))
+            }
             _ => None,
         },
         Ours::By(value) => Some(value(decoded)),
@@ -173,7 +175,7 @@ fn outcome(ours: &Ours, expectation: &Expectation, decoded: &Decoded<'_>, upstre
             return if same { Outcome::Agrees } else { Outcome::Differs(field(name).cloned()) };
         }
         Ours::Constant(name, theirs, number) => {
-            let same = expectation.text == theirs && field(name) == Some(&Seen::Number(number));
+            let same = expectation.text == theirs && field(name) == Some(&DecodedValue::Number(number));
             return if same { Outcome::Agrees } else { Outcome::Differs(field(name).cloned()) };
         }
         Ours::Whole => {
@@ -182,7 +184,7 @@ fn outcome(ours: &Ours, expectation: &Expectation, decoded: &Decoded<'_>, upstre
         }
         Ours::NoValue => return Outcome::NoValue,
         Ours::Wrong(name, number, reason) => {
-            let ours = field(name) == Some(&Seen::Number(number));
+            let ours = field(name) == Some(&DecodedValue::Number(number));
             return if ours {
                 Outcome::UpstreamWrong(reason)
             } else {
@@ -190,9 +192,9 @@ fn outcome(ours: &Ours, expectation: &Expectation, decoded: &Decoded<'_>, upstre
             };
         }
     };
-    match seen {
-        Some(seen) if upstream.value(expectation, &seen).as_ref() == Some(&seen) => Outcome::Agrees,
-        seen => Outcome::Differs(seen),
+    match value {
+        Some(value) if upstream.value(expectation, &value).as_ref() == Some(&value) => Outcome::Agrees,
+        value => Outcome::Differs(value),
     }
 }
 

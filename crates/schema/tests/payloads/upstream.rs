@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 use stackhound_types::Guid;
 
+use super::decoded::DecodedValue;
 use super::readings::{Reading, catapult, fibratus, snail};
-use super::seen::Seen;
 
 /// A project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,21 +90,21 @@ impl Upstream {
     }
 
     /// The value in our form. Whether digits are a number or a text is known from what we have.
-    pub fn value(self, expectation: &Expectation, ours: &Seen) -> Option<Seen> {
+    pub fn value(self, expectation: &Expectation, ours: &DecodedValue) -> Option<DecodedValue> {
         let text = &*expectation.text;
         match (self, ours) {
-            (Upstream::Catapult, Seen::Text(_)) => Some(Seen::Text(unescape(text))),
+            (Upstream::Catapult, DecodedValue::Text(_)) => Some(DecodedValue::Text(unescape(text))),
             // Numbers of 64 bits are 16 hexadecimal digits.
             (Upstream::Catapult, _) if text.len() == 16 => {
-                i128::from_str_radix(text, 16).ok().map(Seen::Number)
+                i128::from_str_radix(text, 16).ok().map(DecodedValue::Number)
             }
             (Upstream::Catapult, _) => number(text),
-            (Upstream::Snail, Seen::List(_)) => list(between(text, "{", "})")?),
-            (Upstream::Snail, Seen::Text(_)) => quoted(text),
+            (Upstream::Snail, DecodedValue::List(_)) => list(between(text, "{", "})")?),
+            (Upstream::Snail, DecodedValue::Text(_)) => quoted(text),
             (Upstream::Snail, _) => number(&text.replace('\'', "")),
-            (Upstream::Fibratus, Seen::List(_)) => list(between(text, "{", "}")?),
-            (Upstream::Fibratus, Seen::Text(_)) => match between(text, "`", "`") {
-                Some(raw) => Some(Seen::Text(raw.to_owned())),
+            (Upstream::Fibratus, DecodedValue::List(_)) => list(between(text, "{", "}")?),
+            (Upstream::Fibratus, DecodedValue::Text(_)) => match between(text, "`", "`") {
+                Some(raw) => Some(DecodedValue::Text(raw.to_owned())),
                 None => quoted(text),
             },
             (Upstream::Fibratus, _) => number(between(text, "(", ")")?),
@@ -136,28 +136,28 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
 }
 
 /// Decimal, or hexadecimal with `0x`; a suffix tells the type. A truth is 1.
-fn number(text: &str) -> Option<Seen> {
+fn number(text: &str) -> Option<DecodedValue> {
     if text == "true" {
-        return Some(Seen::Number(1));
+        return Some(DecodedValue::Number(1));
     }
     let text = text.trim_end_matches("ULL");
     let value = match text.strip_prefix("0x") {
         Some(digits) => i128::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    value.ok().map(Seen::Number)
+    value.ok().map(DecodedValue::Number)
 }
 
-fn list(text: &str) -> Option<Seen> {
+fn list(text: &str) -> Option<DecodedValue> {
     let elements = text.split(", ").map(|element| number(&element.replace('\'', "")));
-    elements.collect::<Option<Vec<_>>>().map(Seen::List)
+    elements.collect::<Option<Vec<_>>>().map(DecodedValue::List)
 }
 
 /// The text between the first and the last quotation mark.
-fn quoted(text: &str) -> Option<Seen> {
+fn quoted(text: &str) -> Option<DecodedValue> {
     let (_, text) = text.split_once('"')?;
     let (text, _) = text.rsplit_once('"')?;
-    Some(Seen::Text(unescape(text)))
+    Some(DecodedValue::Text(unescape(text)))
 }
 
 /// Takes away the backslash in front of backslashes and quotation marks.

@@ -111,7 +111,7 @@ impl Dispatch {
         let Some(guid) = record.guid().filter(|_| kind.is_classic() || kind == HeaderKind::Message) else {
             return false;
         };
-        let is_of_system = guid == LOST_EVENTS || kernel::hook_of(guid, record.opcode()).is_some();
+        let is_of_system = guid == LOST_EVENTS || kernel::hook_id_of(guid, record.opcode()).is_some();
         !is_of_system && self.providers.iter().all(|provider| provider.settings.provider() != guid)
     }
 

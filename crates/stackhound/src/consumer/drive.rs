@@ -46,7 +46,7 @@ impl Opened {
         trace.dispatch.check()?;
         let mut sessions = Vec::new();
         let source = match std::mem::replace(&mut trace.input, Input::Blocks(Vec::new())) {
-            Input::Recordings(recordings) => Source::Recorded(recordings.open()?),
+            Input::TraceFiles(trace_files) => Source::Recorded(trace_files.open()?),
             Input::Blocks(blocks) => Source::Live(LiveMerger::new(blocks)?),
             Input::Live(inputs) => Source::Live(open_sessions(inputs, &trace, &mut sessions)?),
         };

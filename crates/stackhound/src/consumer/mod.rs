@@ -37,7 +37,7 @@ use std::time::Duration;
 use stackhound_live::{Incoming, Overflow, Queue, Session};
 use stackhound_schema::SchemaStore;
 use stackhound_stacks::Window;
-use stackhound_trace::{Grouping, Recordings};
+use stackhound_trace::{Grouping, TraceFiles};
 
 use dispatch::Dispatch;
 use drive::Opened;
@@ -54,7 +54,7 @@ pub use subscription::{KeptEvent, Subscription};
 /// Where events come from.
 #[derive(Debug)]
 enum Input {
-    Recordings(Box<Recordings>),
+    TraceFiles(Box<TraceFiles>),
     Live(Vec<LiveInput>),
     Blocks(Vec<Incoming>),
 }
@@ -106,20 +106,20 @@ impl Trace {
     /// A recording, or all recordings of a directory or an archive, which must be of one capture (see
     /// [`merge`](Trace::merge)). On any system.
     pub fn file(path: impl AsRef<Path>) -> Trace {
-        Trace::of(Input::Recordings(Box::new(Recordings::file(path))))
+        Trace::of(Input::TraceFiles(Box::new(TraceFiles::file(path))))
     }
 
     /// Several recordings of one capture, merged by time: the kernel and the user part, for example. If they come from
     /// several machines, boots or times, the trace cannot begin, unless [`merge`](Trace::merge) says otherwise.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Trace {
-        Trace::of(Input::Recordings(Box::new(Recordings::files(paths))))
+        Trace::of(Input::TraceFiles(Box::new(TraceFiles::files(paths))))
     }
 
     /// Merges recordings by time even if they come from several machines, boots or times. Processes, threads and addresses
     /// of one are then taken for those of another that has the same numbers.
     pub fn merge(mut self) -> Trace {
-        if let Input::Recordings(recordings) = self.input {
-            self.input = Input::Recordings(Box::new(recordings.grouping(Grouping::Merge)));
+        if let Input::TraceFiles(trace_files) = self.input {
+            self.input = Input::TraceFiles(Box::new(trace_files.grouping(Grouping::Merge)));
         }
         self
     }
@@ -183,8 +183,8 @@ impl Trace {
 
     /// Threads that unpack recordings; results do not depend on it.
     pub fn threads(mut self, threads: usize) -> Trace {
-        if let Input::Recordings(recordings) = self.input {
-            self.input = Input::Recordings(Box::new(recordings.threads(threads)));
+        if let Input::TraceFiles(trace_files) = self.input {
+            self.input = Input::TraceFiles(Box::new(trace_files.threads(threads)));
         }
         self
     }

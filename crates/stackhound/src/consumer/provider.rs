@@ -156,14 +156,14 @@ impl Provider {
     /// Whether the settings ask for an event. Reads its header only.
     pub(crate) fn asks_for(&self, seen: &EventView<'_>) -> bool {
         let event = seen.event();
-        let hook = || {
+        let hook_id = || {
             // With a classic header, class and type say what the hook would.
-            let of_class = |class| kernel::hook_of(class, event.record().opcode());
-            event.hook().or_else(|| event.guid().and_then(of_class))
+            let of_class = |class| kernel::hook_id_of(class, event.record().opcode());
+            event.hook_id().or_else(|| event.guid().and_then(of_class))
         };
-        match (&self.kernel, event.hook()) {
-            (Some(kernel), _) => hook().is_some_and(|hook| kernel.logs(hook)),
-            (None, Some(hook)) => kernel::class_of_hook(hook) == Some(self.settings.provider()),
+        match (&self.kernel, event.hook_id()) {
+            (Some(kernel), _) => hook_id().is_some_and(|hook_id| kernel.logs(hook_id)),
+            (None, Some(hook_id)) => kernel::class_of_hook_id(hook_id) == Some(self.settings.provider()),
             (None, None) => self.settings.wants(event),
         }
     }

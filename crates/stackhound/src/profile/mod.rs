@@ -135,7 +135,7 @@ impl Collector {
     /// that `chosen` selects; without one, the profile samples of the trace, or all events with a
     /// stack if it has none.
     pub fn new(product: String, trace: &OpenTrace, chosen: Option<Predicate>, limits: Limits) -> Collector {
-        let start = trace.sources()[0].recording.session().start_time;
+        let start = trace.sources()[0].etl_file.session().start_time;
         Collector {
             builder: ProfileBuilder::new(product, unix_nanos(start)),
             clock: trace.clock(),
@@ -163,17 +163,17 @@ impl Collector {
         if !self.begun {
             self.begin(seen);
         }
-        let hook = hook_of(seen);
-        if hook.is_some_and(|hook| hook >> 8 == IMAGE_GROUP) {
+        let hook_id = hook_id_of(seen);
+        if hook_id.is_some_and(|hook_id| hook_id >> 8 == IMAGE_GROUP) {
             self.stacks.modules_changed();
         }
-        if matches!(hook, Some(SET_INTERVAL | INTERVAL_AT_START)) {
+        if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
             self.set_interval(seen);
         }
         if !wanted() {
             return Ok(());
         }
-        let profiles = matches!(hook, Some(SAMPLED_PROFILE | SAMPLED_PROFILE_NMI));
+        let profiles = matches!(hook_id, Some(SAMPLED_PROFILE | SAMPLED_PROFILE_NMI));
         if profiles && matches!(self.samples, Samples::NoneYet) {
             self.builder.forget_samples();
             self.samples = Samples::Profile;
@@ -186,7 +186,7 @@ impl Collector {
         if is_sample {
             self.sample(seen, profiles)?;
         }
-        if hook == Some(CONTEXT_SWITCH) {
+        if hook_id == Some(CONTEXT_SWITCH) {
             self.switch(seen)
         } else if !profiles {
             self.marker(seen)
@@ -399,13 +399,13 @@ fn unix_nanos(time: FileTime) -> i64 {
 }
 
 /// What kind of kernel event it is, also where it comes as a classic event.
-fn hook_of(seen: &EventView<'_>) -> Option<u16> {
+fn hook_id_of(seen: &EventView<'_>) -> Option<u16> {
     let event = seen.event();
-    event.hook().or_else(|| {
+    event.hook_id().or_else(|| {
         if !event.kind().is_classic() {
             return None;
         }
-        kernel::hook_of(event.guid()?, seen.opcode())
+        kernel::hook_id_of(event.guid()?, seen.opcode())
     })
 }
 

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 use stackhound_export::{
-    Frame, FrameId, FrameName, Full, Module, ModuleId, Origin, Place, ProcessId, ProfileBuilder, SourceLine,
-    StackId,
+    Frame, FrameId, FrameName, Full, Module, ModuleId, ModuleOffset, Origin, ProcessId, ProfileBuilder,
+    SourceLine, StackId,
 };
 use stackhound_frames as frames;
 use stackhound_stacks::StackState;
@@ -109,7 +109,7 @@ impl Stacks {
             name: format!("[{text}]"),
             origin: Origin::Remark,
             mode: None,
-            place: None,
+            location: None,
             source: None,
         };
         let id = builder.frame(frame)?;
@@ -125,11 +125,11 @@ impl Stacks {
     ) -> Result<FrameId, Full> {
         let kind = frame.kind;
         let rva = frame.rva().and_then(|rva| u32::try_from(rva).ok());
-        let place = match (frame.module(), rva) {
+        let location = match (frame.module(), rva) {
             (Some(module), Some(rva)) => Some((self.module(module, builder)?, rva)),
             _ => None,
         };
-        let key = match (place, frame.method()) {
+        let key = match (location, frame.method()) {
             (Some((module, rva)), _) => FrameKey::InModule(module, rva, kind),
             (None, Some(method)) => FrameKey::InMethod(method.id(), frame.address().0, kind),
             (None, None) => FrameKey::At(frame.address().0, kind),
@@ -139,9 +139,9 @@ impl Stacks {
         }
         let id = builder.frame(Frame {
             name: frame.to_string(),
-            origin: if place.is_some() { Origin::Module } else { Origin::Address },
+            origin: if location.is_some() { Origin::Module } else { Origin::Address },
             mode: Some(frame.mode),
-            place: place.map(|(module, rva)| Place { module, rva, kind, offset: None }),
+            location: location.map(|(module, rva)| ModuleOffset { module, rva, kind, offset: None }),
             source: None,
         })?;
         self.frames.insert(key, id);

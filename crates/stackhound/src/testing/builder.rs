@@ -247,13 +247,13 @@ impl RecordBuilder {
                 HeaderSpec::Event { provider, descriptor, property, issuer, activity, items }
             }
             Kind::Classic(_) if !items.is_empty() => return Err(Error::NoItems),
-            Kind::Classic(class) => match kernel::hook_of(class.guid, class.opcode) {
+            Kind::Classic(class) => match kernel::hook_id_of(class.guid, class.opcode) {
                 // The kernel writes events without ids with a header that has no place for them.
-                Some(hook) if (self.pid, self.tid) == (None, None) => {
+                Some(hook_id) if (self.pid, self.tid) == (None, None) => {
                     let version = class.version as u8;
-                    HeaderSpec::PerfInfo { hook, version, pebs_index: None, counters: &[] }
+                    HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] }
                 }
-                Some(hook) => HeaderSpec::System { hook, version: class.version as u8, issuer },
+                Some(hook_id) => HeaderSpec::System { hook_id, version: class.version as u8, issuer },
                 None => HeaderSpec::Full { class, issuer },
             },
         })
@@ -277,8 +277,8 @@ impl RecordBuilder {
         let identity = Identity::of(&record).ok_or(NoSchema)?;
         // Where layouts of a version differ by the payload, the one for when nothing is known of it.
         let payload = match identity {
-            Identity::Kernel { hook, version } => {
-                make(kernel::lookup(hook, version, self.pointer_size).ok_or(NoSchema)?)
+            Identity::Kernel { hook_id, version } => {
+                make(kernel::lookup(hook_id, version, self.pointer_size).ok_or(NoSchema)?)
             }
             _ => {
                 let plan = store.lookup(&identity, &[], self.pointer_size).ok_or(NoSchema)?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use stackhound_etl::write::{EtlWriter, RecordSpec, Session};
-use stackhound_etl::{Block, BlockBuilder, ClockKind, LogfileHeader, Recording};
+use stackhound_etl::{Block, BlockBuilder, ClockKind, EtlFile, LogfileHeader};
 use stackhound_schema::{Identity, Parser, Plan, SchemaStore};
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{FileTime, PointerSize, RawTime};
@@ -30,7 +30,7 @@ pub(super) static SESSION: LazyLock<Arc<LogfileHeader>> = LazyLock::new(|| {
     };
     let written = EtlWriter::new(session, std::io::Cursor::new(Vec::new())).and_then(EtlWriter::finish);
     let (file, _) = written.expect("a session without records can be written");
-    Recording::open(file.into_inner().into()).expect("it was written just now").session().clone()
+    EtlFile::open(file.into_inner().into()).expect("it was written just now").session().clone()
 });
 
 /// An event that keeps its own bytes. A copy costs a reference count and stays good whatever becomes of the original:
@@ -69,8 +69,7 @@ impl OwnedEvent {
         let event = self.event();
         let (session, origin) = (self.block.session().clone(), self.block.origin());
         let record = event.record();
-        let mut builder =
-            BlockBuilder::new(session, origin.recording, origin.processor, record.bytes().len());
+        let mut builder = BlockBuilder::new(session, origin.etl_file, origin.processor, record.bytes().len());
         builder.copy(&record)?;
         Ok(OwnedEvent::alone(&mut builder))
     }

@@ -4,7 +4,7 @@ use std::io::{Cursor, Seek, Write};
 
 use stackhound_detect::{Binaries, Evaluation};
 use stackhound_etl::write::{EtlWriter, Session, Totals};
-use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_etl::{EtlFile, LogfileHeader};
 use stackhound_hunt::HuntSession;
 use stackhound_live::{Incoming, Overflow, Queue, channel};
 use stackhound_pipeline::Predicate;
@@ -53,15 +53,15 @@ fn session(header: &LogfileHeader, processors: u16) -> Session {
 /// As [`write_etl`].
 pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming, Error> {
     let (file, _) = write_etl(Cursor::new(Vec::new()), events)?;
-    let recording = Recording::open(file.into_inner().into())?;
-    let index = recording.index();
+    let etl_file = EtlFile::open(file.into_inner().into())?;
+    let index = etl_file.index();
     // The first buffer only states the session.
     let buffers = index.buffers.get(1..).unwrap_or_default();
     let queue = Queue { blocks: buffers.len().max(1), ..Queue::new(Overflow::Block) };
-    let (mut capture, incoming) = channel(recording.session().clone(), queue);
+    let (mut capture, incoming) = channel(etl_file.session().clone(), queue);
     for buffer in buffers {
         let start = buffer.offset as usize;
-        let bytes = &recording.bytes()[start..start + buffer.size as usize];
+        let bytes = &etl_file.bytes()[start..start + buffer.size as usize];
         // The reader exists, so there is nothing that could break.
         let _ = capture.raw_buffer(bytes);
     }
@@ -100,12 +100,12 @@ pub fn select(
 /// # Errors
 /// As [`incoming`] and [`Trace::run`].
 pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Evaluation>, Error> {
-    let (mut hunter, mut evaluated) = (None, Vec::new());
+    let (mut hunt_session, mut evaluated) = (None, Vec::new());
     Trace::blocks(incoming(events)?).run(|event| {
         let clock = || event.event().block().session().clock();
-        let hunter = hunter.get_or_insert_with(|| HuntSession::new(Binaries::none(), clock()));
+        let hunt_session = hunt_session.get_or_insert_with(|| HuntSession::new(Binaries::none(), clock()));
         if HuntSession::can_evaluate(event) {
-            evaluated.push(*hunter.evaluate(event));
+            evaluated.push(*hunt_session.evaluate(event));
         }
     })?;
     Ok(evaluated)

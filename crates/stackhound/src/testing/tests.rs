@@ -105,7 +105,7 @@ fn a_recording_of_events_has_the_same_ones() {
 #[test]
 fn times_of_other_clocks_are_not_mixed() {
     let session = Session { perf_frequency: NonZeroU64::new(3_000_000).unwrap(), ..Session::default() };
-    let header = HeaderSpec::System { hook: 0x0301, version: 4, issuer: Issuer::new(Pid(1), Tid(2)) };
+    let header = HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: Issuer::new(Pid(1), Tid(2)) };
     let record = RecordSpec {
         time: RawTime(session.start.0 + 5),
         pointer_size: PointerSize::Eight,
@@ -275,12 +275,12 @@ fn each_form_has_its_records() {
         (StackForm::Extended, &[], &[5]),
         (StackForm::ExtendedPair, &[], &[2, 3]),
     ];
-    for (form, hooks, items) in rows {
+    for (form, hook_ids, items) in rows {
         let trace = TraceBuilder::new().event_with_stack(provider_event(8), form, KERNEL_STACK, USER_STACK);
         let built = trace.build().unwrap();
-        let found: Vec<u16> = built.iter().filter_map(|event| event.event().hook()).collect();
-        assert_eq!(found, hooks, "{form:?}");
-        let stacks = built.iter().filter(|event| event.event().hook().is_none()).map(|event| {
+        let found: Vec<u16> = built.iter().filter_map(|event| event.event().hook_id()).collect();
+        assert_eq!(found, hook_ids, "{form:?}");
+        let stacks = built.iter().filter(|event| event.event().hook_id().is_none()).map(|event| {
             let record = event.event().record();
             record.extended_items().filter_map(|item| Some(item.stack()?.1.len() / 8)).sum::<usize>()
         });

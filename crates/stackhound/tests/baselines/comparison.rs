@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stackhound::system::System;
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{EventView, Passes, Pipeline};
 
 use crate::baseline::{Baseline, Line};
@@ -23,12 +23,12 @@ pub struct Comparison {
 }
 
 /// Of which line an event can be the event: microseconds since the first event, processor, payload length.
-type Place = (i64, u16, usize);
+type RecordKey = (i64, u16, usize);
 
 impl Comparison {
     /// Reads a recording and compares it with Microsoft's text for it.
     pub fn of(name: &str, baseline: &Baseline, path: &Path, explanations: &mut Explanations) -> Comparison {
-        let trace = Recordings::file(path).open().expect("a recording that can be opened");
+        let trace = TraceFiles::file(path).open().expect("a recording that can be opened");
         let ticks_per_second = i128::from(trace.clock().ticks_per_second());
         let mut open = OpenLines::of(baseline, explanations);
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -46,8 +46,8 @@ impl Comparison {
             let ticks = i128::from(seen.raw_time().0 - *start.get_or_insert(seen.raw_time().0));
             // Rounded to the nearest, as Microsoft's text has it.
             let time = (ticks * 2_000_000 / ticks_per_second + 1) / 2;
-            let place = (time as i64, seen.processor().unwrap_or(0), seen.payload().len());
-            if let Some(line) = open.take(place, &event) {
+            let location = (time as i64, seen.processor().unwrap_or(0), seen.payload().len());
+            if let Some(line) = open.take(location, &event) {
                 comparison.compare(line, seen, system, explanations);
             }
             *counts.entry(event).or_default() += 1;
@@ -117,7 +117,7 @@ impl Comparison {
     /// `ours` are the numbers of events by our names.
     fn compare_counts(
         &mut self,
-        recording: &str,
+        etl_file: &str,
         baseline: &Baseline,
         mut ours: BTreeMap<String, u64>,
         explanations: &mut Explanations,
@@ -125,8 +125,8 @@ impl Comparison {
         let theirs = baseline.counts.iter().map(|(event, &count)| (explanations.our_event(event), count));
         let theirs: Vec<_> = theirs.collect();
         let mut check = |event: &str, theirs, ours| {
-            if theirs != ours && !explanations.explains_count(recording, event, theirs, ours) {
-                self.complaints.push(format!("not explained: {recording} | {event} | {theirs} | {ours}"));
+            if theirs != ours && !explanations.explains_count(etl_file, event, theirs, ours) {
+                self.complaints.push(format!("not explained: {etl_file} | {event} | {theirs} | {ours}"));
             }
         };
         for (event, theirs) in theirs {
@@ -141,27 +141,27 @@ impl Comparison {
 
 /// The lines for which no event has been found yet.
 struct OpenLines<'b> {
-    by_place: BTreeMap<Place, Vec<(String, &'b Line)>>,
+    by_location: BTreeMap<RecordKey, Vec<(String, &'b Line)>>,
 }
 
 impl<'b> OpenLines<'b> {
     fn of(baseline: &'b Baseline, explanations: &mut Explanations) -> OpenLines<'b> {
-        let mut by_place: BTreeMap<Place, Vec<(String, &Line)>> = BTreeMap::new();
+        let mut by_location: BTreeMap<RecordKey, Vec<(String, &Line)>> = BTreeMap::new();
         for line in &baseline.lines {
-            let place = (line.time, line.processor, line.length);
-            by_place.entry(place).or_default().push((explanations.our_event(&line.event), line));
+            let location = (line.time, line.processor, line.length);
+            by_location.entry(location).or_default().push((explanations.our_event(&line.event), line));
         }
-        OpenLines { by_place }
+        OpenLines { by_location }
     }
 
     /// The first line at this place that is about this event.
-    fn take(&mut self, place: Place, event: &str) -> Option<&'b Line> {
-        let lines = self.by_place.get_mut(&place)?;
+    fn take(&mut self, location: RecordKey, event: &str) -> Option<&'b Line> {
+        let lines = self.by_location.get_mut(&location)?;
         let index = lines.iter().position(|(name, _)| name == event)?;
         Some(lines.remove(index).1)
     }
 
     fn rest(&self) -> impl Iterator<Item = &'b Line> {
-        self.by_place.values().flatten().map(|(_, line)| *line)
+        self.by_location.values().flatten().map(|(_, line)| *line)
     }
 }

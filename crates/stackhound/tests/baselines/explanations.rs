@@ -117,14 +117,14 @@ impl Explanations {
     }
 
     /// Whether a difference between two counts is explained, with just these counts.
-    pub fn explains_count(&mut self, recording: &str, event: &str, theirs: u64, ours: u64) -> bool {
-        let cells = [recording, event, &theirs.to_string(), &ours.to_string()];
+    pub fn explains_count(&mut self, etl_file: &str, event: &str, theirs: u64, ours: u64) -> bool {
+        let cells = [etl_file, event, &theirs.to_string(), &ours.to_string()];
         find(&mut self.counts, |row| row.iter().zip(cells).all(|(known, cell)| known == cell)).is_some()
     }
 
     /// Whether the page has these figures.
-    pub fn states(&mut self, recording: &str, figures: &Figures) -> bool {
-        let cells: Vec<String> = [recording.to_owned()].into_iter().chain(figures.cells()).collect();
+    pub fn states(&mut self, etl_file: &str, figures: &Figures) -> bool {
+        let cells: Vec<String> = [etl_file.to_owned()].into_iter().chain(figures.cells()).collect();
         find(&mut self.figures, |row| *row == cells).is_some()
     }
 

@@ -18,7 +18,7 @@ use comparison::Comparison;
 use explanations::Explanations;
 
 /// The recordings, and which share of the values has to be equal, in thousandths. May only rise.
-const RECORDINGS: [(&str, u64); 3] = [("net452-x64", 950), ("gcevents", 990), ("primitive-types", 848)];
+const TRACES: [(&str, u64); 3] = [("net452-x64", 950), ("gcevents", 990), ("primitive-types", 848)];
 
 #[test]
 fn microsofts_baselines() {
@@ -26,19 +26,18 @@ fn microsofts_baselines() {
     let page = std::fs::read_to_string(page).expect("docs/baselines.md");
     let mut explanations = Explanations::parse(&page);
     let mut complaints = Vec::new();
-    for (recording, least) in RECORDINGS {
-        let Some(text) = stackhound_corpus::text(&format!("etl/perfview-{recording}.baseline.txt")) else {
+    for (etl_file, least) in TRACES {
+        let Some(text) = stackhound_corpus::text(&format!("etl/perfview-{etl_file}.baseline.txt")) else {
             return;
         };
-        let path =
-            stackhound_corpus::path(&format!("perfview-{recording}.etl")).expect("the corpus is there");
-        let comparison = Comparison::of(recording, &Baseline::parse(&text), &path, &mut explanations);
-        println!("{recording}: {}", comparison.figures);
+        let path = stackhound_corpus::path(&format!("perfview-{etl_file}.etl")).expect("the corpus is there");
+        let comparison = Comparison::of(etl_file, &Baseline::parse(&text), &path, &mut explanations);
+        println!("{etl_file}: {}", comparison.figures);
         for (event, lines) in &comparison.unknown {
             println!("    without a known schema: {event}, {lines} lines");
         }
         if comparison.figures.equal_of_a_thousand() < least {
-            complaints.push(format!("{recording}: fewer values are equal than there were"));
+            complaints.push(format!("{etl_file}: fewer values are equal than there were"));
         }
         complaints.extend(comparison.complaints);
     }

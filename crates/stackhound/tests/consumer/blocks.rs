@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stackhound::live::{Capture, EventRecord, LOST_EVENTS, Overflow, Queue, channel};
 use stackhound::{EventView, Provider, Trace};
-use stackhound_etl::{LogfileHeader, Recording};
+use stackhound_etl::{EtlFile, LogfileHeader};
 use stackhound_types::Guid;
 
 /// The class of processes.
@@ -19,7 +19,7 @@ fn session() -> Arc<LogfileHeader> {
         std::io::Cursor::new(Vec::new()),
     );
     let (file, _) = writer.unwrap().finish().unwrap();
-    Recording::open(file.into_inner().into()).unwrap().session().clone()
+    EtlFile::open(file.into_inner().into()).unwrap().session().clone()
 }
 
 /// An event without a payload.

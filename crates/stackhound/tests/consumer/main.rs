@@ -2,14 +2,14 @@
 //! are handed over as Windows does; sessions themselves are tested under Wine.
 
 mod blocks;
-mod recordings;
 mod running;
+mod trace_files;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// A generated recording of some 20,000 events, made once.
-fn recording() -> PathBuf {
+fn etl_file() -> PathBuf {
     static FILE: std::sync::OnceLock<(tempfile::TempDir, PathBuf)> = std::sync::OnceLock::new();
     let (_, path) = FILE.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use stackhound::{Error, Provider, Trace};
 use stackhound_types::Guid;
 
 use crate::blocks::{send, source};
-use crate::recording;
+use crate::etl_file;
 
 #[test]
 fn a_panic_of_a_handler_is_an_error_of_the_trace() {
@@ -20,7 +20,7 @@ fn a_panic_of_a_handler_is_an_error_of_the_trace() {
     drop(capture);
     assert!(matches!(running.wait(), Err(Error::Panicked(message)) if message == "no way"));
 
-    let error = Trace::file(recording()).run(|_| -> () { panic!("here too") }).unwrap_err();
+    let error = Trace::file(etl_file()).run(|_| -> () { panic!("here too") }).unwrap_err();
     assert_eq!(error.to_string(), "a handler panicked: here too");
 }
 

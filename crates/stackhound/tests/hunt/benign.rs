@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stackhound::Passes;
 use stackhound::detect::Severity;
-use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound_scenario::{Mix, Scenario};
 
 use crate::evaluated;
@@ -30,8 +30,8 @@ fn alarming(trace: &OpenTrace, passes: Passes) -> BTreeMap<String, u64> {
 
 #[test]
 fn traces_of_the_corpus() {
-    for (name, path) in stackhound_corpus::recordings() {
-        let trace = Recordings::file(&path).open().unwrap_or_else(|error| panic!("{name}: {error}"));
+    for (name, path) in stackhound_corpus::trace_files() {
+        let trace = TraceFiles::file(&path).open().unwrap_or_else(|error| panic!("{name}: {error}"));
         for passes in [Passes::One, Passes::Two] {
             assert_eq!(alarming(&trace, passes), BTreeMap::new(), "{name}, {passes:?}");
         }
@@ -45,7 +45,7 @@ fn the_profile_mix() {
         let path = folder.path().join(format!("{seed}.etl"));
         let scenario = Scenario { events: 40_000, seed, mix: Mix::Profile };
         scenario.write(std::fs::File::create(&path).unwrap()).unwrap();
-        let trace = Recordings::file(&path).open().unwrap();
+        let trace = TraceFiles::file(&path).open().unwrap();
         for passes in [Passes::One, Passes::Two] {
             assert_eq!(alarming(&trace, passes), BTreeMap::new(), "seed {seed}, {passes:?}");
         }

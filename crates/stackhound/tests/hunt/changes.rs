@@ -7,7 +7,7 @@ use stackhound::detect::{Binaries, Verdict};
 use stackhound::hunt::HuntSession;
 use stackhound::schema::SchemaStore;
 use stackhound::testing::{OwnedEvent, RecordBuilder, write_etl};
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{Address, FileTime, Guid, Passes, Pipeline};
 
 const PROCESS: Guid =
@@ -143,8 +143,8 @@ impl Fate {
             5 => act.with("TargetProcessId", target).with("DesiredAccess", access),
             _ => act,
         };
-        let place = self.below(self.stacks.len());
-        let frames = self.stacks[place].clone();
+        let location = self.below(self.stacks.len());
+        let frames = self.stacks[location].clone();
         self.log(if frames.is_empty() { act } else { act.stack(0, frames) });
     }
 }
@@ -172,13 +172,13 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("changes.etl");
         write_etl(std::fs::File::create(&path).unwrap(), events(seed)).unwrap();
-        let trace = Recordings::file(&path).open().unwrap();
+        let trace = TraceFiles::file(&path).open().unwrap();
         for passes in [Passes::One, Passes::Two] {
             let mut pipeline = Pipeline::new(&trace, passes);
             let clock = pipeline.clock();
-            let mut hunter = HuntSession::new(Binaries::none(), clock);
+            let mut hunt_session = HuntSession::new(Binaries::none(), clock);
             pipeline.run(|seen| {
-                let evaluation = *hunter.evaluate(seen);
+                let evaluation = *hunt_session.evaluate(seen);
                 // Which thread of a process is its first is known to those who saw it.
                 if seen.provider_guid() == Some(AUDIT) {
                     let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
@@ -190,7 +190,7 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
                 }
                 ControlFlow::Continue(())
             });
-            remembered += hunter.stats().remembered;
+            remembered += hunt_session.stats().remembered;
         }
     }
     assert!(

@@ -2,7 +2,7 @@
 
 mod benign;
 mod changes;
-mod honesty;
+mod missing_evidence;
 mod remembering;
 mod scenario;
 
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use stackhound::detect::{Binaries, Evaluation};
 use stackhound::hunt::HuntSession;
-use stackhound::trace::{OpenTrace, Recordings};
+use stackhound::trace::{OpenTrace, TraceFiles};
 use stackhound::{EventView, Passes, Pipeline};
 
 /// A generated recording, and what is true about it.
@@ -19,7 +19,7 @@ fn generated(seed: u64) -> (tempfile::TempDir, OpenTrace, stackhound_scenario::T
     let path = folder.path().join("generated.etl");
     let scenario = stackhound_scenario::Scenario { seed, ..stackhound_scenario::Scenario::default() };
     let truth = scenario.write(std::fs::File::create(&path).unwrap()).unwrap();
-    let trace = Recordings::file(&path).open().unwrap();
+    let trace = TraceFiles::file(&path).open().unwrap();
     (folder, trace, truth)
 }
 
@@ -30,11 +30,11 @@ fn evaluated(
     mut told: impl FnMut(&EventView<'_>, &mut HuntSession, &Evaluation),
 ) {
     let mut pipeline = Pipeline::new(trace, passes);
-    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     pipeline.run(|seen| {
         if HuntSession::can_evaluate(seen) {
-            let evaluation = *hunter.evaluate(seen);
-            told(seen, &mut hunter, &evaluation);
+            let evaluation = *hunt_session.evaluate(seen);
+            told(seen, &mut hunt_session, &evaluation);
         }
         ControlFlow::Continue(())
     });

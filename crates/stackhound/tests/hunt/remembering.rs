@@ -16,11 +16,11 @@ fn a_remembered_judgement_is_the_one_that_would_be_made() {
     for passes in [Passes::One, Passes::Two] {
         let mut pipeline = Pipeline::new(&trace, passes);
         let clock = pipeline.clock();
-        let mut hunter = HuntSession::new(Binaries::none(), clock);
+        let mut hunt_session = HuntSession::new(Binaries::none(), clock);
         let mut number = 0;
         pipeline.run(|seen| {
             number += 1;
-            let evaluation = *hunter.evaluate(seen);
+            let evaluation = *hunt_session.evaluate(seen);
             // Which thread of a process is its first is known to those who saw it.
             if number % STEP == 0 && seen.name() != "Thread/Start" {
                 let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
@@ -28,8 +28,8 @@ fn a_remembered_judgement_is_the_one_that_would_be_made() {
             }
             ControlFlow::Continue(())
         });
-        let stats = hunter.stats();
+        let stats = hunt_session.stats();
         assert!(stats.remembered > 0 && stats.with_stack > 1000, "{stats:?}");
-        assert_eq!(hunter.totals().events, number);
+        assert_eq!(hunt_session.totals().events, number);
     }
 }

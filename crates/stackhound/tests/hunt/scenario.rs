@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use stackhound::Passes;
-use stackhound::detect::report::Place;
+use stackhound::detect::report::SourceLocation;
 use stackhound::detect::{Severity, Verdict};
 use stackhound_scenario::AttackKind;
 
@@ -16,10 +16,10 @@ fn the_attack_is_found_and_nothing_else_matters() {
         let attackers: BTreeSet<u32> = truth.attacks.iter().map(|attack| attack.pid.0).collect();
         for passes in [Passes::One, Passes::Two] {
             let mut found = BTreeSet::new();
-            evaluated(&trace, passes, |seen, hunter, evaluation| {
+            evaluated(&trace, passes, |seen, hunt_session, evaluation| {
                 let grave = evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
                 for (id, outcome) in grave {
-                    let event_context = hunter.event_context(seen, Place::default());
+                    let event_context = hunt_session.event_context(seen, SourceLocation::default());
                     let pid = event_context.process.pid.unwrap_or_default();
                     assert!(
                         attackers.contains(&pid),

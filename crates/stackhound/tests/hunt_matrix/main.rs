@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use evaluators::Evaluators;
 use stackhound::detect::{DetectionId, Detector, Evaluation, Outcome, Severity, Verdict};
 use stackhound::hunt::HuntSession;
-use stackhound::trace::Recordings;
+use stackhound::trace::TraceFiles;
 use stackhound::{Passes, Pipeline};
 use stackhound_sysmon::{Found, Sysmon};
 use stackhound_testkit::{Answer, Case, CaseFile, Kind, LIMITS};
@@ -23,18 +23,18 @@ const LEAST: u32 = 5;
 type Evaluations = BTreeMap<u64, Evaluation>;
 
 /// Evaluators the events of a recording.
-fn recording(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations {
+fn etl_file(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("cases.etl");
     std::fs::write(&path, &file.bytes).expect("a file");
-    let trace = Recordings::file(&path).open().expect("a recording");
+    let trace = TraceFiles::file(&path).open().expect("a recording");
     let Detector { modules, binaries } = detector;
     let mut pipeline = Pipeline::new(&trace, passes).with_modules(modules);
-    let mut hunter = HuntSession::new(binaries, pipeline.clock());
+    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let mut evaluations = Evaluations::new();
     let outcome = pipeline.run(|seen| {
         if HuntSession::can_evaluate(seen) {
-            evaluations.insert(seen.raw_time().0 as u64, *hunter.evaluate(seen));
+            evaluations.insert(seen.raw_time().0 as u64, *hunt_session.evaluate(seen));
         }
         ControlFlow::Continue(())
     });
@@ -100,7 +100,7 @@ fn every_case_is_answered_as_it_was_made() {
     for file in stackhound_testkit::files().expect("cases") {
         let evaluates = Evaluators::of(&file);
         let evaluated = match file.kind {
-            Kind::Etl => recording(&file, evaluates.evaluate(), Passes::Two),
+            Kind::Etl => etl_file(&file, evaluates.evaluate(), Passes::Two),
             Kind::CallTrace => rows(&file, evaluates.evaluate()),
         };
         for case in &file.cases {
@@ -162,8 +162,8 @@ fn table(matrix: &BTreeMap<(&str, Kind), Tally>) -> String {
 fn one_pass_finds_what_two_passes_find() {
     for file in stackhound_testkit::files().expect("cases").iter().filter(|file| file.kind == Kind::Etl) {
         let evaluates = Evaluators::of(file);
-        let one = recording(file, evaluates.evaluate(), Passes::One);
-        let two = recording(file, evaluates.evaluate(), Passes::Two);
+        let one = etl_file(file, evaluates.evaluate(), Passes::One);
+        let two = etl_file(file, evaluates.evaluate(), Passes::Two);
         for case in &file.cases {
             let id = DetectionId::parse(case.detection).expect("a detection");
             let verdict = |evaluated: &Evaluations| {

@@ -29,7 +29,7 @@ fn called(providers: &[KernelProvider]) -> Vec<u64> {
 }
 
 pub fn rows() -> Rows {
-    let own = KernelProvider { name: "own", groups: KernelGroups::ALPC, class: IMAGE, hooks: &[] };
+    let own = KernelProvider { name: "own", groups: KernelGroups::ALPC, class: IMAGE, hook_ids: &[] };
     let rows = [
         ("one of the list can be enabled", vec![named("thread_dispatch")], vec![0]),
         ("one of our own can be enabled, by groups and class", vec![own], vec![1]),

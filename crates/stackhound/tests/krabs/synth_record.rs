@@ -11,7 +11,7 @@ fn made() -> OwnedEvent {
     incomplete(&builder(POWERSHELL_7937).with("ContextInfo", "Testing"))
 }
 
-fn place(event: &OwnedEvent) -> usize {
+fn location(event: &OwnedEvent) -> usize {
     event.payload().as_ptr().addr()
 }
 
@@ -19,7 +19,7 @@ pub fn rows() -> Rows {
     let first = made();
     let deep = first.deep_copy().expect("a record that was read");
     let copy = first.clone();
-    let (at, bytes) = (place(&first), first.payload().to_vec());
+    let (at, bytes) = (location(&first), first.payload().to_vec());
     let moved = first;
     let apart = std::thread::spawn(move || copy.payload().len()).join().expect("no panic");
     // Ten bytes of text, with more letters behind that do not belong to it.
@@ -29,8 +29,8 @@ pub fn rows() -> Rows {
     let parser = counted.parser(&plan);
     let text = parser.parse::<Utf16<'_>>("CountedWide").expect("text");
     check([
-        ("a deep copy has bytes of its own", place(&deep) != at && deep.payload() == bytes, true),
-        ("moving moves no bytes", place(&moved) == at, true),
+        ("a deep copy has bytes of its own", location(&deep) != at && deep.payload() == bytes, true),
+        ("moving moves no bytes", location(&moved) == at, true),
         // On purpose: what can not be changed need not be copied.
         ("a copy shares the bytes, and may go to another thread", apart == bytes.len(), true),
         ("a counted text ends where its length says", text == "ABCDE", true),

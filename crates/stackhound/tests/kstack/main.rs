@@ -5,7 +5,7 @@ mod truth;
 use std::collections::HashMap;
 use std::io::Cursor;
 
-use stackhound::etl::Recording;
+use stackhound::etl::EtlFile;
 use stackhound::threads::{
     Absent, Evidence, KernelStackSource, Selection, SwitchEvidence, SwitchRelation, SwitchStacks,
     ThreadStack, ThreadState,
@@ -30,8 +30,8 @@ fn written(seed: u64) -> Written {
 }
 
 fn open(bytes: &[u8], threads: usize) -> OpenTrace {
-    let recording = Recording::open(bytes.to_vec().into()).unwrap();
-    OpenTrace::new(vec![Source::new("", recording)], threads).unwrap()
+    let etl_file = EtlFile::open(bytes.to_vec().into()).unwrap();
+    OpenTrace::new(vec![Source::new("", etl_file)], threads).unwrap()
 }
 
 fn told(trace: &OpenTrace, at: Option<RawTime>, of: Selection) -> Vec<ThreadStack> {
@@ -234,7 +234,10 @@ fn the_selection_chooses_and_what_is_not_there_is_an_error() {
         std::slice::from_ref(some)
     );
     let frames = some.kernel.as_ref().unwrap();
-    assert!(frames.iter().all(|frame| frame.place.is_some()), "the kernel's modules are known: {frames:?}");
+    assert!(
+        frames.iter().all(|frame| frame.location.is_some()),
+        "the kernel's modules are known: {frames:?}"
+    );
     let error = |pid, tid| {
         let pipeline = Pipeline::new(&trace, Passes::Two);
         let mut source = SwitchStacks::recorded(pipeline, &trace, Passes::Two, None);

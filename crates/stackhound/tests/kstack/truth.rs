@@ -107,8 +107,8 @@ impl<'t> Of<'t> {
         let until: Vec<_> = self.kept().take_while(|(switch, _)| switch.time <= at).collect();
         let has_stack = |(switch, is_in): &(&SwitchTruth, bool)| *is_in && !switch.recorded.is_empty();
         match until.iter().rposition(has_stack) {
-            Some(place) if place + 1 == until.len() => Known::Last(until[place].0),
-            Some(place) => Known::Earlier(until[place].0, (until.len() - place - 1) as u64),
+            Some(location) if location + 1 == until.len() => Known::Last(until[location].0),
+            Some(location) => Known::Earlier(until[location].0, (until.len() - location - 1) as u64),
             None => Known::Absent,
         }
     }
@@ -127,7 +127,7 @@ pub fn without_stacks(with_switches: bool) -> Vec<u8> {
     payload.extend([0; 6 * 8 + 8 + 4 + 4]);
     payload.extend([0; 2]);
     let issuer = Issuer::new(Pid(40), Tid(41));
-    let header = HeaderSpec::System { hook: 0x0503, version: 3, issuer };
+    let header = HeaderSpec::System { hook_id: 0x0503, version: 3, issuer };
     let mut write = |after: i64, header: HeaderSpec<'_>, payload: &[u8]| {
         let time = RawTime(start + after);
         let record =
@@ -139,7 +139,7 @@ pub fn without_stacks(with_switches: bool) -> Vec<u8> {
         let mut payload = Vec::new();
         payload.extend(41_u32.to_le_bytes());
         payload.extend([0; 20]);
-        let header = HeaderSpec::PerfInfo { hook: 0x0524, version: 4, pebs_index: None, counters: &[] };
+        let header = HeaderSpec::PerfInfo { hook_id: 0x0524, version: 4, pebs_index: None, counters: &[] };
         write(20, header, &payload);
     }
     writer.finish().unwrap();

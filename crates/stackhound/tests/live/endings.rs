@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use stackhound::live::{Error as LiveError, IfExists, LiveSession, Session};
 use stackhound::{Error, EventView, Trace, TraceStats};
-use stackhound_etw_double::harness::Harness;
+use stackhound_etw_fake::harness::Harness;
 
-use crate::recordings;
+use crate::trace_files;
 
 /// Sessions that run when a test begins: another one of the same name, if at all.
 fn names() -> Vec<String> {
@@ -22,8 +22,8 @@ fn check(
     expected: impl FnOnce(Result<TraceStats, Error>),
     left: &[&str],
 ) {
-    let settings = format!("{settings}\n[*]\nrecording = RECORDING\nrounds = forever\n");
-    let Some(harness) = Harness::run(test, &settings, recordings::plain) else { return };
+    let settings = format!("{settings}\n[*]\ntrace = TRACE\nrounds = forever\n");
+    let Some(harness) = Harness::run(test, &settings, trace_files::plain) else { return };
     let mut count = 0;
     let outcome = trace().without_stacks().run(|_: &EventView<'_>| {
         count += 1;
@@ -46,8 +46,8 @@ fn a_handler_that_breaks_ends_the_session() {
 #[test]
 fn a_handler_that_panics_ends_the_session() {
     let test = "endings::a_handler_that_panics_ends_the_session";
-    let settings = "[*]\nrecording = RECORDING\nrounds = forever\n";
-    let Some(_harness) = Harness::run(test, settings, recordings::plain) else { return };
+    let settings = "[*]\ntrace = TRACE\nrounds = forever\n";
+    let Some(_harness) = Harness::run(test, settings, trace_files::plain) else { return };
     let mut count = 0;
     let outcome = mine().without_stacks().run(|_: &EventView<'_>| {
         count += 1;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use stackhound::live::{Delivery, Overflow, Queue, Session};
 use stackhound::{Provider, Running, Trace, TraceStats};
-use stackhound_etw_double::deliver::LOST_EVENT;
-use stackhound_etw_double::harness::{Harness, number, wait_for};
+use stackhound_etw_fake::deliver::LOST_EVENT;
+use stackhound_etw_fake::harness::{Harness, number, wait_for};
 
-use crate::recordings;
+use crate::trace_files;
 
 /// Blocks that may wait: few, so that a slow reader is felt at once.
 const BLOCKS: usize = 4;
@@ -26,7 +26,7 @@ fn settings() -> String {
     let (seconds, rate) = load();
     let events = seconds * rate;
     format!(
-        "[*]\nrecording = RECORDING\nrounds = forever\nrate = {rate}\nstop_after = {events}\nbuffers = 64\n\
+        "[*]\ntrace = TRACE\nrounds = forever\nrate = {rate}\nstop_after = {events}\nbuffers = 64\n\
          at_end = wait\n"
     )
 }
@@ -46,7 +46,7 @@ fn slow(count: u64) {
 #[track_caller]
 fn check_counters(harness: &Harness, stats: &TraceStats, counts: &Counts) -> (u64, u64) {
     let generated = harness.number("generated");
-    // The double tells of losses by events of its own, but in whole buffers.
+    // The fake tells of losses by events of its own, but in whole buffers.
     let by_events = harness.log("OpenTraceFromRealTimeLogger").is_empty();
     let notices = if by_events { harness.number("notices") } else { 0 };
     let lost = harness.number("events_lost");
@@ -95,7 +95,7 @@ struct Counts {
 fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let (counted, noticed) = (counts.clone(), counts.clone());
-    let provider = Provider::guid(recordings::PROVIDER).on_event(move |seen| {
+    let provider = Provider::guid(trace_files::PROVIDER).on_event(move |seen| {
         let time = seen.raw_time().0;
         assert!(counted.last.swap(time, Ordering::SeqCst) <= time, "events are in order, whatever is lost");
         assert!(!counted.stopped.load(Ordering::SeqCst), "called after the end");
@@ -111,7 +111,7 @@ fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
 
 #[track_caller]
 fn check(test: &str, overflow: Overflow, delivery: Delivery) {
-    let Some(harness) = Harness::run(test, &settings(), recordings::plain) else { return };
+    let Some(harness) = Harness::run(test, &settings(), trace_files::plain) else { return };
     let (running, counts) = start(Session::user("load").delivery(delivery), overflow);
     harness.wait_until_all_is_out();
     let stats = running.stop().expect("stopped");
@@ -151,8 +151,8 @@ fn the_oldest_whole_buffers_are_dropped() {
 #[test]
 fn a_burst_can_be_stopped() {
     let test = "load::a_burst_can_be_stopped";
-    let settings = "[*]\nrecording = RECORDING\nrounds = forever\nrate = 500000\nbuffers = 64\n";
-    let Some(harness) = Harness::run(test, settings, recordings::plain) else { return };
+    let settings = "[*]\ntrace = TRACE\nrounds = forever\nrate = 500000\nbuffers = 64\n";
+    let Some(harness) = Harness::run(test, settings, trace_files::plain) else { return };
     let (running, counts) = start(Session::user("burst"), Overflow::Block);
     wait_for("events, and that some are lost", || {
         let lost = running.stats().expect("counters").sessions[0].events_lost;

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use stackhound::live::{Delivery, Session};
 use stackhound::{EventView, Trace};
-use stackhound_etw_double::deliver::LOST_EVENT;
-use stackhound_etw_double::harness::Harness;
+use stackhound_etw_fake::deliver::LOST_EVENT;
+use stackhound_etw_fake::harness::Harness;
 
-use crate::recordings;
 use crate::shown::shown;
+use crate::trace_files;
 
 /// All that is told of each event, but for those that only one of both sources has: the first record of a file, and how
 /// a session tells that it lost something.
@@ -26,8 +26,8 @@ fn all(trace: Trace) -> Vec<String> {
 
 #[track_caller]
 fn check(test: &str, seed: u64, delivery: Delivery) {
-    let settings = format!("[*]\nrecording = RECORDING\nseed = {seed}\n");
-    let Some(harness) = Harness::run(test, &settings, recordings::scenario) else { return };
+    let settings = format!("[*]\ntrace = TRACE\nseed = {seed}\n");
+    let Some(harness) = Harness::run(test, &settings, trace_files::scenario) else { return };
     let expected = all(Trace::file(harness.path("recording.etl")).one_pass());
     let live = all(Trace::live(Session::user("one code").delivery(delivery)));
     assert!(expected.len() > 5_000, "stacks are part of the events that caused them");

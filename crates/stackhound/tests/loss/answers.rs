@@ -9,7 +9,7 @@ use stackhound::hunt::HuntSession;
 use stackhound::stacks::StackState;
 use stackhound::trace::{OpenTrace, Source};
 use stackhound::{Passes, Pipeline};
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,17 +37,17 @@ pub struct Answer {
 
 /// All answers of a trace.
 pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKey, Answer> {
-    let recording = Recording::open(bytes.into()).expect("a trace");
-    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).expect("a trace");
+    let etl_file = EtlFile::open(bytes.into()).expect("a trace");
+    let trace = OpenTrace::new(vec![Source::new("", etl_file)], 1).expect("a trace");
     let mut pipeline = Pipeline::new(&trace, passes);
-    let mut hunter = HuntSession::new(Binaries::none(), pipeline.clock());
+    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let mut answers = HashMap::new();
     pipeline.run(|seen| {
         let mut hasher = DefaultHasher::new();
         seen.addresses().for_each(|address| address.0.hash(&mut hasher));
         let (mut yes, mut no) = (0, 0);
         if reading == Reading::WithVerdicts && HuntSession::can_evaluate(seen) {
-            for (id, outcome) in hunter.evaluate(seen).iter() {
+            for (id, outcome) in hunt_session.evaluate(seen).iter() {
                 yes |= u32::from(outcome.verdict == Verdict::Yes) << id.index();
                 no |= u32::from(outcome.verdict == Verdict::No) << id.index();
             }

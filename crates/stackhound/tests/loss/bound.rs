@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_types::{PointerSize, RawTime};
 
 const KERNEL_REFERENCE: u16 = 0x1825;
@@ -35,32 +35,32 @@ pub struct Bound {
 
 impl Bound {
     /// Reads 64-bit stack records; `None` if the trace has no keys.
-    pub fn of(recording: &Recording) -> Option<Bound> {
+    pub fn of(etl_file: &EtlFile) -> Option<Bound> {
         let mut bound = Bound {
             references: Vec::new(),
             groups: BTreeMap::new(),
             definitions: HashMap::new(),
             buffers: BTreeMap::new(),
         };
-        for buffer in recording.index().buffers {
-            let (block, _) = recording.block(&buffer, None).expect("a whole buffer");
+        for buffer in etl_file.index().buffers {
+            let (block, _) = etl_file.block(&buffer, None).expect("a whole buffer");
             let mut times = Vec::new();
             for entry in block.entries() {
                 let record = block.record(entry);
                 times.push(entry.time.0);
                 let word = |at: usize| u64::from_le_bytes(record.payload()[at..at + 8].try_into().unwrap());
-                match entry.hook() {
-                    Some(hook @ (STACK | KERNEL_REFERENCE | USER_REFERENCE)) => {
+                match entry.hook_id() {
+                    Some(hook_id @ (STACK | KERNEL_REFERENCE | USER_REFERENCE)) => {
                         assert_eq!(record.pointer_size(), PointerSize::Eight);
                         let group = (word(0) as i64, (word(8) >> 32) as u32);
                         bound.groups.insert(group, buffer.offset);
-                        if hook != STACK {
-                            let key = (word(16), hook == KERNEL_REFERENCE);
+                        if hook_id != STACK {
+                            let key = (word(16), hook_id == KERNEL_REFERENCE);
                             let RawTime(time) = entry.time;
                             bound.references.push(Reference { time, buffer: buffer.offset, group, key });
                         }
                     }
-                    Some(hook) if DEFINITIONS.contains(&hook) => {
+                    Some(hook_id) if DEFINITIONS.contains(&hook_id) => {
                         let is_kernel = word(record.payload().len() - 8) >> 63 == 1;
                         bound.definitions.entry((word(0), is_kernel)).or_default().push(entry.time.0);
                     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use stackhound::Passes;
-use stackhound_etl::{BufferRef, Recording};
+use stackhound_etl::{BufferRef, EtlFile};
 
 use crate::answers::{Answer, EventKey, Reading, names, read};
 use crate::bound::Bound;
@@ -56,10 +56,10 @@ pub struct Comparison {
 
 impl Comparison {
     pub fn of(name: &str, bytes: &[u8], reading: Reading, extent: Extent) -> Comparison {
-        let recording = Recording::open(bytes.to_vec().into()).expect("a trace");
-        let mut buffers = recording.index().buffers;
+        let etl_file = EtlFile::open(bytes.to_vec().into()).expect("a trace");
+        let mut buffers = etl_file.index().buffers;
         buffers.retain(|buffer| buffer.sequence > 0);
-        let bound = Bound::of(&recording);
+        let bound = Bound::of(&etl_file);
         let mut comparison = Comparison { name: name.to_owned(), ..Comparison::default() };
         for passes in [Passes::Two, Passes::One] {
             let whole = read(bytes.to_vec(), reading, passes);

@@ -50,7 +50,7 @@ fn demo_profile() {
 #[test]
 fn traces_of_the_corpus_with_stacks() {
     for name in ["perfview-net452-x64.etl", "perfview-diaghub.user_paged.1.etl"] {
-        let Some(bytes) = stackhound_corpus::recording(name) else { return };
+        let Some(bytes) = stackhound_corpus::etl_file(name) else { return };
         check(name, &bytes, Reading::WithVerdicts);
     }
 }

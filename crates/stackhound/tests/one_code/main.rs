@@ -7,17 +7,17 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use stackhound::live::{Capture, EventRecord, LiveMerger, Overflow, Queue, channel};
-use stackhound::trace::{OpenTrace, Recordings, Source};
+use stackhound::trace::{OpenTrace, Source, TraceFiles};
 use stackhound::{Passes, Pipeline};
 use stackhound_corpus as corpus;
-use stackhound_etl::Recording;
-use stackhound_etw_double::deliver;
-use stackhound_etw_double::replay::{Order, Replay, Slice};
+use stackhound_etl::EtlFile;
+use stackhound_etw_fake::deliver;
+use stackhound_etw_fake::replay::{Order, Replay, Slice};
 use stackhound_schema::SchemaStore;
 
 use shown::shown;
 
-/// How far apart the processors' buffers come, as the double has it unless told otherwise: half a second.
+/// How far apart the processors' buffers come, as the fake has it unless told otherwise: half a second.
 const DISORDER: i64 = 5_000_000;
 
 /// Hands one buffer over, as a session does.
@@ -57,17 +57,17 @@ fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
     lines
 }
 
-fn from_file(recording: &Recording) -> Vec<String> {
-    let source = Source::new("", recording.clone());
+fn from_file(etl_file: &EtlFile) -> Vec<String> {
+    let source = Source::new("", etl_file.clone());
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     all(Pipeline::new(&trace, Passes::One))
 }
 
-fn as_live(recording: &Recording, seed: u64) -> Vec<String> {
-    let clock = recording.clock();
+fn as_live(etl_file: &EtlFile, seed: u64) -> Vec<String> {
+    let clock = etl_file.clock();
     let order = Order { seed, disorder: clock.span_to_raw(DISORDER), rounds: Some(1) };
-    let replay = Replay::new(recording.clone(), order);
-    let (mut capture, incoming) = channel(recording.session().clone(), Queue::new(Overflow::Block));
+    let replay = Replay::new(etl_file.clone(), order);
+    let (mut capture, incoming) = channel(etl_file.session().clone(), Queue::new(Overflow::Block));
     let session = std::thread::spawn(move || replay.for_each(|slice| hand_over(&mut capture, &slice)));
     let lines = all(Pipeline::live(LiveMerger::new(vec![incoming]).unwrap(), SchemaStore::new()));
     session.join().unwrap();
@@ -75,10 +75,10 @@ fn as_live(recording: &Recording, seed: u64) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(name: &str, recording: &Recording, seeds: std::ops::Range<u64>) {
-    let expected = from_file(recording);
+fn check(name: &str, etl_file: &EtlFile, seeds: std::ops::Range<u64>) {
+    let expected = from_file(etl_file);
     for seed in seeds {
-        let live = as_live(recording, seed);
+        let live = as_live(etl_file, seed);
         let differs = expected.iter().zip(&live).position(|(file, live)| file != live);
         if let Some(at) = differs {
             panic!(
@@ -95,10 +95,10 @@ fn check(name: &str, recording: &Recording, seeds: std::ops::Range<u64>) {
 
 #[test]
 fn recordings_of_windows() {
-    for (name, path) in corpus::recordings() {
-        let trace = Recordings::file(&path).open().unwrap();
+    for (name, path) in corpus::trace_files() {
+        let trace = TraceFiles::file(&path).open().unwrap();
         for source in trace.sources() {
-            check(&name, &source.recording, 1..3);
+            check(&name, &source.etl_file, 1..3);
         }
     }
 }
@@ -109,6 +109,6 @@ fn generated_recordings() {
         let scenario = stackhound_scenario::Scenario { seed, events: 20_000, ..Default::default() };
         let mut file = Cursor::new(Vec::new());
         scenario.write(&mut file).unwrap();
-        check("scenario", &Recording::open(file.into_inner().into()).unwrap(), 1..3);
+        check("scenario", &EtlFile::open(file.into_inner().into()).unwrap(), 1..3);
     }
 }

@@ -1,6 +1,6 @@
 //! Filters over events of a recording: every field, in text and out of Rust.
 
-mod recording;
+mod etl_file;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use stackhound::{
     pred,
 };
 
-use recording::{ACTIVITY, GUID_VALUE, PROVIDER, SID, STRANGER, TIME, recording, schemas};
+use etl_file::{ACTIVITY, GUID_VALUE, PROVIDER, SID, STRANGER, TIME, etl_file, schemas};
 
 /// Runs over the events of the recording, but for the first, which describes the session.
 fn with_events(mut handle: impl FnMut(&EventView<'_>)) {
-    let file = recording();
+    let file = etl_file();
     let mut is_first = true;
     let mut handle = |seen: &EventView<'_>| {
         if !std::mem::take(&mut is_first) {
@@ -270,7 +270,7 @@ fn dispatched(provider: Guid, filter: EventFilter) -> Result<(u64, u64), Error> 
     let filter = filter.on_event(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
     });
-    let file = recording();
+    let file = etl_file();
     let trace = Trace::file(file.path()).schemas(schemas());
     let stats = trace.enable(Provider::guid(provider).filter(filter)).run(|_| {})?;
     Ok((calls.load(Ordering::Relaxed), stats.errors))

@@ -7,7 +7,7 @@ use stackhound_scenario::Mix;
 use stackhound_trace::Event;
 use stackhound_types::Tid;
 
-use crate::{Written, place_of, written};
+use crate::{Written, record_key, written};
 
 const CONTEXT_SWITCH: u16 = 0x0524;
 const SAMPLE: u16 = 0x0f2e;
@@ -50,14 +50,14 @@ fn switches_samples_and_system_calls_agree() {
             if event.index() == 0 && after_gaps.contains(&event.block().origin().file_offset) {
                 running.insert(on, None);
             }
-            started |= event.hook() == Some(RUNDOWN_COMPLETE);
+            started |= event.hook_id() == Some(RUNDOWN_COMPLETE);
             let current = running[&on];
-            let Some(hook) = event.hook() else {
+            let Some(hook_id) = event.hook_id() else {
                 let issuer = event.header_tid().filter(|_| started);
                 assert!(current.is_none() || issuer.is_none_or(|tid| Some(tid) == current), "{issuer:?}");
                 continue;
             };
-            let thread = match hook {
+            let thread = match hook_id {
                 CONTEXT_SWITCH => {
                     switches += 1;
                     running.insert(on, Some(tid_at(&event, 0)));
@@ -69,13 +69,13 @@ fn switches_samples_and_system_calls_agree() {
                 }
                 SYSTEM_CALL_ENTER => {
                     calls += 1;
-                    expected.get(&place_of(&event)).map(|expected| expected.tid)
+                    expected.get(&record_key(&event)).map(|expected| expected.tid)
                 }
-                hook if IN_THE_NAME_OF_OTHERS.contains(&hook) => None,
+                hook_id if IN_THE_NAME_OF_OTHERS.contains(&hook_id) => None,
                 _ => event.header_tid(),
             };
             if let (Some(thread), Some(current)) = (thread, current) {
-                assert_eq!(thread, current, "{hook:#06x} at {:?}", place_of(&event));
+                assert_eq!(thread, current, "{hook_id:#06x} at {:?}", record_key(&event));
             }
         }
         assert!(switches > 500 && calls > 1000 && samples > 500, "{switches} {calls} {samples}");
@@ -89,7 +89,7 @@ fn each_processor_is_sampled_a_thousand_times_a_second() {
     let (mut first, mut last) = (i64::MAX, 0);
     let mut events = trace.ordered();
     while let Some(event) = events.next() {
-        if event.hook() == Some(SAMPLE) {
+        if event.hook_id() == Some(SAMPLE) {
             counts[usize::from(event.processor().unwrap())] += 1;
             first = first.min(event.raw_time().0);
             last = last.max(event.raw_time().0);

@@ -10,14 +10,14 @@ mod timeline;
 use std::collections::HashMap;
 use std::io::Cursor;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::HeaderKind;
 use stackhound_scenario::{EventKind, Mix, Scenario, State, Truth};
 use stackhound_trace::{Event, OpenTrace, Source};
 use stackhound_types::{Address, RawTime, Tid};
 
 /// An event by its time and processor.
-type Place = (RawTime, u16);
+type RecordKey = (RawTime, u16);
 
 /// What a reader is to make of an event with a stack.
 struct Expected {
@@ -31,7 +31,7 @@ struct Expected {
 struct Written {
     scenario: Scenario,
     truth: Truth,
-    expected: HashMap<Place, Expected>,
+    expected: HashMap<RecordKey, Expected>,
     trace: OpenTrace,
 }
 
@@ -47,15 +47,15 @@ fn written(events: u64, seed: u64, mix: Mix) -> Written {
             assert!(before.is_none(), "two events at {} on processor {}", stack.time.0, stack.processor);
         })
         .unwrap();
-    let recording = Recording::open(file.into_inner().into()).unwrap();
-    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).unwrap();
+    let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+    let trace = OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap();
     Written { scenario, truth, expected, trace }
 }
 
 fn kind_of(event: &Event<'_>) -> EventKind {
     let tag = event.entry().tag;
     match event.kind() {
-        kind if kind.has_hook() => EventKind::Kernel(tag),
+        kind if kind.has_hook_id() => EventKind::Kernel(tag),
         kind if kind.is_classic() => EventKind::Classic(event.guid().unwrap(), tag as u8),
         HeaderKind::Event32 | HeaderKind::Event64 => EventKind::Provider(event.guid().unwrap(), tag),
         kind => panic!("{kind:?}"),
@@ -63,6 +63,6 @@ fn kind_of(event: &Event<'_>) -> EventKind {
 }
 
 /// Where an event is.
-fn place_of(event: &Event<'_>) -> Place {
+fn record_key(event: &Event<'_>) -> RecordKey {
     (event.raw_time(), event.processor().unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use stackhound::{Mode, Passes, Pipeline};
 use stackhound_scenario::{Mix, State};
 
-use crate::{Written, kind_of, place_of, written};
+use crate::{Written, kind_of, record_key, written};
 
 #[test]
 fn every_payload_is_understood_to_its_end() {
@@ -36,7 +36,7 @@ fn every_payload_is_understood_to_its_end() {
 fn names_are_those_of_the_reader() {
     let Written { trace, .. } = written(20_000, 3, Mix::Default);
     Pipeline::new(&trace, Passes::Two).run(|seen| {
-        if seen.event().hook().is_some() {
+        if seen.event().hook_id().is_some() {
             assert_eq!(seen.name(), kind_of(seen.event()).name());
         }
         ControlFlow::Continue(())
@@ -49,7 +49,9 @@ fn frames_lie_in_the_modules_of_their_processes() {
     let Written { trace, truth, expected, .. } = written(40_000, 4, Mix::Default);
     let (mut inside, mut outside, mut early) = (0, 0, 0);
     Pipeline::new(&trace, Passes::Two).run(|seen| {
-        let Some(expected) = expected.get(&place_of(seen.event())) else { return ControlFlow::Continue(()) };
+        let Some(expected) = expected.get(&record_key(seen.event())) else {
+            return ControlFlow::Continue(());
+        };
         if matches!(expected.state, State::Damaged | State::Lost) || expected.tid.0 == 0 {
             return ControlFlow::Continue(());
         }
@@ -60,7 +62,7 @@ fn frames_lie_in_the_modules_of_their_processes() {
             (seen.pid(), seen.process_name()),
             (Some(process.pid), Some(&*process.name)),
             "{:?} {} {:?}",
-            place_of(seen.event()),
+            record_key(seen.event()),
             seen.name(),
             process
         );

@@ -65,7 +65,7 @@ fn sessions_start_and_end_as_those_of_windows() {
         let mut ordered = trace.ordered();
         while let Some(event) = ordered.next() {
             let payload = event.payload();
-            let Some(hook) = event.hook() else {
+            let Some(hook_id) = event.hook_id() else {
                 // All events name a thread. A 64-bit system walks stacks with 64-bit frames, also those of 32-bit processes.
                 assert!(event.header_tid().is_some(), "{mix:?}: {:?}", kind_of(&event));
                 let mut items = event.record().extended_items();
@@ -76,23 +76,24 @@ fn sessions_start_and_end_as_those_of_windows() {
                 continue;
             };
             let number = |at: usize| u32::from_le_bytes(payload[at..at + 4].try_into().unwrap());
-            match hook {
+            match hook_id {
                 0x0301..=0x0304 => {
                     let (pid, parent) = (number(8), number(12));
                     // Idle and System never start or end; and only Idle has no parent.
-                    assert!(pid > 4 || hook > 0x0302, "{mix:?}: {hook:04x} of {pid}");
+                    assert!(pid > 4 || hook_id > 0x0302, "{mix:?}: {hook_id:04x} of {pid}");
                     assert!(pid == 0 || pid != parent, "{mix:?}: {pid}");
-                    if hook > 0x0302 {
-                        listed[usize::from(hook == 0x0304)].push(pid);
+                    if hook_id > 0x0302 {
+                        listed[usize::from(hook_id == 0x0304)].push(pid);
                     }
                 }
                 // Threads of System run in the kernel only.
                 0x0503 | 0x0504 if number(0) <= 4 => assert!(payload[0x37] == 0xff, "{mix:?}: {}", number(4)),
                 _ => {}
             }
-            let has_groups = matches!(hook, 0x0005 | 0x0020) && payload[..32].iter().any(|&byte| byte != 0);
-            let step = (hook, has_groups);
-            if START_AND_END.iter().any(|(known, _)| *known == hook) && order.last() != Some(&step) {
+            let has_groups =
+                matches!(hook_id, 0x0005 | 0x0020) && payload[..32].iter().any(|&byte| byte != 0);
+            let step = (hook_id, has_groups);
+            if START_AND_END.iter().any(|(known, _)| *known == hook_id) && order.last() != Some(&step) {
                 order.push(step);
             }
         }
@@ -116,7 +117,7 @@ fn creates_end_as_windows_ends_them() {
             let mut ordered = trace.ordered();
             while let Some(event) = ordered.next() {
                 let payload = event.payload();
-                match event.hook() {
+                match event.hook_id() {
                     // FileIo/Create: request, file object, thread, options; the disposition is their high byte.
                     Some(0x0440) => {
                         creates.insert(payload[..8].try_into().unwrap(), payload[23]);
@@ -191,7 +192,7 @@ fn nothing_is_missing_from_the_default_mix() {
     }
     let stacks = truth.stacks;
     assert!(stacks.inline > 0 && stacks.keyed > 0 && stacks.definitions > 0);
-    assert!(stacks.extended > 0 && stacks.extended_halves > 0 && stacks.orphaned > 0);
+    assert!(stacks.extended > 0 && stacks.extended_parts > 0 && stacks.orphaned > 0);
     assert!(truth.states.complete > 0 && truth.states.kernel_only > 0 && truth.states.damaged > 0);
     assert_eq!(truth.lost.buffers, 1);
 }

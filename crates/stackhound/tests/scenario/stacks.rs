@@ -7,7 +7,7 @@ use stackhound_stacks::{Correlator, StackState, StackStats, StackSurvey, Window}
 use stackhound_trace::{LossMap, OpenTrace};
 use stackhound_types::{Address, Tid};
 
-use crate::{Place, Written, kind_of, place_of, written};
+use crate::{RecordKey, Written, kind_of, record_key, written};
 
 /// How the recording is read.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ enum Reading {
 fn deliver(
     trace: &OpenTrace,
     reading: Reading,
-    mut each: impl FnMut(EventKind, Place, Option<Tid>, StackState, Vec<Address>),
+    mut each: impl FnMut(EventKind, RecordKey, Option<Tid>, StackState, Vec<Address>),
 ) -> StackStats {
     let mut correlator = match reading {
         Reading::TwoPasses => {
@@ -42,8 +42,8 @@ fn deliver(
         }
         while let Some(delivered) = correlator.pop() {
             let event = &delivered.event;
-            let place = place_of(event);
-            each(kind_of(event), place, delivered.tid(), delivered.state(), delivered.frames().collect());
+            let location = record_key(event);
+            each(kind_of(event), location, delivered.tid(), delivered.state(), delivered.frames().collect());
         }
         if !more {
             return correlator.stats().clone();
@@ -57,14 +57,14 @@ fn check_stacks(written: &Written, reading: Reading) {
     let Written { scenario, truth, expected, trace } = written;
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut seen, mut doubtful, mut unconfirmed) = (0, 0, 0);
-    let stats = deliver(trace, reading, |kind, place, tid, state, frames| {
-        let Some(expected) = expected.get(&place) else {
-            assert!(frames.is_empty(), "{scenario:?}, {reading:?}: {kind:?} at {place:?} has {frames:?}");
-            assert!(matches!(state, StackState::None | StackState::Lost), "{kind:?} at {place:?}");
+    let stats = deliver(trace, reading, |kind, location, tid, state, frames| {
+        let Some(expected) = expected.get(&location) else {
+            assert!(frames.is_empty(), "{scenario:?}, {reading:?}: {kind:?} at {location:?} has {frames:?}");
+            assert!(matches!(state, StackState::None | StackState::Lost), "{kind:?} at {location:?}");
             return;
         };
         seen += 1;
-        let context = || format!("{scenario:?}, {reading:?}: {kind:?} at {place:?}");
+        let context = || format!("{scenario:?}, {reading:?}: {kind:?} at {location:?}");
         assert_eq!(kind, expected.event, "{}", context());
         let expected_state = match expected.state {
             State::Complete => StackState::Complete,
@@ -100,8 +100,8 @@ fn check_stacks(written: &Written, reading: Reading) {
     let stacks = truth.stacks;
     assert_eq!((stats.full, stats.keyed), (stacks.inline, stacks.keyed), "{scenario:?}");
     assert_eq!(stats.definitions, stacks.definitions, "{scenario:?}");
-    assert_eq!(stats.extended, stacks.extended + stacks.extended_halves, "{scenario:?}");
-    assert_eq!(stats.extended_halves, stacks.extended_halves, "{scenario:?}");
+    assert_eq!(stats.extended, stacks.extended + stacks.extended_parts, "{scenario:?}");
+    assert_eq!(stats.extended_parts, stacks.extended_parts, "{scenario:?}");
     assert_eq!((stats.unresolved_keys, stats.malformed, stats.ambiguous_parts), (0, 0, 0), "{scenario:?}");
     assert_eq!(stats.orphaned_parts, stacks.orphaned, "{scenario:?}");
 }

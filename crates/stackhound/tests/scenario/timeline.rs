@@ -10,8 +10,8 @@ use stackhound::symbols::path::SymbolPath;
 use stackhound::symbols::store::StoreOptions;
 use stackhound::symbols::{Symbolizer, SymbolizerOptions};
 use stackhound::{Enrichment, Mode, Passes, Pipeline, Stacks};
-use stackhound_etl::Recording;
-use stackhound_scenario::{Deed, Did, Mix, Scenario};
+use stackhound_etl::EtlFile;
+use stackhound_scenario::{GroundTruth, Mix, Scenario, TraceEvent};
 use stackhound_trace::{OpenTrace, Source};
 use stackhound_types::{PointerSize, RawTime, Tid};
 
@@ -22,22 +22,22 @@ type Range = (u64, u64);
 struct Case {
     truth: stackhound_scenario::Truth,
     trace: OpenTrace,
-    deeds: Vec<Deed>,
+    trace_events: Vec<TraceEvent>,
     events: Vec<(RawTime, u16)>,
 }
 
 fn case(events: u64, seed: u64) -> Case {
     let mut file = Cursor::new(Vec::new());
     let scenario = Scenario { events, seed, mix: Mix::Default };
-    let (truth, deeds) = scenario.write_deeds(&mut file).unwrap();
-    let recording = Recording::open(file.into_inner().into()).unwrap();
-    let trace = OpenTrace::new(vec![Source::new("", recording)], 1).unwrap();
+    let (truth, trace_events) = scenario.write_with_events(&mut file).unwrap();
+    let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
+    let trace = OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap();
     let mut events = Vec::new();
     Pipeline::new(&trace, Passes::Two).run(|seen| {
         events.push((seen.raw_time(), seen.processor().unwrap()));
         ControlFlow::Continue(())
     });
-    Case { truth, trace, deeds, events }
+    Case { truth, trace, trace_events, events }
 }
 
 /// Something that was on a stack from its first to its last context, and where its stack was the active one.
@@ -62,8 +62,12 @@ struct Truth {
 
 fn truth(case: &Case) -> Truth {
     let number: HashMap<(RawTime, u16), u64> =
-        (0..).zip(&case.events).map(|(n, &place)| (place, n)).collect();
-    let lost = case.deeds.iter().filter(|deed| !deed.kept).map(|deed| (deed.time, deed.processor));
+        (0..).zip(&case.events).map(|(n, &location)| (location, n)).collect();
+    let lost = case
+        .trace_events
+        .iter()
+        .filter(|trace_event| !trace_event.kept)
+        .map(|trace_event| (trace_event.time, trace_event.processor));
     let first_lost = lost.min_by_key(|lost| lost.0);
     let lost_from = first_lost.map_or(u64::MAX, |(time, on)| {
         let before = (0..).zip(&case.events).filter(|(_, event)| event.1 == on && event.0 < time);
@@ -76,38 +80,39 @@ fn truth(case: &Case) -> Truth {
     let mut runs: Vec<Vec<(u64, Tid)>> = vec![Vec::new(); 4];
     let mut interrupted: Vec<Vec<(Range, StackKind)>> = vec![Vec::new(); 4];
     let mut in_user_mode: HashMap<Tid, Vec<u64>> = HashMap::new();
-    for deed in case.deeds.iter().filter(|deed| deed.kept) {
-        let n = number[&(deed.time, deed.processor)];
-        let on = usize::from(deed.processor);
-        match deed.what {
-            Did::Switch { old, old_ends, new } => {
+    for trace_event in case.trace_events.iter().filter(|trace_event| trace_event.kept) {
+        let n = number[&(trace_event.time, trace_event.processor)];
+        let on = usize::from(trace_event.processor);
+        match trace_event.what {
+            GroundTruth::Switch { old, old_ends, new } => {
                 runs[on].push((n + 1, new));
                 for at in open.get_mut(&old).filter(|_| old_ends).into_iter().flat_map(|open| open.drain(..))
                 {
                     (frames[at].last, frames[at].end) = (n, EndType::Unwound as u8);
                 }
             }
-            Did::Enter { tid, routine } => {
+            GroundTruth::Enter { tid, routine } => {
                 in_user_mode.entry(tid).or_default().push(n);
                 open.entry(tid).or_default().push(frames.len());
                 let (kind, end) = (StackKind::Kernel as u8, EndType::TraceEnd as u8);
                 let (first, last, routine, active) = (n + 1, transitions, routine.0, Vec::new());
                 frames.push(Expected { kind, of: tid.0, first, last, routine, end, active });
             }
-            Did::Exit { tid } => {
+            GroundTruth::Exit { tid } => {
                 if let Some(at) = open.entry(tid).or_default().pop() {
                     (frames[at].last, frames[at].end) = (n, EndType::Return as u8);
                 }
             }
-            Did::Interrupt { since, routine, is_deferred } => {
+            GroundTruth::Interrupt { since, routine, is_deferred } => {
                 let reached = case.events.iter().position(|event| event.0 >= since).unwrap() as u64;
-                let own = (0..).zip(&case.events).filter(|(_, event)| event.1 == deed.processor);
+                let own = (0..).zip(&case.events).filter(|(_, event)| event.1 == trace_event.processor);
                 let behind = own.take_while(|(_, event)| event.0 <= since).map(|(n, _)| n + 1).last();
                 let first = reached.max(behind.unwrap_or(0));
                 let kind = if is_deferred { StackKind::Deferred } else { StackKind::Interrupt };
                 let end = if is_deferred { EndType::Return } else { EndType::InterruptReturn } as u8;
                 interrupted[on].push(((first, n), kind));
-                let (of, last, routine, active) = (deed.processor.into(), n, routine.0, vec![(first, n)]);
+                let (of, last, routine, active) =
+                    (trace_event.processor.into(), n, routine.0, vec![(first, n)]);
                 frames.push(Expected { kind: kind as u8, of, first, last, routine, end, active });
             }
         }
@@ -211,9 +216,9 @@ fn system_calls_and_interruptions_are_those_that_were_made() {
         let mut exact = 0;
         for frame in boundaries(&trace).filter(|frame| frame.last_context().id().0 + 1 >= lost_from) {
             let found = found(&frame);
-            let same_place = |true_one: &&Expected| (true_one.kind, true_one.of) == (found.kind, found.of);
+            let same_location = |true_one: &&Expected| (true_one.kind, true_one.of) == (found.kind, found.of);
             let around = |true_one: &&Expected| true_one.first <= found.first && found.last <= true_one.last;
-            let true_one = truth.frames.iter().filter(same_place).rfind(around);
+            let true_one = truth.frames.iter().filter(same_location).rfind(around);
             let was_older = frame.function_location().is_none();
             let Some(true_one) = true_one else {
                 assert!(was_older, "{found:?}");

@@ -22,7 +22,7 @@
 use std::io::Cursor;
 use std::num::NonZero;
 
-use stackhound_etl::Recording;
+use stackhound_etl::EtlFile;
 use stackhound_etl::record::Descriptor;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, ItemSpec, Payload, RecordSpec, Session};
@@ -91,12 +91,12 @@ impl Words<'_> {
 
 ///
 /// `append` begins another session in the same file, with the same raw times on another clock.
-fn recording(lines: &str) -> Recording {
+fn etl_file(lines: &str) -> EtlFile {
     let mut file = Cursor::new(Vec::new());
     for (number, lines) in lines.split("append\n").enumerate() {
         file = write_session(lines, number as u64, file);
     }
-    Recording::open(file.into_inner().into()).unwrap()
+    EtlFile::open(file.into_inner().into()).unwrap()
 }
 
 fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Vec<u8>> {
@@ -125,8 +125,9 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
         let frames = words.frames();
         let mut payload = Vec::new();
         let mut items = Vec::new();
-        let hook = || u16::from_str_radix(words.0[0], 16).unwrap();
-        let perf_info = |hook| HeaderSpec::PerfInfo { hook, version: 2, pebs_index: None, counters: &[] };
+        let hook_id = || u16::from_str_radix(words.0[0], 16).unwrap();
+        let perf_info =
+            |hook_id| HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: None, counters: &[] };
         let header = match kind {
             "flush" => {
                 writer.flush(processor).unwrap();
@@ -136,8 +137,8 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
                 writer.lose_buffer(processor).unwrap();
                 continue;
             }
-            "event" => HeaderSpec::System { hook: hook(), version: 2, issuer: words.issuer() },
-            "bare" => perf_info(hook()),
+            "event" => HeaderSpec::System { hook_id: hook_id(), version: 2, issuer: words.issuer() },
+            "bare" => perf_info(hook_id()),
             "sample" => {
                 payload.extend(&frames[0].0.to_le_bytes()[..pointer_size.bytes()]);
                 payload.extend(words.get("tid").unwrap().to_le_bytes());
@@ -149,9 +150,9 @@ fn write_session(lines: &str, number: u64, output: Cursor<Vec<u8>>) -> Cursor<Ve
                     let match_id = words.get("match").unwrap_or(0).into();
                     items.push(ItemSpec::StackTrace { pointer_size, match_id, frames: &frames });
                 }
-                let half = kind == "half";
-                let id = if half { USER_HALF } else { 1 };
-                let provider = if half { provider_guid::KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
+                let mode = kind == "half";
+                let id = if mode { USER_HALF } else { 1 };
+                let provider = if mode { provider_guid::KERNEL_EVENT_TRACING } else { Guid([7; 16]) };
                 HeaderSpec::Event {
                     provider,
                     descriptor: Descriptor {
@@ -202,7 +203,7 @@ enum Way {
 
 /// What comes out: time, state and frames of each event, the logfile header left out.
 fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats) {
-    let source = Source::new("", recording(lines));
+    let source = Source::new("", etl_file(lines));
     let trace = OpenTrace::new(vec![source], 1).unwrap();
     let mut correlator = match way {
         Way::TwoPasses => {
@@ -230,7 +231,7 @@ fn correlate(lines: &str, way: Way, window: Window) -> (Vec<String>, StackStats)
 /// Takes the events that are done, as lines.
 fn take_all(correlator: &mut Correlator, out: &mut Vec<String>) {
     while let Some(delivered) = correlator.pop() {
-        if delivered.event.hook() == Some(0) {
+        if delivered.event.hook_id() == Some(0) {
             continue;
         }
         let time = delivered.event.raw_time().0 - START;
@@ -412,13 +413,13 @@ fn a_context_switch_owns_the_stack_of_its_new_thread() {
 
 #[test]
 fn rundown_completions_and_configuration_never_own_a_stack() {
-    for hook in ["0303", "0504", "1403", "1404", "010a", "010b", "0424", "0b0a", "0005", "0919"] {
+    for hook_id in ["0303", "0504", "1403", "1404", "010a", "010b", "0424", "0b0a", "0005", "0919"] {
         let lines = format!(
-            "0 @10 event {hook} pid=5 tid=7
+            "0 @10 event {hook_id} pid=5 tid=7
              0 @12 stack @10 pid=5 tid=7 k1"
         );
         let (out, stats) = correlate(&lines, Way::TwoPasses, WIDE);
-        assert_eq!(out, ["@10 tid=7 none"], "{hook}");
+        assert_eq!(out, ["@10 tid=7 none"], "{hook_id}");
         assert_eq!((stats.orphaned_parts, stats.groups), (1, 1));
     }
 }
@@ -502,7 +503,7 @@ fn a_user_half_completes_the_events_of_its_thread_or_match() {
          1 @21 half pid=5 tid=8 u2",
         &["@10 tid=7 complete k1 u1", "@11 tid=8 complete k2 u2", "@12 tid=9 kernel-only k3"],
     );
-    assert_eq!((stats.extended_halves, stats.extended), (2, 5));
+    assert_eq!((stats.extended_parts, stats.extended), (2, 5));
 }
 
 #[test]

@@ -41,9 +41,9 @@ const MAX_PATH: usize = 1 << 15;
 pub(super) fn entries(image: &Image<'_>) -> Vec<DebugEntry> {
     let Some(directory) = image.headers.debug else { return Vec::new() };
     let number = (directory.size / ENTRY_SIZE).min(MAX_ENTRIES);
-    let place = |index: u32| directory.rva.0.checked_add(index * ENTRY_SIZE);
+    let location = |index: u32| directory.rva.0.checked_add(index * ENTRY_SIZE);
     (0..number)
-        .map_while(|index| image.bytes_at(Rva(place(index)?), ENTRY_SIZE as usize))
+        .map_while(|index| image.bytes_at(Rva(location(index)?), ENTRY_SIZE as usize))
         .filter_map(|bytes| bytes.read_at::<pe::ImageDebugDirectory>(0).ok())
         .map(|header| entry(image, header))
         .collect()

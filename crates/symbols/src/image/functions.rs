@@ -117,15 +117,15 @@ pub(super) fn is_behind_interrupt(image: &Image<'_>, rva: Rva) -> Option<bool> {
             Rva(unwind & !1)
         } else {
             let header = image.bytes_at(Rva(unwind), 4)?;
-            let place = Rva(unwind.checked_add(4)?);
-            let codes = image.bytes_at(place, 2 * usize::from(header[2]))?;
+            let location = Rva(unwind.checked_add(4)?);
+            let codes = image.bytes_at(location, 2 * usize::from(header[2]))?;
             if pushes_machine_frame(codes) {
                 return Some(true);
             }
             if (header[0] >> 3) & CHAINED == 0 {
                 return Some(false);
             }
-            Rva(place.0.checked_add(2 * u32::from(header[2]).next_multiple_of(2))?)
+            Rva(location.0.checked_add(2 * u32::from(header[2]).next_multiple_of(2))?)
         };
         unwind = u32_at(image.bytes_at(next, 12)?, 8)?;
     }

@@ -77,8 +77,9 @@ struct Reader<'i, 'd> {
 impl<'d> Reader<'_, 'd> {
     fn libraries(&mut self, start: Rva, size: u32, tables: impl Fn(&[u32; 5]) -> Tables) {
         for index in 0..MAX_LIBRARIES {
-            let place = start.0.checked_add(index * size);
-            let Some(bytes) = place.and_then(|place| self.image.bytes_at(Rva(place), size as usize)) else {
+            let location = start.0.checked_add(index * size);
+            let Some(bytes) = location.and_then(|location| self.image.bytes_at(Rva(location), size as usize))
+            else {
                 return;
             };
             let words: [u32; 5] = std::array::from_fn(|at| u32_at(bytes, 4 * at).unwrap_or_default());
@@ -103,8 +104,8 @@ impl<'d> Reader<'_, 'd> {
         let width = if self.image.machine() == Machine::X86 { 4 } else { 8 };
         let by_number = 1_u64 << (8 * width - 1);
         for index in 0.. {
-            let place = |table: u32| table.checked_add(index * width).map(Rva);
-            let (Some(name), Some(slot)) = (place(tables.names), place(tables.slots)) else { return };
+            let location = |table: u32| table.checked_add(index * width).map(Rva);
+            let (Some(name), Some(slot)) = (location(tables.names), location(tables.slots)) else { return };
             let Some(bytes) = self.image.bytes_at(name, width as usize) else { return };
             let mut name = [0; 8];
             name[..bytes.len()].copy_from_slice(bytes);

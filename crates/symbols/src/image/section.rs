@@ -48,10 +48,10 @@ impl Section {
         let data = match layout {
             Layout::Loaded => u64::from(rva)..u64::from(rva) + u64::from(size),
             Layout::File => {
-                let place = header.pointer_to_raw_data.get(LE);
-                let place = if alignment >= PAGE { place & !(SECTOR - 1) } else { place };
+                let location = header.pointer_to_raw_data.get(LE);
+                let location = if alignment >= PAGE { location & !(SECTOR - 1) } else { location };
                 let mapped = size.checked_next_multiple_of(PAGE).unwrap_or(u32::MAX).min(raw);
-                u64::from(place)..u64::from(place) + u64::from(mapped)
+                u64::from(location)..u64::from(location) + u64::from(mapped)
             }
         };
         let characteristics = header.characteristics.get(LE);

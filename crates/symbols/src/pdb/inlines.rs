@@ -9,7 +9,7 @@ use ms_pdb::lines::SubsectionKind;
 use ms_pdb::syms::{InlineSite, InlineSite2, Proc, Sym, SymKind};
 
 use super::lines::Files;
-use super::{Module, Place, SourceFile, u32_at};
+use super::{Module, SectionOffset, SourceFile, u32_at};
 
 /// Functions compiled into each other deeper than this are left out.
 pub const INLINE_DEPTH_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub struct InlineCode {
     /// The function.
     pub function: ItemId,
     /// Where the code begins.
-    pub place: Place,
+    pub location: SectionOffset,
     /// Bytes it takes.
     pub length: u32,
     /// The file, if the PDB says it.
@@ -46,22 +46,22 @@ pub struct InlineCode {
 #[derive(Default)]
 struct Scopes {
     open: Vec<Scope>,
-    procedure: Option<Place>,
+    procedure: Option<SectionOffset>,
     /// Functions that were compiled into it.
     inlines: usize,
 }
 
 enum Scope {
     /// With what was open before it.
-    Procedure(Option<Place>, usize),
+    Procedure(Option<SectionOffset>, usize),
     Inline,
     Other,
 }
 
 impl Scopes {
-    fn open_procedure(&mut self, place: Option<Place>) {
+    fn open_procedure(&mut self, location: Option<SectionOffset>) {
         self.open.push(Scope::Procedure(self.procedure, self.inlines));
-        (self.procedure, self.inlines) = (place, 0);
+        (self.procedure, self.inlines) = (location, 0);
     }
 
     fn open_inline(&mut self) {
@@ -95,16 +95,17 @@ impl Module {
             match record.kind {
                 kind if kind.ends_scope() => scopes.close(),
                 kind if kind.is_proc() => {
-                    let place = record.parse_as().ok().map(|procedure: Proc<'_>| {
-                        let place = procedure.fixed.offset_segment;
-                        Place { section: place.segment(), offset: place.offset() }
+                    let location = record.parse_as().ok().map(|procedure: Proc<'_>| {
+                        let location = procedure.fixed.offset_segment;
+                        SectionOffset { section: location.segment(), offset: location.offset() }
                     });
-                    scopes.open_procedure(place);
+                    scopes.open_procedure(location);
                 }
                 SymKind::S_INLINESITE | SymKind::S_INLINESITE2 => {
                     let depth = scopes.inlines;
                     scopes.open_inline();
-                    let (Some((function, program)), Some(place)) = (site(&record), scopes.procedure) else {
+                    let (Some((function, program)), Some(location)) = (site(&record), scopes.procedure)
+                    else {
                         continue;
                     };
                     if let Some(&(file, line)) =
@@ -113,7 +114,7 @@ impl Module {
                         let function = ItemId(function);
                         run(
                             program,
-                            InlineCode { depth, function, place, length: 0, file, line },
+                            InlineCode { depth, function, location, length: 0, file, line },
                             &files,
                             &mut found,
                         );
@@ -160,7 +161,7 @@ fn add_first_lines(
 
 /// Runs a program from the start of the procedure and the first line of the function.
 fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut Vec<InlineCode>) {
-    let start = now.place.offset;
+    let start = now.location.offset;
     let mut base = 0_u32;
     let mut code = start;
     // The last entry, if its length is still to come.
@@ -195,8 +196,8 @@ fn run(mut program: &[u8], mut now: InlineCode, files: &Files<'_>, found: &mut V
             _ => break,
         }
         if matches!(operation, 3 | 11 | 12) {
-            now.place.offset = code.wrapping_add(base);
-            let before = open.map_or(0, |open| now.place.offset.saturating_sub(open.place.offset));
+            now.location.offset = code.wrapping_add(base);
+            let before = open.map_or(0, |open| now.location.offset.saturating_sub(open.location.offset));
             finish(&mut open, before);
             open = Some(now);
             if let Some(length) = length {

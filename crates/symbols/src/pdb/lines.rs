@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ms_pdb::lines::{FileChecksumsSubsection, LineData, LinesSubsection, SubsectionKind, is_jmc_line};
 use ms_pdb::names::NamesStream;
 
-use super::{Module, Pdb, PdbError, Place};
+use super::{Module, Pdb, PdbError, SectionOffset};
 
 /// Names of files are cut after so many bytes.
 const FILE_NAME_LENGTH_MAX: usize = 32 << 10;
@@ -18,7 +18,7 @@ pub struct SourceFile(pub(super) u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeLine {
     /// Where it begins.
-    pub place: Place,
+    pub location: SectionOffset,
     /// Bytes it takes.
     pub length: u32,
     /// The file; none if it is not said, or if no one wrote the code.
@@ -115,7 +115,7 @@ fn add_lines(table: &LinesSubsection<'_>, files: &Files<'_>, lines: &mut Vec<Cod
         // Numbers with which compilers say that code belongs to no line.
         let (file, line) = if is_jmc_line(line) { (None, 0) } else { (file, line) };
         if length > 0 {
-            lines.push(CodeLine { place: Place { section, offset }, length, file, line });
+            lines.push(CodeLine { location: SectionOffset { section, offset }, length, file, line });
         }
     }
 }

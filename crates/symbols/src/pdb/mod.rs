@@ -139,15 +139,15 @@ impl Pdb {
 
     /// Where something is in the image: section, counted from 1, and offset, as records have them. None if there is no
     /// such section, or if the code was removed.
-    pub fn rva(&self, place: Place) -> Option<Rva> {
-        self.addresses.translate(self.addresses.original(place.section, place.offset)?)
+    pub fn rva(&self, location: SectionOffset) -> Option<Rva> {
+        self.addresses.translate(self.addresses.original(location.section, location.offset)?)
     }
 
     /// Where `length` bytes are in the image, in the order of addresses: one range, or several in a rearranged image,
     /// with the code that was added to them.
-    pub fn ranges(&self, place: Place, length: u32) -> Vec<Range<Rva>> {
+    pub fn ranges(&self, location: SectionOffset, length: u32) -> Vec<Range<Rva>> {
         let mut parts = Vec::new();
-        if let Some(original) = self.addresses.original(place.section, place.offset) {
+        if let Some(original) = self.addresses.original(location.section, location.offset) {
             self.addresses.ranges(original, length, |part| parts.push(part));
         }
         parts.sort_unstable_by_key(|part| part.start);
@@ -164,7 +164,7 @@ impl Pdb {
 
 /// A place in the image as the linker wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct SectionOffset {
     /// Number of the section, from 1.
     pub section: u16,
     /// Bytes from its start.
@@ -189,11 +189,11 @@ impl Publics {
         const FUNCTION: u32 = 1 << 1;
         SymIter::new(&self.records).filter(|record| record.kind == SymKind::S_PUB32).filter_map(|record| {
             let public: Pub<'_> = record.parse_as().ok()?;
-            let place = public.offset_segment();
+            let location = public.offset_segment();
             Some(Symbol {
                 name: public.name,
                 kind: SymbolKind::Public { function: public.fixed.flags.get() & FUNCTION != 0 },
-                place: Place { section: place.segment(), offset: place.offset() },
+                location: SectionOffset { section: location.segment(), offset: location.offset() },
                 length: 0,
             })
         })

@@ -8,7 +8,7 @@ use ms_pdb::dbi::{IterModuleInfo, ModuleInfo};
 use ms_pdb::modi::ModiStreamData;
 use ms_pdb::syms::{Proc, SymKind, Thunk};
 
-use super::{Pdb, PdbError, Place};
+use super::{Pdb, PdbError, SectionOffset};
 
 /// What a symbol is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,7 +35,7 @@ pub struct Symbol<'p> {
     /// What it is.
     pub kind: SymbolKind,
     /// Where it begins.
-    pub place: Place,
+    pub location: SectionOffset,
     /// Bytes it takes; 0 for publics.
     pub length: u32,
 }
@@ -116,11 +116,11 @@ impl Module {
             | SymKind::S_LPROC32_DPC_ID => procedure(&record.parse_as().ok()?, false),
             SymKind::S_THUNK32 => {
                 let thunk: Thunk<'_> = record.parse_as().ok()?;
-                let place = thunk.fixed.offset_segment;
+                let location = thunk.fixed.offset_segment;
                 Some(Symbol {
                     name: thunk.name,
                     kind: SymbolKind::Thunk,
-                    place: Place { section: place.segment(), offset: place.offset() },
+                    location: SectionOffset { section: location.segment(), offset: location.offset() },
                     length: u32::from(thunk.fixed.length.get()),
                 })
             }
@@ -130,11 +130,11 @@ impl Module {
 }
 
 fn procedure<'p>(procedure: &Proc<'p>, global: bool) -> Option<Symbol<'p>> {
-    let place = procedure.fixed.offset_segment;
+    let location = procedure.fixed.offset_segment;
     Some(Symbol {
         name: procedure.name,
         kind: SymbolKind::Procedure { global },
-        place: Place { section: place.segment(), offset: place.offset() },
+        location: SectionOffset { section: location.segment(), offset: location.offset() },
         length: procedure.fixed.proc_len.get(),
     })
 }

@@ -31,8 +31,8 @@ impl Folders {
     /// The files in a folder that have a name: beside each other, or sorted by extension as Windows debuggers expect.
     pub fn beside(&self, folder: &Path, wanted: &Wanted) -> Vec<Candidate> {
         let (name, extension) = (wanted.name.as_str(), wanted.name.extension());
-        let places: [&[&str]; 3] = [&[name], &[extension, name], &["symbols", extension, name]];
-        let found = places.into_iter().filter_map(|place| self.file(folder, place));
+        let elements: [&[&str]; 3] = [&[name], &[extension, name], &["symbols", extension, name]];
+        let found = elements.into_iter().filter_map(|location| self.file(folder, location));
         found.map(Candidate::File).chain(self.in_store(folder, wanted)).collect()
     }
 

@@ -30,7 +30,7 @@ use stackhound_types::{ImageIdentity, ModuleIdentity, PdbIdentity};
 
 use crate::failure::{Cause, Failure, FileKind};
 use crate::image::Image;
-use crate::path::{Place, ServerUrl, StoreFolder, SymbolPath};
+use crate::path::{PathElement, ServerUrl, StoreFolder, SymbolPath};
 use crate::temporary::Temporary;
 #[cfg(feature = "download")]
 use client::Client;
@@ -124,7 +124,7 @@ pub struct ModuleFiles {
 /// Finds files. Can be used by several threads at a time; a file is looked for once, whoever asks for it.
 #[derive(Debug)]
 pub struct Store {
-    places: Vec<Place>,
+    elements: Vec<PathElement>,
     cache: Option<PathBuf>,
     folders: Folders,
     /// If servers may be asked.
@@ -143,7 +143,7 @@ impl Store {
     /// A store that looks where the options say.
     pub fn new(options: StoreOptions) -> Store {
         Store {
-            places: options.path.places().to_vec(),
+            elements: options.path.elements().to_vec(),
             missing: options.cache.as_ref().map(|cache| Missing::new(cache.join("missing"))),
             cache: options.cache,
             folders: Folders::default(),
@@ -230,14 +230,14 @@ impl Store {
                 worst = failure;
             }
         };
-        for place in &self.places {
-            let candidates = match place {
-                Place::Folder(folder) => self.folders.beside(folder, wanted),
-                Place::Store(store) => match self.root(store) {
+        for location in &self.elements {
+            let candidates = match location {
+                PathElement::Folder(folder) => self.folders.beside(folder, wanted),
+                PathElement::Store(store) => match self.root(store) {
                     Some(root) => self.folders.in_store(&root, wanted),
                     None => continue,
                 },
-                Place::Server { url, keep_in } => {
+                PathElement::Server { url, keep_in } => {
                     match self.ask(url, keep_in, wanted) {
                         Ok(found) => return Ok(found),
                         Err(failure) => note(failure),

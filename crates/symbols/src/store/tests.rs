@@ -98,14 +98,14 @@ fn files_are_found_where_they_are_expected() {
         ("b/x.dll/5F0000003000/x.dll", "srv*$/a*$/b", true),
         ("b/x.dll", "$/a;$/none;$/b", true),
     ];
-    for (place, path, is_there) in rows {
+    for (location, path, is_there) in rows {
         let user = User::new();
-        let expected = user.put(place, &fixture.image());
+        let expected = user.put(location, &fixture.image());
         let found = user.store(path).image("x.dll", image_of(&fixture));
         match found {
-            Ok(found) => assert_eq!((found.path, is_there), (expected, true), "{place}, {path}"),
+            Ok(found) => assert_eq!((found.path, is_there), (expected, true), "{location}, {path}"),
             Err(failure) => {
-                assert_eq!((failure.cause, is_there), (Cause::NotInPath, false), "{place}, {path}")
+                assert_eq!((failure.cause, is_there), (Cause::NotInPath, false), "{location}, {path}")
             }
         }
     }
@@ -138,14 +138,14 @@ fn only_the_right_file_is_used() {
         ("x.pdb/0123456789ABCDEF01234567000000001/x.pdb", &written_again.pdb(), Cause::WrongAge),
         ("x.pdb/0123456789ABCDEF01234567000000001/x.pdb", &pdb[..5000], Cause::Damaged),
     ];
-    for (place, bytes, expected) in rows {
+    for (location, bytes, expected) in rows {
         let user = User::new();
-        user.put(&format!("dir/{place}"), bytes);
+        user.put(&format!("dir/{location}"), bytes);
         let files = user.store("srv*$/dir").files(&module_of("x.dll", &fixture));
         let (this, that) =
-            if place.starts_with("x.dll") { (files.image, files.pdb) } else { (files.pdb, files.image) };
+            if location.starts_with("x.dll") { (files.image, files.pdb) } else { (files.pdb, files.image) };
         let this = this.unwrap_err();
-        assert_eq!(this.cause, expected, "{place}: {}", this.detail);
+        assert_eq!(this.cause, expected, "{location}: {}", this.detail);
         assert!(this.detail.contains(&*user.path("dir").to_string_lossy()), "{}", this.detail);
         assert_eq!(cause(that), Cause::NotInPath);
     }

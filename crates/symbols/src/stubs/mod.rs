@@ -6,7 +6,7 @@
 //!
 //! Knows one image; must not know events or stacks.
 
-mod hook;
+mod inline_hook;
 mod shapes;
 
 use stackhound_types::Rva;
@@ -96,7 +96,7 @@ fn stub(image: &Image<'_>, code: &ExportedCode<'_>) -> Option<Stub> {
     let (number, state) = match shapes::find(image.machine(), start, bytes) {
         Some((number, path)) => (Some(number), StubState::Intact(path)),
         None => {
-            let seen = hook::read(image, start, bytes);
+            let seen = inline_hook::read(image, start, bytes);
             let inside =
                 |address: u64| address.checked_sub(image.base()).is_some_and(|rva| rva < image.size().into());
             match seen.leads_to {

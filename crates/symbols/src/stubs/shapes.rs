@@ -129,7 +129,8 @@ fn arm64(start: Rva, bytes: &[u8]) -> Option<(u32, Path)> {
     let (svc, rest) = bytes.split_first_chunk()?;
     let svc = u32::from_le_bytes(*svc);
     let is_stub = svc & 0xffe0_001f == 0xd400_0001 && rest.starts_with(&[0xc0, 0x03, 0x5f, 0xd6]);
-    let place = |offset| start.0.checked_add(offset).map(Rva);
-    let path = Path { end: place(8)?, syscall: Some(start), return_address: place(4)?, int2e_return: None };
+    let location = |offset| start.0.checked_add(offset).map(Rva);
+    let path =
+        Path { end: location(8)?, syscall: Some(start), return_address: location(4)?, int2e_return: None };
     is_stub.then_some(((svc >> 5) & 0xffff, path))
 }

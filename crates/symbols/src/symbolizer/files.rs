@@ -37,9 +37,9 @@ impl FileLoader {
         if !at_hand(&files.pdb) && !at_hand(&files.image) {
             return Loaded { failures, ..Loaded::default() };
         }
-        let place = self.place(module);
+        let location = self.location(module);
         let sources = sources(&files);
-        let known = place.as_deref().and_then(|place| read_table(place, &sources));
+        let known = location.as_deref().and_then(|location| read_table(location, &sources));
         let image = match &files.image {
             Ok(image) if self.call_sites || known.is_none() => image_bytes(&image.path, &mut failures),
             _ => None,
@@ -49,10 +49,10 @@ impl FileLoader {
             let table = make_table(&files, image.as_deref(), &mut failures);
             // What is wrong with a file has to be found again the next time.
             if failures.len() == before
-                && let Some(place) = &place
+                && let Some(location) = &location
             {
                 // A table that cannot be kept is made again: no harm.
-                let _ = write_table(place, &sources, &table);
+                let _ = write_table(location, &sources, &table);
             }
             table
         });
@@ -60,7 +60,7 @@ impl FileLoader {
     }
 
     /// The file that a module's table is kept in.
-    fn place(&self, module: &ModuleIdentity) -> Option<PathBuf> {
+    fn location(&self, module: &ModuleIdentity) -> Option<PathBuf> {
         let name = FileName::last_of(&module.name)?;
         let image = module.image.map(|image| image.store_key()).unwrap_or_default();
         let pdb = module.pdb.as_ref().map(|pdb| pdb.store_key()).unwrap_or_default();
@@ -83,11 +83,11 @@ fn sources(files: &ModuleFiles) -> String {
 }
 
 /// The length of the sources' text, the text, and the table.
-fn read_table(place: &Path, sources: &str) -> Option<SymbolTable> {
-    if fs::metadata(place).ok()?.len() > TABLE_SIZE_MAX {
+fn read_table(location: &Path, sources: &str) -> Option<SymbolTable> {
+    if fs::metadata(location).ok()?.len() > TABLE_SIZE_MAX {
         return None;
     }
-    let bytes = fs::read(place).ok()?;
+    let bytes = fs::read(location).ok()?;
     let (length, rest) = bytes.split_first_chunk()?;
     let (made_of, table) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     if made_of != sources.as_bytes() {
@@ -96,14 +96,14 @@ fn read_table(place: &Path, sources: &str) -> Option<SymbolTable> {
     SymbolTable::from_bytes(table).ok()
 }
 
-fn write_table(place: &Path, sources: &str, table: &SymbolTable) -> std::io::Result<()> {
-    let folder = place.parent().unwrap_or(Path::new("."));
+fn write_table(location: &Path, sources: &str, table: &SymbolTable) -> std::io::Result<()> {
+    let folder = location.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut file = Temporary::in_folder(folder)?;
     file.write_all(&(sources.len() as u32).to_le_bytes())?;
     file.write_all(sources.as_bytes())?;
     file.write_all(&table.to_bytes())?;
-    file.persist(place)
+    file.persist(location)
 }
 
 fn image_bytes(path: &Path, failures: &mut Vec<Failure>) -> Option<Vec<u8>> {

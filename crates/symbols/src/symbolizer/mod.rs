@@ -102,7 +102,7 @@ const BATCH: usize = 4096;
 pub struct Symbolizer {
     modules: HashMap<Arc<ModuleIdentity>, ModuleNumber, foldhash::fast::RandomState>,
     /// By module: how often it was met, and what is missing of it once it was loaded.
-    known: Vec<Known>,
+    known: Vec<ModuleState>,
     /// By [`key`].
     frames: HashMap<u64, FrameNumber, foldhash::fast::RandomState>,
     /// By frame, as they arrive.
@@ -118,7 +118,7 @@ pub struct Symbolizer {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ModuleState {
     met: u64,
     failures: Option<Vec<Failure>>,
 }
@@ -201,7 +201,7 @@ impl Symbolizer {
         let identity = Arc::new(identity.clone());
         locked(&self.shared.state).queue.add_module(Arc::clone(&identity));
         self.modules.insert(identity, number);
-        self.known.push(Known::default());
+        self.known.push(ModuleState::default());
         number
     }
 
@@ -219,10 +219,10 @@ impl Symbolizer {
                 self.hits += 1;
                 *frame.get()
             }
-            Entry::Vacant(place) => {
+            Entry::Vacant(location) => {
                 let frame =
                     FrameNumber(u32::try_from(self.resolved.len()).expect("as many frames as numbers"));
-                place.insert(frame);
+                location.insert(frame);
                 self.resolved.push(None);
                 self.collected.push(Request { module, frame, rva, kind });
                 if self.collected.len() >= BATCH {

@@ -60,8 +60,8 @@ impl Queue {
         let best = free.max_by_key(|&(_, &module)| {
             (is_at_hand(module), modules[module.index()].met, std::cmp::Reverse(module))
         });
-        let (place, &module) = best?;
-        self.waiting.swap_remove(place);
+        let (location, &module) = best?;
+        self.waiting.swap_remove(location);
         let waiting = &mut self.modules[module.index()];
         waiting.busy = true;
         Some((module, std::mem::take(&mut waiting.requests)))

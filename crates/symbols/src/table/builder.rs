@@ -31,16 +31,16 @@ pub struct SymbolTableBuilder {
     chunks: Vec<(u32, u32, u32)>,
     /// Start and end.
     code: Vec<(u32, u32)>,
-    lines: Vec<Span<Place>>,
+    lines: Vec<Span<FileLine>>,
     /// By depth. The function and the place in it.
-    inlines: Vec<Vec<Span<(u32, Place)>>>,
+    inlines: Vec<Vec<Span<(u32, FileLine)>>>,
     /// How many of the PDB there are.
     #[cfg(feature = "pdb")]
     ranges: usize,
 }
 
 /// File and line.
-type Place = (u32, u32);
+type FileLine = (u32, u32);
 
 #[cfg_attr(not(feature = "pdb"), allow(dead_code, reason = "only PDBs have them"))]
 #[derive(Debug)]
@@ -227,16 +227,16 @@ impl Kept {
 }
 
 impl Kept {
-    fn lines(&mut self, flat: Vec<(u32, Option<Place>)>) -> Lines {
-        let place = |entry: &(u32, Option<Place>)| entry.1.unwrap_or((NONE, 0));
+    fn lines(&mut self, flat: Vec<(u32, Option<FileLine>)>) -> Lines {
+        let location = |entry: &(u32, Option<FileLine>)| entry.1.unwrap_or((NONE, 0));
         Lines {
             starts: flat.iter().map(|entry| entry.0).collect(),
-            files: flat.iter().map(|entry| self.number(place(entry).0)).collect(),
-            numbers: flat.iter().map(|entry| place(entry).1).collect(),
+            files: flat.iter().map(|entry| self.number(location(entry).0)).collect(),
+            numbers: flat.iter().map(|entry| location(entry).1).collect(),
         }
     }
 
-    fn inlines(&mut self, by_depth: Vec<Vec<Span<(u32, Place)>>>) -> Inlines {
+    fn inlines(&mut self, by_depth: Vec<Vec<Span<(u32, FileLine)>>>) -> Inlines {
         let mut depths = Vec::new();
         let mut all = Vec::new();
         for spans in by_depth {
@@ -245,8 +245,9 @@ impl Kept {
         }
         let functions =
             all.iter().map(|entry| entry.1.map_or(NONE, |inline| self.number(inline.0))).collect();
-        let places = all.into_iter().map(|(start, inline)| (start, inline.map(|inline| inline.1))).collect();
-        Inlines { depths: depths.into(), lines: self.lines(places), functions }
+        let locations =
+            all.into_iter().map(|(start, inline)| (start, inline.map(|inline| inline.1))).collect();
+        Inlines { depths: depths.into(), lines: self.lines(locations), functions }
     }
 }
 

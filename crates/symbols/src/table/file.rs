@@ -164,12 +164,12 @@ impl SymbolTable {
             }),
             ("lines", lines(&self.lines) && sorted(&self.lines.starts)),
             ("inlined functions", {
-                let Inlines { depths, lines: places, functions } = &self.inlines;
-                let starts = |(start, end): (u32, &u32)| places.starts.get(start as usize..*end as usize);
+                let Inlines { depths, lines: locations, functions } = &self.inlines;
+                let starts = |(start, end): (u32, &u32)| locations.starts.get(start as usize..*end as usize);
                 let all = depths.last().copied().unwrap_or(0) as usize;
                 let lists = [0].into_iter().chain(depths.iter().copied()).zip(depths);
-                (all, all) == (places.starts.len(), functions.len())
-                    && lines(places)
+                (all, all) == (locations.starts.len(), functions.len())
+                    && lines(locations)
                     && known(functions)
                     && lists.map(starts).all(|starts| starts.is_some_and(sorted))
             }),

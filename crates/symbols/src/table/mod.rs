@@ -138,7 +138,7 @@ impl SymbolTable {
     }
 
     /// The place of an entry.
-    fn place<'t>(&'t self, lines: &Lines, at: usize) -> Option<Line<'t>> {
+    fn location<'t>(&'t self, lines: &Lines, at: usize) -> Option<Line<'t>> {
         let file = Cow::Borrowed(self.names.get(lines.files[at])?);
         Some(Line { file, line: lines.numbers[at] })
     }
@@ -166,13 +166,13 @@ impl Symbols for SymbolTable {
 
     fn line(&self, rva: Rva, kind: AddressKind) -> Option<Line<'_>> {
         let at = last_before(&self.lines.starts, kind.looked_up(rva).0)?;
-        self.place(&self.lines, at)
+        self.location(&self.lines, at)
     }
 
     fn inlines(&self, rva: Rva, kind: AddressKind) -> Vec<Inline<'_>> {
         let inline = |at| {
             let function = Cow::Borrowed(self.names.get(self.inlines.functions[at])?);
-            Some(Inline { function, line: self.place(&self.inlines.lines, at) })
+            Some(Inline { function, line: self.location(&self.inlines.lines, at) })
         };
         let mut inlines: Vec<_> = self.inlines.find(kind.looked_up(rva).0).filter_map(inline).collect();
         inlines.reverse();

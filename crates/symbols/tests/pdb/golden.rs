@@ -45,13 +45,13 @@ fn all_names(pdb: &Pdb) -> HashMap<Rva, HashSet<String>> {
     let mut all: HashMap<Rva, HashSet<String>> = HashMap::new();
     let x86 = pdb.machine() == 0x14c;
     for public in pdb.publics().expect("publics").iter() {
-        if let Some(rva) = pdb.rva(public.place) {
+        if let Some(rva) = pdb.rva(public.location) {
             all.entry(rva).or_default().insert(demangle_public(&public.name.to_string(), x86).into_owned());
         }
     }
     for module in pdb.modules() {
         for symbol in module.expect("a module").symbols() {
-            for range in pdb.ranges(symbol.place, symbol.length) {
+            for range in pdb.ranges(symbol.location, symbol.length) {
                 all.entry(range.start).or_default().insert(symbol.name.to_string());
             }
         }
@@ -108,7 +108,7 @@ fn functions_have_the_extents_of_the_golden_lists() {
         let mut ranges: HashMap<Rva, HashSet<Rva>> = HashMap::new();
         for module in pdb.modules() {
             for symbol in module.expect("a module").symbols() {
-                for range in pdb.ranges(symbol.place, symbol.length) {
+                for range in pdb.ranges(symbol.location, symbol.length) {
                     ranges.entry(range.start).or_default().insert(range.end);
                 }
             }

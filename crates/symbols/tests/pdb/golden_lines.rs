@@ -15,8 +15,10 @@ fn all_lines(pdb: &Pdb) -> HashMap<u32, Vec<(String, u32)>> {
     for module in pdb.modules() {
         for line in module.expect("a module").lines() {
             let file = line.file.and_then(|file| sources.name(file)).unwrap_or_default();
-            for address in
-                pdb.ranges(line.place, line.length).into_iter().flat_map(|range| range.start.0..range.end.0)
+            for address in pdb
+                .ranges(line.location, line.length)
+                .into_iter()
+                .flat_map(|range| range.start.0..range.end.0)
             {
                 all.entry(address).or_default().push((file.to_string(), line.line));
             }

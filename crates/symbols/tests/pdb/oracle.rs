@@ -35,7 +35,7 @@ fn ours(pdb: &Pdb) -> Content {
     let mut content = Content::default();
     for public in pdb.publics().expect("publics").iter() {
         let function = public.kind == SymbolKind::Public { function: true };
-        let rva = pdb.rva(public.place);
+        let rva = pdb.rva(public.location);
         content.publics.extend(rva.map(|rva| (public.name.to_string(), rva.0, function)));
     }
     let sources = pdb.source_names().expect("names of files");
@@ -43,12 +43,12 @@ fn ours(pdb: &Pdb) -> Content {
     for module in pdb.modules() {
         let module = module.expect("a module");
         for symbol in module.symbols() {
-            let rva = pdb.rva(symbol.place);
+            let rva = pdb.rva(symbol.location);
             content.procedures.extend(rva.map(|rva| (symbol.name.to_string(), rva.0, symbol.length)));
         }
         for line in module.lines() {
             let file = line.file.and_then(|file| sources.name(file));
-            if let (Some(Rva(rva)), Some(file)) = (pdb.rva(line.place), file) {
+            if let (Some(Rva(rva)), Some(file)) = (pdb.rva(line.location), file) {
                 content.lines.insert((rva, file.into_owned(), line.line));
             }
         }
@@ -57,7 +57,7 @@ fn ours(pdb: &Pdb) -> Content {
                 continue;
             }
             let name = items.name(inline.function).expect("a name");
-            let rva = pdb.rva(inline.place);
+            let rva = pdb.rva(inline.location);
             content.inlines.extend(rva.map(|rva| (rva.0, inline.length, inline.depth, name, inline.line)));
         }
     }

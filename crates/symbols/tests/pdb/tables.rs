@@ -108,7 +108,7 @@ fn searched(pdb: &Pdb, addresses: &[u32]) -> Vec<Option<u32>> {
     let mut procedures = Vec::new();
     for module in pdb.modules() {
         for symbol in module.expect("a module").symbols() {
-            let rva = pdb.rva(symbol.place).expect("an address").0;
+            let rva = pdb.rva(symbol.location).expect("an address").0;
             procedures.push((rva, rva + symbol.length));
         }
     }
@@ -117,7 +117,7 @@ fn searched(pdb: &Pdb, addresses: &[u32]) -> Vec<Option<u32>> {
         sections.any(|section| (section.rva.0..section.rva.0 + section.size).contains(&rva))
     };
     let publics: Vec<_> =
-        pdb.publics().expect("publics").iter().filter_map(|public| pdb.rva(public.place)).collect();
+        pdb.publics().expect("publics").iter().filter_map(|public| pdb.rva(public.location)).collect();
     let begins = |address: &u32| {
         let around = procedures.iter().filter(|(start, end)| start <= address && address < end);
         if let Some(start) = around.map(|procedure| procedure.0).max() {

@@ -102,19 +102,19 @@ impl Pe {
         let indices = pointers + 4 * names.len() as u32;
         let texts = indices + 2 * names.len() as u32;
         let mut text = Vec::new();
-        let mut place = |string: &str| {
+        let mut location = |string: &str| {
             let rva = texts + text.len() as u32;
             text.extend_from_slice(string.as_bytes());
             text.push(0);
             rva
         };
-        let mut bytes = words(&[0, 0, 0, place("fixture.dll"), 1, ordinals.len() as u32]);
+        let mut bytes = words(&[0, 0, 0, location("fixture.dll"), 1, ordinals.len() as u32]);
         bytes.extend(words(&[names.len() as u32, addresses, pointers, indices]));
         bytes.extend(ordinals.iter().flat_map(|target| match target {
             Target::Rva(rva) => rva.to_le_bytes(),
-            Target::Forwarder(text) => place(text).to_le_bytes(),
+            Target::Forwarder(text) => location(text).to_le_bytes(),
         }));
-        bytes.extend(names.iter().flat_map(|(name, _)| place(name).to_le_bytes()));
+        bytes.extend(names.iter().flat_map(|(name, _)| location(name).to_le_bytes()));
         bytes.extend(names.iter().flat_map(|(_, index)| index.to_le_bytes()));
         bytes.extend(text);
         self.table(EXPORT, start, bytes)

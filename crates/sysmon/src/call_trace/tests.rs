@@ -9,9 +9,9 @@ fn read(text: &str) -> Vec<Frame<'_>> {
 
 #[test]
 fn each_form_is_read_and_written_back() {
-    let module = |path, digits| Place::Module { path, offset: Hex::parse(digits).unwrap() };
-    let unknown = |digits| Place::Unknown { address: Hex::parse(digits).unwrap() };
-    for (text, place, is_wow64, is_kernel) in [
+    let module = |path, digits| FrameLocation::Module { path, offset: Hex::parse(digits).unwrap() };
+    let unknown = |digits| FrameLocation::Unknown { address: Hex::parse(digits).unwrap() };
+    for (text, location, is_wow64, is_kernel) in [
         (
             r"C:\Windows\SYSTEM32\ntdll.dll+9d934",
             module(r"C:\Windows\SYSTEM32\ntdll.dll", "9d934"),
@@ -33,7 +33,7 @@ fn each_form_is_read_and_written_back() {
         ("UNKNOWN(0000000080000000)", unknown("0000000080000000"), false, false),
         ("UNKNOWN(00000000)(wow64)", unknown("00000000"), true, false),
     ] {
-        let frame = Frame { place, is_wow64 };
+        let frame = Frame { location, is_wow64 };
         assert_eq!(read(text), [frame], "{text}");
         assert_eq!(frame.to_string(), text);
         assert_eq!(frame.is_kernel(), is_kernel, "{text}");
@@ -92,11 +92,11 @@ proptest! {
         let written: Vec<Frame<'_>> = parts
             .iter()
             .map(|(path, hex, is_wow64)| {
-                let place = match path {
-                    Some(path) => Place::Module { path, offset: *hex },
-                    None => Place::Unknown { address: *hex },
+                let location = match path {
+                    Some(path) => FrameLocation::Module { path, offset: *hex },
+                    None => FrameLocation::Unknown { address: *hex },
                 };
-                Frame { place, is_wow64: *is_wow64 }
+                Frame { location, is_wow64: *is_wow64 }
             })
             .collect();
         let text = text(written.iter().copied());

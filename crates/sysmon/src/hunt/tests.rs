@@ -60,12 +60,12 @@ fn each_line_is_evaluated_or_counted() {
         damaged_parts: 0,
     };
     assert_eq!(totals, expected);
-    let places: Vec<_> = event_contexts
+    let locations: Vec<_> = event_contexts
         .iter()
-        .map(|event_context| (event_context.place.record, event_context.count))
+        .map(|event_context| (event_context.location.record, event_context.count))
         .collect();
-    assert_eq!(places, [(1, 3), (6, 1), (7, 1)]);
-    assert_eq!(event_contexts[0].place.file, "rows.json");
+    assert_eq!(locations, [(1, 3), (6, 1), (7, 1)]);
+    assert_eq!(event_contexts[0].location.file, "rows.json");
     assert_eq!(unreadable.len(), 3);
     assert!(unreadable[0].starts_with("rows.json:3: not one object of JSON: EOF"), "{unreadable:?}");
     assert_eq!(

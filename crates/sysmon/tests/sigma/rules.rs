@@ -58,9 +58,9 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 from += 1;
             }
             _ => {
-                let Some((place, until)) = star else { return false };
-                star = Some((place, until + 1));
-                at = place + 1;
+                let Some((location, until)) = star else { return false };
+                star = Some((location, until + 1));
+                at = location + 1;
                 from = until + 1;
             }
         }

@@ -90,7 +90,7 @@ impl Chunk {
         bytes
     }
 
-    fn place(&self) -> u32 {
+    fn location(&self) -> u32 {
         self.bytes.len() as u32
     }
 
@@ -104,12 +104,12 @@ impl Chunk {
 
     /// Writes the bytes between a place and here where their number was left open.
     fn close_size(&mut self, at: u32, from: u32) {
-        let size = self.place() - from;
+        let size = self.location() - from;
         self.bytes[at as usize..][..4].copy_from_slice(&size.to_le_bytes());
     }
 
     fn record(&mut self, number: u64, event: &Event<'_>) {
-        let start = self.place();
+        let start = self.location();
         self.bytes.extend(b"\x2a\x2a\0\0");
         self.u32(0);
         self.bytes.extend(number.to_le_bytes());
@@ -117,7 +117,7 @@ impl Chunk {
         self.bytes.extend([0x0f, 1, 1, 0]);
         self.instance(event);
         self.bytes.push(0);
-        let size = self.place() + 4 - start;
+        let size = self.location() + 4 - start;
         self.u32(size);
         self.close_size(start + 4, start);
     }
@@ -130,11 +130,11 @@ impl Chunk {
         let id = crc32fast::hash(key.as_bytes());
         self.u32(id);
         match self.templates.get(&key) {
-            Some(&place) => self.u32(place),
+            Some(&location) => self.u32(location),
             None => {
-                let place = self.place() + 4;
-                self.u32(place);
-                self.templates.insert(key, place);
+                let location = self.location() + 4;
+                self.u32(location);
+                self.templates.insert(key, location);
                 self.template(id, event);
             }
         }
@@ -160,9 +160,9 @@ impl Chunk {
         self.u32(0);
         self.u32(id);
         self.bytes.extend([7; 12]);
-        let size = self.place();
+        let size = self.location();
         self.u32(0);
-        let start = self.place();
+        let start = self.location();
         self.bytes.extend([0x0f, 1, 1, 0]);
         let xmlns = "http://schemas.microsoft.com/win/2004/08/events/event";
         self.element("Event", Some(("xmlns", xmlns)), |chunk| {
@@ -184,11 +184,11 @@ impl Chunk {
     fn element(&mut self, name: &str, attribute: Option<(&str, &str)>, content: impl FnOnce(&mut Chunk)) {
         self.bytes.push(if attribute.is_some() { 0x41 } else { 0x01 });
         self.u16(0xffff);
-        let size = self.place();
+        let size = self.location();
         self.u32(0);
         self.name(name);
         if let Some((name, text)) = attribute {
-            let attributes = self.place();
+            let attributes = self.location();
             self.u32(0);
             self.bytes.push(0x06);
             self.name(name);
@@ -205,8 +205,8 @@ impl Chunk {
 
     /// A name that stands right here.
     fn name(&mut self, name: &str) {
-        let place = self.place() + 4;
-        self.u32(place);
+        let location = self.location() + 4;
+        self.u32(location);
         self.u32(0);
         let hash =
             name.encode_utf16().fold(0_u32, |hash, unit| hash.wrapping_mul(65_599).wrapping_add(unit.into()));

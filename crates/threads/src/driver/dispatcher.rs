@@ -36,7 +36,8 @@ pub(super) fn trim(mut frames: Vec<StackFrame>) -> Vec<StackFrame> {
 
 /// Only names that are certain count: the export before an address may be that of another function.
 fn is_dispatcher(frame: &StackFrame) -> bool {
-    let is_kernel = frame.place.as_ref().is_some_and(|place| place.module.eq_ignore_ascii_case(KERNEL));
+    let is_kernel =
+        frame.location.as_ref().is_some_and(|location| location.module.eq_ignore_ascii_case(KERNEL));
     let named = |names: &ResolvedFrame| {
         let name = names.pdb.as_ref().or(names.export.as_ref());
         name.is_some_and(|name| DISPATCHER.contains(&&*name.text))

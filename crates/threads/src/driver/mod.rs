@@ -10,7 +10,7 @@
 
 mod dispatcher;
 mod modules;
-mod place;
+mod resolve;
 #[cfg(all(windows, feature = "windows"))]
 mod system;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use stackhound_symbols::Symbolizer;
 use stackhound_types::{Pid, Tid};
 
 use super::{Absent, Evidence, KernelStackError, Part, ThreadStack, ThreadState};
-use place::{Placed, Surroundings};
+use resolve::{ProcessMap, ResolvedFrame};
 
 #[cfg(all(windows, feature = "windows"))]
 pub use system::{DriverOptions, DriverSource};
@@ -73,8 +73,8 @@ fn absent(missing: Missing) -> Absent {
 /// A thread whose frames wait for their names.
 struct Unnamed {
     tid: Tid,
-    kernel: Result<Vec<Placed>, Absent>,
-    user: Option<Result<Vec<Placed>, Absent>>,
+    kernel: Result<Vec<ResolvedFrame>, Absent>,
+    user: Option<Result<Vec<ResolvedFrame>, Absent>>,
     evidence: Option<Evidence>,
 }
 
@@ -83,7 +83,7 @@ impl Unnamed {
     fn of(
         Answered { tid, answer, user_later }: Answered,
         user: bool,
-        surroundings: &Surroundings<'_>,
+        surroundings: &ProcessMap<'_>,
         mut naming: Option<&mut Symbolizer>,
     ) -> Unnamed {
         let stack = match answer {
@@ -105,18 +105,19 @@ impl Unnamed {
             user_cut: is_cut(&stack.user),
             user_later,
         };
-        let mut place = |part: client::Part| match part {
-            Ok(frames) => Ok(surroundings.place_all(&frames.addresses, naming.as_deref_mut())),
+        let mut resolve = |part: client::Part| match part {
+            Ok(frames) => Ok(surroundings.resolve_all(&frames.addresses, naming.as_deref_mut())),
             Err(missing) => Err(absent(missing)),
         };
         // A part that was asked for has frames or a reason, which the client sees to.
-        let kernel = stack.kernel.map_or(Err(Absent::NothingWalked), &mut place);
-        Unnamed { tid, kernel, user: stack.user.map(&mut place), evidence: Some(evidence) }
+        let kernel = stack.kernel.map_or(Err(Absent::NothingWalked), &mut resolve);
+        Unnamed { tid, kernel, user: stack.user.map(&mut resolve), evidence: Some(evidence) }
     }
 
     /// With the names, which were waited for. The dispatcher of APCs is left out unless it is to be kept.
     fn named(self, pid: Pid, process: &str, keep: bool, naming: Option<&Symbolizer>) -> ThreadStack {
-        let named = |placed: Vec<Placed>| Vec::from_iter(placed.into_iter().map(|frame| frame.named(naming)));
+        let named =
+            |placed: Vec<ResolvedFrame>| Vec::from_iter(placed.into_iter().map(|frame| frame.named(naming)));
         let kernel = self.kernel.map(named);
         ThreadStack {
             pid: Some(pid),

@@ -15,7 +15,7 @@ use stackhound_windows::memory::{Kind, Process, State};
 use stackhound_windows::{self as windows, debug_help, drivers, process};
 
 use super::modules::{Loaded, Modules};
-use super::place::Surroundings;
+use super::resolve::ProcessMap;
 use super::{Answered, Unnamed, answer};
 use crate::{KernelStackError, KernelStackSource, Selection, ThreadStack};
 
@@ -160,7 +160,7 @@ impl<D: Device> KernelStackSource for DriverSource<D> {
             user = process.as_ref().map(user_modules).unwrap_or_default();
         }
         let memory = |address| process.as_ref().map_or(Backing::Unknown, |process| backing(process, address));
-        let surroundings = Surroundings { kernel: &kernel, user: &user, memory: &memory };
+        let surroundings = ProcessMap { kernel: &kernel, user: &user, memory: &memory };
         let mut naming = self.symbolizer(&answers, [&kernel, &user])?;
         let placed = answers
             .into_iter()

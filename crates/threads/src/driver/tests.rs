@@ -12,7 +12,7 @@ use stackhound_types::{AddressKind, Mode, Pid, Rva, Tid};
 use zerocopy::IntoBytes;
 
 use super::modules::{Loaded, Modules};
-use super::place::Surroundings;
+use super::resolve::ProcessMap;
 use super::{Answered, Unnamed, answer};
 use crate::{Absent, Evidence, KernelStackError, Part, ThreadStack};
 
@@ -166,7 +166,7 @@ fn stack_of(row: Row, user: bool, keep: bool, hidden: bool) -> Result<ThreadStac
     let kernel = if hidden { Modules::default() } else { Modules::new(drivers) };
     let program = Modules::new(vec![loaded(PROGRAM, r"C:\program.exe", None)]);
     let memory = |address| if address == 0x1000 { Backing::Unbacked } else { Backing::Unknown };
-    let surroundings = Surroundings { kernel: &kernel, user: &program, memory: &memory };
+    let surroundings = ProcessMap { kernel: &kernel, user: &program, memory: &memory };
     let flags = if user { Flags::KERNEL.and(Flags::USER) } else { Flags::KERNEL };
     let like = Capture {
         pid: 4,

@@ -1,4 +1,4 @@
-//! EventKind the pipeline's events tell of threads, processors and stacks.
+//! What the pipeline's events tell of threads, processors and stacks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ const RUNDOWN: [u16; 6] = [
 /// So many stacks are kept to be used again.
 const KEPT_MAX: usize = 1 << 18;
 
-/// EventKind of an event's stack tells one snapshot from another.
+/// What of an event's stack tells one snapshot from another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct SnapshotKey {
     stack: StackId,
     process: Option<ProcessId>,
     /// While these are the same, so are the modules.
-    stretches: [ValidityId; 2],
+    validity_ids: [ValidityId; 2],
     states: StackStates,
     is_sample: bool,
     has_lower_half: bool,
@@ -63,20 +63,20 @@ impl Events {
         Events { bases: trace.time_bases(), wants_stacks, labels, snapshots }
     }
 
-    /// EventKind the event is called.
+    /// What the event is called.
     pub fn label(&mut self, seen: &EventView<'_>, builder: &mut Builder) -> LabelId {
-        match seen.event().hook() {
-            Some(hook) => *self.labels.entry(hook).or_insert_with(|| builder.label(&seen.name())),
+        match seen.event().hook_id() {
+            Some(hook_id) => *self.labels.entry(hook_id).or_insert_with(|| builder.label(&seen.name())),
             None => builder.label(&seen.name()),
         }
     }
 
     /// The thread that logged the event, if the event tells.
     pub fn thread(&self, seen: &EventView<'_>) -> Option<Tid> {
-        match seen.event().hook() {
-            Some(hook) if RUNDOWN.contains(&hook) || matches!(hook >> 8, 0x00 | 0x0b) => None,
+        match seen.event().hook_id() {
+            Some(hook_id) if RUNDOWN.contains(&hook_id) || matches!(hook_id >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
-            Some(hook) if SAMPLES.contains(&hook) => seen.stack_owner().tid,
+            Some(hook_id) if SAMPLES.contains(&hook_id) => seen.stack_owner().tid,
             // The thread is one of the tool, which ran at another time or on another machine.
             None if seen.provider_guid().is_some_and(is_added_by_tools) => None,
             _ if seen.stack().is_some() => seen.stack_owner().tid,
@@ -84,16 +84,16 @@ impl Events {
         }
     }
 
-    /// EventKind happens to threads and processors.
+    /// What happens to threads and processors.
     pub fn what(&self, seen: &EventView<'_>, functions: &mut Functions, builder: &mut Builder) -> EventKind {
-        let Some(hook) = seen.event().hook() else { return EventKind::Other };
+        let Some(hook_id) = seen.event().hook_id() else { return EventKind::Other };
         let record = seen.event().record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
         let mut routine = |address: Address| {
             let known = Some(address).filter(|address| address.0 != 0);
             known.and_then(|address| functions.routine(seen, address, builder))
         };
-        let known = match hook {
+        let known = match hook_id {
             CONTEXT_SWITCH => {
                 view::CSwitch::parse(payload, version, pointer).ok().map(|switch| EventKind::Switch {
                     old: switch.old_thread_id,
@@ -109,10 +109,10 @@ impl Events {
             SYSTEM_CALL_EXIT => Some(EventKind::SystemCallExit),
             THREAD_START | THREAD_END => view::Thread::parse(payload, version, pointer).ok().map(|thread| {
                 let tid = thread.thread_id;
-                if hook == THREAD_START { EventKind::ThreadStart(tid) } else { EventKind::ThreadEnd(tid) }
+                if hook_id == THREAD_START { EventKind::ThreadStart(tid) } else { EventKind::ThreadEnd(tid) }
             }),
-            hook if INTERRUPT_ROUTINES.contains(&hook) || DEFERRED_CALLS.contains(&hook) => {
-                let by = if DEFERRED_CALLS.contains(&hook) {
+            hook_id if INTERRUPT_ROUTINES.contains(&hook_id) || DEFERRED_CALLS.contains(&hook_id) => {
+                let by = if DEFERRED_CALLS.contains(&hook_id) {
                     Interruption::Deferred
                 } else {
                     Interruption::Service
@@ -144,17 +144,17 @@ impl Events {
     ) -> Option<Arc<Snapshot>> {
         let stack = seen.stack().filter(|_| self.wants_stacks)?;
         let event = seen.event();
-        let is_sample = event.hook().is_some_and(|hook| SAMPLES.contains(&hook));
+        let is_sample = event.hook_id().is_some_and(|hook_id| SAMPLES.contains(&hook_id));
         // Of 32-bit programs, providers record the 32-bit frames only.
-        let has_lower_half = event.hook().is_none()
+        let has_lower_half = event.hook_id().is_none()
             && event.record().pointer_size() == PointerSize::Four
             && event.block().session().pointer_size == PointerSize::Eight;
         let (system, process) = (seen.trace_state().system(), seen.stack_owner().process);
-        let user = process.map(|process| system.stretch(Some(process), seen.time())).unwrap_or_default();
+        let user = process.map(|process| system.validity_id(Some(process), seen.time())).unwrap_or_default();
         let key = SnapshotKey {
             stack,
             process,
-            stretches: [user, system.stretch(None, seen.time())],
+            validity_ids: [user, system.validity_id(None, seen.time())],
             states: seen.stack_states(),
             is_sample,
             has_lower_half,

@@ -25,7 +25,7 @@ const CALLBACKS: [&str; 2] = ["KeUserModeCallback", "KiCallUserMode"];
 
 /// A place in code of which the function was looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Place {
+enum CodeLocation {
     Module(ModuleId, u64, bool),
     Method(MethodId),
     Address(u64),
@@ -34,7 +34,7 @@ enum Place {
 /// The functions that were met.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    places: HashMap<Place, Function>,
+    locations: HashMap<CodeLocation, Function>,
 }
 
 impl Functions {
@@ -69,18 +69,18 @@ impl Functions {
     }
 
     fn of(&mut self, seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
-        let place = match (frame.module(), frame.rva(), frame.method()) {
+        let location = match (frame.module(), frame.rva(), frame.method()) {
             (Some(module), Some(rva), _) => {
-                Place::Module(module.id(), rva, frame.kind == AddressKind::Return)
+                CodeLocation::Module(module.id(), rva, frame.kind == AddressKind::Return)
             }
-            (_, _, Some(method)) => Place::Method(method.id()),
-            _ => Place::Address(frame.address().0),
+            (_, _, Some(method)) => CodeLocation::Method(method.id()),
+            _ => CodeLocation::Address(frame.address().0),
         };
-        if let Some(&function) = self.places.get(&place) {
+        if let Some(&function) = self.locations.get(&location) {
             return function;
         }
         let function = look_up(seen, frame, builder);
-        self.places.insert(place, function);
+        self.locations.insert(location, function);
         function
     }
 }

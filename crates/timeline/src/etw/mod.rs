@@ -19,7 +19,7 @@ use stackhound_types::{Address, TICKS_PER_SECOND, Tid};
 use crate::{Counts, Options, StackEvent, Step, Timeline};
 use functions::Functions;
 
-/// EventKind of a recording goes into the model.
+/// What of a recording goes into the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Stacks {
     /// Only what events tell exactly: switches, system calls, interrupt routines.
@@ -29,12 +29,12 @@ pub enum Stacks {
     Recorded,
 }
 
-/// EventKind became of a recording beside the trace.
+/// What became of a recording beside the trace.
 #[derive(Clone, Debug)]
 pub struct TimelineReport {
-    /// EventKind was used of it and what was not.
+    /// What was used of it and what was not.
     pub counts: Counts,
-    /// EventKind was read.
+    /// What was read.
     pub outcome: Outcome,
 }
 
@@ -65,7 +65,7 @@ pub fn timeline(
     ));
     let options =
         Options { reorder: (second.0 / HOLD_PER_SECOND).max(1), snapshots: stacks == Stacks::Recorded };
-    let mut recording = Recording {
+    let mut build = TimelineBuild {
         builder: Builder::new(),
         timeline: Timeline::new(options),
         functions: Functions::default(),
@@ -74,27 +74,27 @@ pub fn timeline(
         error: None,
     };
     if stacks == Stacks::Recorded {
-        recording.builder.sampled();
+        build.builder.sampled();
     }
     let wanted = |_: &EventView<'_>| ControlFlow::Continue(true);
-    let outcome = pipeline.run_chosen(wanted, |seen| match recording.event(seen) {
+    let outcome = pipeline.run_chosen(wanted, |seen| match build.event(seen) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
-            recording.error = Some(error);
+            build.error = Some(error);
             ControlFlow::Break(())
         }
     });
-    if let Some(error) = recording.error {
+    if let Some(error) = build.error {
         return Err(error);
     }
-    let transitions = recording.timeline.end();
-    recording.apply(pipeline.trace_state().system())?;
-    let counts = recording.timeline.counts();
-    Ok((recording.builder.finish(transitions)?, TimelineReport { counts, outcome }))
+    let transitions = build.timeline.end();
+    build.apply(pipeline.trace_state().system())?;
+    let counts = build.timeline.counts();
+    Ok((build.builder.finish(transitions)?, TimelineReport { counts, outcome }))
 }
 
 /// The model in the making.
-struct Recording {
+struct TimelineBuild {
     builder: Builder,
     timeline: Timeline,
     functions: Functions,
@@ -103,7 +103,7 @@ struct Recording {
     error: Option<Error>,
 }
 
-impl Recording {
+impl TimelineBuild {
     fn event(&mut self, seen: &EventView<'_>) -> Result<(), Error> {
         let cpu = seen.processor().map(Cpu);
         if let Some(cpu) = cpu {

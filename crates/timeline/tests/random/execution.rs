@@ -36,7 +36,7 @@ const UNKNOWN: u32 = 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Func(pub u32);
 
-/// EventKind a reader knows of a function. Of some it knows the module only, of some nothing.
+/// What a reader knows of a function. Of some it knows the module only, of some nothing.
 pub fn function_of(func: Func) -> Option<u32> {
     match func.0 {
         3 | 4 | 14 | 15 => Some(UNKNOWN),
@@ -96,7 +96,7 @@ pub struct Call {
     pub last: u64,
 }
 
-/// EventKind a recorder sees.
+/// What a recorder sees.
 #[derive(Clone, Debug)]
 pub enum Recorded {
     Event(StackEvent),
@@ -106,7 +106,7 @@ pub enum Recorded {
 
 /// Which events are recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Recording {
+pub struct RecordingOptions {
     pub calls: bool,
     pub switches: bool,
     pub losses: bool,
@@ -177,7 +177,7 @@ pub struct Execution {
     threads: Vec<Thread>,
     processors: Vec<Processor>,
     time: i64,
-    recording: Option<Recording>,
+    recording: Option<RecordingOptions>,
     sites: u8,
 }
 
@@ -191,7 +191,7 @@ impl Execution {
         self.stacks.get(&(owner, context))
     }
 
-    pub fn run(script: &[(u8, u8, u8)], recording: Recording) -> Execution {
+    pub fn run(script: &[(u8, u8, u8)], recording: RecordingOptions) -> Execution {
         let mut execution = Execution { recording: Some(recording), ..Execution::default() };
         execution.processors.resize_with(CPUS, Processor::default);
         execution.threads.resize_with(THREADS, Thread::default);
@@ -416,7 +416,7 @@ impl Execution {
             thread.wow64.truncate(wow64.saturating_sub(1));
         }
         thread.visits.pop();
-        // EventKind is left is what called back.
+        // What is left is what called back.
         thread.is_called_back = !thread.visits.is_empty();
     }
 
@@ -620,9 +620,9 @@ impl Execution {
         thread.is_in_kernel() && thread.visits.last().is_some_and(|(visit, ..)| *visit != Visit::Fault)
     }
 
-    /// EventKind is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
+    /// What is recorded of a thread. The way through 64-bit code is seen only where the kernel was called.
     fn of_thread(&self, thread: usize, kernel: Part, is_call: bool, how: u8) -> Snapshot {
-        let is_narrow = thread == NARROW;
+        let is_32_bit = thread == NARROW;
         let thread = &self.threads[thread];
         // A walk of 64-bit code alone, and any other that is known not to have reached the end, tells nothing.
         if how % 16 == 10 {
@@ -633,7 +633,7 @@ impl Execution {
             true => self.cut(frames, how),
             false => self.part(frames),
         };
-        let wow64 = match (is_narrow, is_call) {
+        let wow64 = match (is_32_bit, is_call) {
             (true, true) => part(&thread.wow64),
             (true, false) => Part::Unknown,
             (false, _) => Part::Absent,

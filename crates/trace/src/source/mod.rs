@@ -12,7 +12,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use stackhound_etl::{Damage, OpenError, Recording};
+use stackhound_etl::{Damage, EtlFile, OpenError};
 
 use crate::Error;
 pub use map::bytes_of;
@@ -32,15 +32,15 @@ pub struct Source {
     /// The path as it was given; with the member's name behind it for recordings inside an archive.
     pub name: String,
     /// The recording.
-    pub recording: Recording,
+    pub etl_file: EtlFile,
     /// What could not be unpacked of a packed recording. Offsets and sizes are those of the packed file.
     pub packed_damage: Vec<Damage>,
 }
 
 impl Source {
     /// A recording that was not packed.
-    pub fn new(name: impl Into<String>, recording: Recording) -> Source {
-        Source { name: name.into(), recording, packed_damage: Vec::new() }
+    pub fn new(name: impl Into<String>, etl_file: EtlFile) -> Source {
+        Source { name: name.into(), etl_file, packed_damage: Vec::new() }
     }
 }
 
@@ -70,15 +70,15 @@ pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Opened, Error> {
         return Err(Error::TooMany);
     }
     for (source, number) in opened.sources.iter_mut().zip(0..) {
-        source.recording = source.recording.clone().numbered(number);
+        source.etl_file = source.etl_file.clone().numbered(number);
     }
     Ok(opened)
 }
 
 fn open_directory(directory: &Path, opened: &mut Opened) -> Result<(), Error> {
-    let files = recordings_in(directory)?;
+    let files = traces_in(directory)?;
     if files.is_empty() {
-        return Err(Error::NoRecordings(directory.to_owned()));
+        return Err(Error::NoTraces(directory.to_owned()));
     }
     for file in files {
         let before = opened.sources.len();
@@ -91,12 +91,12 @@ fn open_directory(directory: &Path, opened: &mut Opened) -> Result<(), Error> {
 }
 
 /// Files of a directory whose names say that they are recordings.
-fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+fn traces_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let io_error = |error| Error::Io(directory.to_owned(), error);
     let mut files = Vec::new();
     for entry in directory.read_dir().map_err(io_error)? {
         let path = entry.map_err(io_error)?.path();
-        if path.is_file() && is_recording_name(&path.file_name().unwrap_or_default().to_string_lossy()) {
+        if path.is_file() && is_trace_name(&path.file_name().unwrap_or_default().to_string_lossy()) {
             files.push(path);
         }
     }
@@ -105,7 +105,7 @@ fn recordings_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Whether a file of a directory is taken for a recording, by its name.
-pub fn is_recording_name(name: &str) -> bool {
+pub fn is_trace_name(name: &str) -> bool {
     let name = name.to_lowercase();
     [".etl", ".etl.zst", ".etl.zip"].iter().any(|end| name.ends_with(end))
 }
@@ -122,7 +122,7 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
     file.seek(SeekFrom::Start(0)).map_err(io_error)?;
     let name = path.display().to_string();
     match magic {
-        _ if read < 4 => found.push(recording(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
+        _ if read < 4 => found.push(etl_file(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
         ZIP_MAGIC => zip::open(path, file, found)?,
         _ if magic == ZSTD_MAGIC || zstd::is_skippable(magic) => {
             let mut plain = Unpacked::new(UNPACKED_SIZE_MAX).map_err(io_error)?;
@@ -133,9 +133,9 @@ fn open_file(path: &Path, found: &mut Vec<Source>) -> Result<(), Error> {
             if let (true, Some(damage)) = (bytes.is_empty(), damage.first()) {
                 return Err(Error::Packed(path.to_owned(), damage.reason.to_string()));
             }
-            found.push(recording(name, bytes, damage)?);
+            found.push(etl_file(name, bytes, damage)?);
         }
-        _ => found.push(recording(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
+        _ => found.push(etl_file(name, map::bytes_of(path).map_err(io_error)?, Vec::new())?),
     }
     Ok(())
 }
@@ -163,7 +163,7 @@ impl Unpacked {
     /// What unpacking came to; where it was stopped, the reason.
     fn accepted<T>(&mut self, name: &str, unpacked: io::Result<T>, path: &Path) -> Result<T, Error> {
         match self.refused.take() {
-            Some(refused) => Err(Error::NotARecording(name.to_owned(), refused)),
+            Some(refused) => Err(Error::NotATrace(name.to_owned(), refused)),
             None => unpacked.map_err(|error| Error::Packed(path.to_owned(), error.to_string())),
         }
     }
@@ -179,7 +179,7 @@ impl Unpacked {
         let Some(head) = &mut self.head else { return Ok(()) };
         head.extend_from_slice(&bytes[..bytes.len().min(HEAD_SIZE - head.len())]);
         if head.len() == HEAD_SIZE {
-            let opened = Recording::open(Bytes::from(std::mem::take(head)));
+            let opened = EtlFile::open(Bytes::from(std::mem::take(head)));
             self.head = None;
             if let Err(error) = opened
                 && !matches!(error, OpenError::FirstBufferCutOff { .. })
@@ -214,9 +214,9 @@ impl Write for Unpacked {
     }
 }
 
-fn recording(name: String, bytes: Bytes, packed_damage: Vec<Damage>) -> Result<Source, Error> {
-    match Recording::open(bytes) {
-        Ok(recording) => Ok(Source { name, recording, packed_damage }),
-        Err(error) => Err(Error::NotARecording(name, error)),
+fn etl_file(name: String, bytes: Bytes, packed_damage: Vec<Damage>) -> Result<Source, Error> {
+    match EtlFile::open(bytes) {
+        Ok(etl_file) => Ok(Source { name, etl_file, packed_damage }),
+        Err(error) => Err(Error::NotATrace(name, error)),
     }
 }

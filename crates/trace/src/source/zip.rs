@@ -9,7 +9,7 @@ use stackhound_etl::{Damage, DamageReason};
 use zip::ZipArchive;
 use zip::read::read_zipfile_from_stream;
 
-use super::{Source, UNPACKED_SIZE_MAX, Unpacked, recording};
+use super::{Source, UNPACKED_SIZE_MAX, Unpacked, etl_file};
 use crate::Error;
 
 /// Opens all recordings of an archive.
@@ -44,15 +44,15 @@ fn read_members(
     found: &mut Vec<Source>,
 ) -> Result<(), Error> {
     let packed = |error: String| Error::Packed(path.to_owned(), error);
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for index in 0..archive.len() {
         let member = archive.by_index_raw(index).map_err(|error| packed(error.to_string()))?;
         let start = member.data_start().unwrap_or_default();
-        places.push((member.header_start(), start.saturating_add(member.compressed_size())));
+        locations.push((member.header_start(), start.saturating_add(member.compressed_size())));
     }
-    places.sort();
+    locations.sort();
     // Members that share bytes are how a small archive is made to unpack to a large one.
-    if places.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+    if locations.windows(2).any(|pair| pair[0].1 > pair[1].0) {
         return Err(packed("members of the archive overlap".to_owned()));
     }
     let mut left = UNPACKED_SIZE_MAX;
@@ -78,7 +78,7 @@ fn read_members(
             }),
         });
         let bytes = plain.finish().map_err(|error| Error::Io(path.to_owned(), error))?;
-        found.push(recording(name, bytes, Vec::from_iter(damage))?);
+        found.push(etl_file(name, bytes, Vec::from_iter(damage))?);
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ fn read_beginning(
         let at = reader.stream_position().unwrap_or(size).min(size);
         let damage = Damage { offset: at, skipped: size - at, reason: REASON };
         let bytes = plain.finish().map_err(|error| Error::Io(path.to_owned(), error))?;
-        found.push(recording(name, bytes, vec![damage])?);
+        found.push(etl_file(name, bytes, vec![damage])?);
         if failed {
             break;
         }

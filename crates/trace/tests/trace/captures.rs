@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{ClockKind, LogFileMode};
-use stackhound_trace::{Capture, Error, Grouping, Recordings};
+use stackhound_trace::{Capture, Error, Grouping, TraceFiles};
 use stackhound_types::{FileTime, PointerSize, RawTime, TICKS_PER_SECOND};
 
 /// One file: its session, when its events happened (in seconds after the session's start), and the computer's name.
@@ -50,8 +50,8 @@ fn mode(bits: LogFileMode) -> LogFileMode {
 /// SystemConfig/CPU of version 2, with nothing but the name.
 fn cpu_config(computer: &str) -> Vec<u8> {
     let mut payload = vec![0; 20 + 2 * (256 + 134) + 8];
-    for (unit, place) in computer.encode_utf16().zip(payload[20..].chunks_exact_mut(2)) {
-        place.copy_from_slice(&unit.to_le_bytes());
+    for (unit, location) in computer.encode_utf16().zip(payload[20..].chunks_exact_mut(2)) {
+        location.copy_from_slice(&unit.to_le_bytes());
     }
     payload
 }
@@ -60,8 +60,8 @@ impl File {
     fn make(&self) -> Vec<u8> {
         let start = self.session.start.0;
         let mut writer = EtlWriter::new(self.session.clone(), std::io::Cursor::new(Vec::new())).unwrap();
-        let mut write = |after: i64, hook: u16, payload: &[u8]| {
-            let header = HeaderSpec::System { hook, version: 2, issuer: Issuer::UNKNOWN };
+        let mut write = |after: i64, hook_id: u16, payload: &[u8]| {
+            let header = HeaderSpec::System { hook_id, version: 2, issuer: Issuer::UNKNOWN };
             let time = RawTime(start + after * TICKS_PER_SECOND);
             let pointer_size = PointerSize::Eight;
             let record = RecordSpec { time, pointer_size, header, payload: Payload::Bytes(payload) };
@@ -82,7 +82,7 @@ fn captures(files: &[File], grouping: Grouping) -> Vec<Capture> {
         std::fs::write(&path, file.make()).unwrap();
         path
     });
-    Recordings::files(paths.collect::<Vec<_>>()).grouping(grouping).captures().unwrap().captures
+    TraceFiles::files(paths.collect::<Vec<_>>()).grouping(grouping).captures().unwrap().captures
 }
 
 /// The numbers of the files of each capture.
@@ -272,13 +272,13 @@ fn several_captures_are_not_opened_as_one_trace() {
     let write = |name: &str, file: File| std::fs::write(directory.path().join(name), file.make()).unwrap();
     write("a.etl", usual());
     write("b.etl", on("BETA", with(|session| session.build = 7)));
-    let recordings = Recordings::file(directory.path());
-    let error = recordings.open().unwrap_err();
+    let trace_files = TraceFiles::file(directory.path());
+    let error = trace_files.open().unwrap_err();
     assert!(matches!(error, Error::SeveralCaptures { count: 2, .. }), "{error}");
     let text = error.to_string().replace(&format!("{}/", directory.path().display()), "");
     assert_eq!(text, "the files are 2 captures, which cannot be read as one trace: (a.etl) (b.etl)");
-    assert_eq!(recordings.clone().grouping(Grouping::Merge).open().unwrap().sources().len(), 2);
-    let captures = recordings.captures().unwrap().captures;
+    assert_eq!(trace_files.clone().grouping(Grouping::Merge).open().unwrap().sources().len(), 2);
+    let captures = trace_files.captures().unwrap().captures;
     let text = captures[1].to_string().replace(&format!("{}/", directory.path().display()), "");
     assert_eq!(
         text,

@@ -2,5 +2,5 @@
 
 mod captures;
 mod merge;
-mod recordings;
 mod sources;
+mod trace_files;

@@ -8,7 +8,7 @@ use stackhound_etl::{ClockKind, Damage, DamageReason, LogFileMode};
 use stackhound_trace::{OpenTrace, Stats};
 use stackhound_types::{FileTime, RawTime};
 
-use crate::recordings::{HOOKS, Logged, Making, events, open, selection};
+use crate::trace_files::{HOOK_IDS, Logged, Making, events, open, selection};
 
 /// One source to be made: its session, and per processor the ticks from each event to the next one.
 #[derive(Clone, Debug)]
@@ -105,18 +105,18 @@ proptest! {
     }
 
     #[test]
-    fn a_selection_is_a_filter(plans in prop::collection::vec(plans(0..4), 1..4), hooks in hooks()) {
+    fn a_selection_is_a_filter(plans in prop::collection::vec(plans(0..4), 1..4), hook_ids in hook_ids()) {
         let (files, _) = make_all(&plans);
         let trace = open(&files, 1);
         let mut expected = events(trace.ordered()).0;
-        expected.retain(|event| hooks.contains(&event.hook()));
-        prop_assert_eq!(events(trace.selected(selection(&hooks))).0, expected);
+        expected.retain(|event| hook_ids.contains(&event.hook_id()));
+        prop_assert_eq!(events(trace.selected(selection(&hook_ids))).0, expected);
     }
 
     /// Where the system clock was set back, streams are not sorted; only the next events of all are compared.
     #[test]
     fn disorder_within_a_stream_is_kept_and_counted(
-        mut plans in prop::collection::vec(plans(-4..8), 1..4), hooks in hooks(),
+        mut plans in prop::collection::vec(plans(-4..8), 1..4), hook_ids in hook_ids(),
     ) {
         for plan in &mut plans {
             plan.session.clock = ClockKind::SystemTime;
@@ -131,9 +131,9 @@ proptest! {
         prop_assert_eq!(stats.out_of_order, backwards as u64);
 
         // A selection has the same events; between streams in disorder, their order depends on the others.
-        let mut selected = events(trace.selected(selection(&hooks))).0;
+        let mut selected = events(trace.selected(selection(&hook_ids))).0;
         let mut filtered = expected;
-        filtered.retain(|event| hooks.contains(&event.hook()));
+        filtered.retain(|event| hook_ids.contains(&event.hook_id()));
         selected.sort();
         filtered.sort();
         prop_assert_eq!(selected, filtered);
@@ -171,8 +171,8 @@ proptest! {
     }
 }
 
-fn hooks() -> impl Strategy<Value = Vec<u16>> {
-    prop::sample::subsequence([&[0], &HOOKS[..]].concat(), 0..=1 + HOOKS.len())
+fn hook_ids() -> impl Strategy<Value = Vec<u16>> {
+    prop::sample::subsequence([&[0], &HOOK_IDS[..]].concat(), 0..=1 + HOOK_IDS.len())
 }
 
 /// Each row: source, processor, ticks after the start. Expected are the numbers within the sources.
@@ -329,15 +329,15 @@ fn a_damaged_compressed_buffer_is_a_loss_before_the_next_one() {
     let mut ordered = trace.ordered();
     let (mut found, mut after_loss) = (Vec::new(), Vec::new());
     while let Some(event) = ordered.next() {
-        let place = event.block().origin().file_offset;
+        let location = event.block().origin().file_offset;
         if event.index() == 0 && event.block().origin().after_loss {
-            after_loss.push(place);
+            after_loss.push(location);
         }
-        found.push((place, event.raw_time().0));
+        found.push((location, event.raw_time().0));
     }
     assert_eq!(after_loss, [next.offset]);
     let of_damaged: Vec<i64> =
-        found.iter().filter(|(place, _)| *place == damaged.offset).map(|(_, time)| *time).collect();
+        found.iter().filter(|(location, _)| *location == damaged.offset).map(|(_, time)| *time).collect();
     let first = logged.iter().position(|event| Some(&event.time) == of_damaged.first()).unwrap();
     assert!(of_damaged.len() > 2);
     assert!(of_damaged.iter().eq(logged[first..].iter().take(of_damaged.len()).map(|event| &event.time)));

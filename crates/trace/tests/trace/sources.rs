@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use stackhound_etl::{Damage, DamageReason};
-use stackhound_trace::Recordings;
+use stackhound_trace::TraceFiles;
 use tempfile::TempDir;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::recordings::{Logged, events, small};
+use crate::trace_files::{Logged, events, small};
 
 fn zst(file: &[u8]) -> Vec<u8> {
     compress_to_vec(file, CompressionLevel::Fastest)
@@ -46,10 +46,10 @@ fn directory(files: &[(&str, Vec<u8>)]) -> TempDir {
 
 /// Opens paths in the directory (`.` is itself) and gives the sources' names, without the directory's.
 fn names(directory: &Path, paths: &[&str]) -> Vec<String> {
-    let trace = Recordings::files(paths.iter().map(|path| directory.join(path))).open().unwrap();
+    let trace = TraceFiles::files(paths.iter().map(|path| directory.join(path))).open().unwrap();
     let prefix = format!("{}/", directory.display());
     let names = trace.sources().iter().map(|source| source.name.strip_prefix(&prefix).unwrap().to_owned());
-    assert!(trace.sources().iter().zip(0..).all(|(source, number)| source.recording.number() == number));
+    assert!(trace.sources().iter().zip(0..).all(|(source, number)| source.etl_file.number() == number));
     names.collect()
 }
 
@@ -71,7 +71,7 @@ fn a_recording_may_be_packed() {
     ]);
     for name in ["plain.etl", "plain.bin", "packed.etl.zst", "packed.etl", "archive.zip", "archive.etl"] {
         for threads in [1, 2] {
-            let trace = Recordings::file(directory.path().join(name)).threads(threads).open().unwrap();
+            let trace = TraceFiles::file(directory.path().join(name)).threads(threads).open().unwrap();
             let (found, stats) = events(trace.ordered());
             assert_eq!(found, logged, "{name}");
             assert_eq!(stats.bytes, file.len() as u64, "{name}");
@@ -109,7 +109,7 @@ fn several_files_are_merged() {
         ("1.etl.zst", zst(&files[1])),
         ("2.etl.zip", archive(&[("2.etl", &files[2])])),
     ]);
-    let trace = Recordings::file(directory.path()).open().unwrap();
+    let trace = TraceFiles::file(directory.path()).open().unwrap();
     assert_eq!(events(trace.ordered()).0, expected);
     let blocks: u64 = trace.blocks().map(|(_, block)| block.unwrap().0.entries().len() as u64).sum();
     assert_eq!(blocks, expected.len() as u64);
@@ -118,7 +118,7 @@ fn several_files_are_merged() {
 #[test]
 fn a_run_ends_when_it_is_told_to() {
     let directory = directory(&[("a.etl", small(0).0)]);
-    let trace = Recordings::file(directory.path().join("a.etl"));
+    let trace = TraceFiles::file(directory.path().join("a.etl"));
     let mut seen = 0;
     let stats = trace
         .run(|_| {
@@ -134,7 +134,7 @@ fn a_run_ends_when_it_is_told_to() {
 fn check_refusal(bytes: &[u8], expected: &str) {
     let directory = directory(&[("file.etl", bytes.to_vec())]);
     let path = directory.path().join("file.etl");
-    let error = Recordings::file(&path).open().unwrap_err().to_string();
+    let error = TraceFiles::file(&path).open().unwrap_err().to_string();
     assert_eq!(error.replace(&path.display().to_string(), "FILE"), expected);
 }
 
@@ -174,9 +174,9 @@ fn all_frames_are_read_and_skippable_ones_are_skipped() {
         [zst(first), zst(b""), zst(rest)].concat(),
     ] {
         let directory = directory(&[("file.etl.zst", packed)]);
-        let trace = Recordings::file(directory.path()).open().unwrap();
+        let trace = TraceFiles::file(directory.path()).open().unwrap();
         let source = &trace.sources()[0];
-        assert_eq!((&source.recording.bytes()[..], &source.packed_damage[..]), (&file[..], &[][..]));
+        assert_eq!((&source.etl_file.bytes()[..], &source.packed_damage[..]), (&file[..], &[][..]));
     }
 }
 
@@ -184,11 +184,11 @@ fn all_frames_are_read_and_skippable_ones_are_skipped() {
 /// gives, or nothing where it is refused.
 fn changed(file: &[u8], packed: &[u8]) -> Result<(), Vec<u8>> {
     let directory = directory(&[("file.etl", packed.to_vec())]);
-    let Ok(trace) = Recordings::file(directory.path().join("file.etl")).open() else {
+    let Ok(trace) = TraceFiles::file(directory.path().join("file.etl")).open() else {
         return Err(Vec::new());
     };
     let [source] = trace.sources() else { panic!("{:?}", trace.sources()) };
-    let bytes = source.recording.bytes();
+    let bytes = source.etl_file.bytes();
     if trace.run(|_| ControlFlow::Continue(())).damage.is_empty() {
         assert_eq!(bytes, file, "a change that nothing reports");
         return Ok(());
@@ -248,13 +248,13 @@ fn an_archive_whose_members_overlap_is_refused() {
 #[test]
 fn a_recording_of_which_buffers_are_gone_is_incomplete() {
     let (file, _) = small(0);
-    let whole = Recordings::file(directory(&[("a.etl", file.clone())]).path()).open().unwrap();
+    let whole = TraceFiles::file(directory(&[("a.etl", file.clone())]).path()).open().unwrap();
     let index = &whole.indexes()[0];
     assert!(index.damage.is_empty() && index.buffers.len() > 3, "{index:?}");
-    let written = whole.sources()[0].recording.session().buffers_written;
+    let written = whole.sources()[0].etl_file.session().buffers_written;
     for kept in 1..index.buffers.len() {
         let end = index.buffers[kept].offset as usize;
-        let cut = Recordings::file(directory(&[("a.etl", file[..end].to_vec())]).path()).open().unwrap();
+        let cut = TraceFiles::file(directory(&[("a.etl", file[..end].to_vec())]).path()).open().unwrap();
         let stats = events(cut.ordered()).1;
         let missing = index.buffers.len() as u64 - kept as u64;
         let reason = DamageReason::Incomplete { written, missing };
@@ -271,20 +271,20 @@ fn files_of_a_directory_that_are_none_are_skipped() {
         ("c.etl", b"text".to_vec()),
         ("d.etl.zip", archive(&[("a.etl", &file), ("b.etl", b"")])),
     ]);
-    let opened = Recordings::file(directory.path()).captures().unwrap();
+    let opened = TraceFiles::file(directory.path()).captures().unwrap();
     let sources: Vec<_> = opened.captures.iter().flat_map(|capture| capture.trace.sources()).collect();
     assert_eq!(sources.len(), 1);
     let skipped: Vec<String> = opened.skipped.iter().map(ToString::to_string).collect();
     assert_eq!(skipped.len(), 3);
     assert!(skipped[0].ends_with("b.etl: the file is empty"), "{skipped:?}");
     // Who wants one trace of all of them gets none.
-    assert_eq!(Recordings::file(directory.path()).open().unwrap_err().to_string(), skipped[0]);
+    assert_eq!(TraceFiles::file(directory.path()).open().unwrap_err().to_string(), skipped[0]);
 }
 
 #[cfg(unix)]
 #[test]
 fn devices_are_refused() {
-    let error = Recordings::file("/dev/zero").open().unwrap_err().to_string();
+    let error = TraceFiles::file("/dev/zero").open().unwrap_err().to_string();
     assert_eq!(error, "/dev/zero: neither a file nor a folder");
 }
 
@@ -292,7 +292,7 @@ fn devices_are_refused() {
 fn paths_that_lead_nowhere_are_told() {
     let directory = directory(&[("notes.txt", b"no recording".to_vec())]);
     let path = directory.path();
-    let refusal = |paths: Vec<PathBuf>| Recordings::files(paths).open().unwrap_err().to_string();
+    let refusal = |paths: Vec<PathBuf>| TraceFiles::files(paths).open().unwrap_err().to_string();
     let empty = format!("{}: no .etl, .etl.zst or .etl.zip file in this directory", path.display());
     assert_eq!(refusal(vec![path.to_owned()]), empty);
     assert_eq!(refusal(vec![]), "no recording was given");

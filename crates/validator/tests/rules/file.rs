@@ -171,9 +171,15 @@ fn lay_out(records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A SYSTEM64 record of a process and a thread, `time` ticks after the logfile header.
-pub fn system(hook: u16, version: u16, time: u64, (process, thread): (u32, u32), payload: &[u8]) -> Vec<u8> {
+pub fn system(
+    hook_id: u16,
+    version: u16,
+    time: u64,
+    (process, thread): (u32, u32),
+    payload: &[u8],
+) -> Vec<u8> {
     let size = (0x20 + payload.len()) as u16;
-    let mut record = [version, 0xc002, size, hook].map(u16::to_le_bytes).concat();
+    let mut record = [version, 0xc002, size, hook_id].map(u16::to_le_bytes).concat();
     record.extend([thread.to_le_bytes(), process.to_le_bytes()].concat());
     record.extend((T0 + time).to_le_bytes());
     record.extend([0; 8]);
@@ -182,9 +188,9 @@ pub fn system(hook: u16, version: u16, time: u64, (process, thread): (u32, u32),
 }
 
 /// A PERFINFO64 record.
-pub fn perf_info(hook: u16, version: u16, time: u64, payload: &[u8]) -> Vec<u8> {
+pub fn perf_info(hook_id: u16, version: u16, time: u64, payload: &[u8]) -> Vec<u8> {
     let size = (0x10 + payload.len()) as u16;
-    let mut record = [version, 0xc011, size, hook].map(u16::to_le_bytes).concat();
+    let mut record = [version, 0xc011, size, hook_id].map(u16::to_le_bytes).concat();
     record.extend((T0 + time).to_le_bytes());
     record.extend(payload);
     record

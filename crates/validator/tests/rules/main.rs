@@ -28,9 +28,9 @@ const SYSTEM_CONFIG: [u8; 16] =
     [0x91, 0xee, 0x79, 0x9b, 0xfd, 0xb5, 0xc0, 0x41, 0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0];
 
 /// The first record with a hook id.
-fn hook(buffers: &mut Buffers, hook: u16) -> &mut Vec<u8> {
-    let with_hook = |record: &&mut Vec<u8>| record[6..8] == hook.to_le_bytes();
-    buffers[0].1.iter_mut().find(with_hook).expect("a record with this hook id")
+fn hook_id(buffers: &mut Buffers, hook_id: u16) -> &mut Vec<u8> {
+    let with_hook_id = |record: &&mut Vec<u8>| record[6..8] == hook_id.to_le_bytes();
+    buffers[0].1.iter_mut().find(with_hook_id).expect("a record with this hook id")
 }
 
 fn add(buffers: &mut Buffers, record: Vec<u8>) {
@@ -121,17 +121,17 @@ const ROWS: &[(Class, Change, &[Rule])] = &[
     (Relogged, Bytes(|file| put(file, FIRST + 0x10, &T0.to_le_bytes())), &[D21]),
     // Records.
     (Live, Bytes(|file| put(file, FIRST + 0x48 + 3, &[0x90])), &[R01]),
-    (Kernel, Records(|buffers| hook(buffers, 0x1402)[2] = 4), &[R01]),
-    (Kernel, Records(|buffers| shorten(hook(buffers, 0x0502), 16)), &[R02]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0301)[1] = 1), &[R03]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0301)[0] = 3), &[R04]),
-    (Kernel, Records(|buffers| *hook(buffers, 0x0f49) = perf_info(0x0f49, 3, 6, &[0; 24])), &[R04]),
-    (Kernel, Records(|buffers| *hook(buffers, 0x0f49) = system(0x0f49, 3, 6, (4, 8), &[0; 16])), &[R04]),
-    (Kernel, Records(|buffers| put(hook(buffers, 0x0f49), 8, &[0xff; 4])), &[R05]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0504)[8] = 9), &[R06]),
-    (Kernel, Records(|buffers| hook(buffers, 0x1820)[16] += 1), &[R07]),
-    (Kernel, Records(|buffers| shorten(hook(buffers, 0x1820), 8)), &[R08]),
-    (Kernel, Records(|buffers| shorten(hook(buffers, 0x1824), 8)), &[R09]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x1402)[2] = 4), &[R01]),
+    (Kernel, Records(|buffers| shorten(hook_id(buffers, 0x0502), 16)), &[R02]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0301)[1] = 1), &[R03]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0301)[0] = 3), &[R04]),
+    (Kernel, Records(|buffers| *hook_id(buffers, 0x0f49) = perf_info(0x0f49, 3, 6, &[0; 24])), &[R04]),
+    (Kernel, Records(|buffers| *hook_id(buffers, 0x0f49) = system(0x0f49, 3, 6, (4, 8), &[0; 16])), &[R04]),
+    (Kernel, Records(|buffers| put(hook_id(buffers, 0x0f49), 8, &[0xff; 4])), &[R05]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0504)[8] = 9), &[R06]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x1820)[16] += 1), &[R07]),
+    (Kernel, Records(|buffers| shorten(hook_id(buffers, 0x1820), 8)), &[R08]),
+    (Kernel, Records(|buffers| shorten(hook_id(buffers, 0x1824), 8)), &[R09]),
     (Live, Bytes(|file| put(file, FIRST + 0x48 + 6, &[1])), &[R10]),
     (Live, Bytes(|file| put(file, FIRST + 0x48 + 12, &[0xff; 4])), &[R11]),
     (Live, Records(|buffers| buffers[1].1[0] = event(15, &[(1, b"one"), (12, b"two")])), &[]),
@@ -144,24 +144,32 @@ const ROWS: &[(Class, Change, &[Rule])] = &[
     (Live, Bytes(|file| put(file, SECOND + 0x48 + 0x50 + 12, &[0xff; 4])), &[R15]),
     (Live, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 34, &[]))), &[R16]),
     (Relogged, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 34, &[]))), &[]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0301)[12] = 5), &[R17]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0302)[12] = 5), &[R17]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0502)[8] = 5), &[R18]),
-    (Kernel, Records(|buffers| hook(buffers, 0x030a)[12] = 5), &[R19]),
-    (Kernel, Records(|buffers| hook(buffers, 0x1402)[12] = 5), &[R19]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0301)[12] = 5), &[R17]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0302)[12] = 5), &[R17]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0502)[8] = 5), &[R18]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x030a)[12] = 5), &[R19]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x1402)[12] = 5), &[R19]),
     (Relogged, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 33, b"a\0\0\0b\0\0\0"))), &[R20]),
     (Relogged, Records(|buffers| add(buffers, full(25, SYSTEM_CONFIG, 33, b"a\0\0\0\\\0\0\0"))), &[]),
     // The protocol of kernel traces. Hook ids are changed to some with which no rule is concerned.
-    (Kernel, Records(|buffers| hook(buffers, 0x1820)[16] = 0), &[K01]),
-    (Kernel, Records(|buffers| hook(buffers, 0x1824)[16] += 1), &[K02]),
-    (Kernel, Records(|buffers| hook(buffers, 0x1824)[8..16].copy_from_slice(&T0.to_le_bytes())), &[D14, K02]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x1820)[16] = 0), &[K01]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x1824)[16] += 1), &[K02]),
+    (
+        Kernel,
+        Records(|buffers| hook_id(buffers, 0x1824)[8..16].copy_from_slice(&T0.to_le_bytes())),
+        &[D14, K02],
+    ),
     (Kernel, Records(|buffers| buffers[0].1[19][6] = 0x42), &[K03]),
     (Kernel, Records(|buffers| [0, 14].into_iter().for_each(|at| buffers[0].1[at][6] = 0x42)), &[K04, K06]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0303)[24] = 8), &[K05]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0005)[6] = 0x42), &[K06]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0f4a)[6] = 0x4b), &[K07]),
-    (Kernel, Records(|buffers| (hook(buffers, 0x0302)[12], hook(buffers, 0x0302)[40]) = (4, 4)), &[K08]),
-    (Kernel, Records(|buffers| hook(buffers, 0x0301)[40] = 4), &[K08, K09]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0303)[24] = 8), &[K05]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0005)[6] = 0x42), &[K06]),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0f4a)[6] = 0x4b), &[K07]),
+    (
+        Kernel,
+        Records(|buffers| (hook_id(buffers, 0x0302)[12], hook_id(buffers, 0x0302)[40]) = (4, 4)),
+        &[K08],
+    ),
+    (Kernel, Records(|buffers| hook_id(buffers, 0x0301)[40] = 4), &[K08, K09]),
     (Kernel, Records(|buffers| buffers[0].1[3][28] = 4), &[K09]),
 ];
 

@@ -1,14 +1,14 @@
-//! Sessions and their events, with a double in place of Windows' own functions: `scripts/with-double cargo test`.
+//! Sessions and their events, with a fake in place of Windows' own functions: `scripts/with-fake cargo test`.
 #![cfg(windows)]
 
-mod double;
+mod fake;
 mod sinks;
 
 use std::time::Duration;
 
-use double::{EVENTS, ITEM, PROCESSORS, PROVIDER};
-use sinks::{Seen, Taken};
-use stackhound_etw_double::harness::wait_for;
+use fake::{EVENTS, ITEM, PROCESSORS, PROVIDER};
+use sinks::{Observed, Taken};
+use stackhound_etw_fake::harness::wait_for;
 use stackhound_windows::Error;
 use stackhound_windows::etw::{
     self, Clock, Consumer, Delivery, Enable, Ended, Filter, Session, StartSession,
@@ -46,7 +46,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> (&'static str, u32) {
 #[test]
 fn events_arrive_with_header_items_and_payload() {
     let test = "events_arrive_with_header_items_and_payload";
-    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\n") else { return };
+    let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\n") else { return };
     let _session = start("one");
     let opened = etw::open("one", Delivery::Events).expect("opened");
     assert!(!opened.by_buffers());
@@ -61,7 +61,7 @@ fn events_arrive_with_header_items_and_payload() {
     assert_eq!(seen.events.len() as u64, EVENTS);
     assert!(seen.buffers > 3 && seen.dropped);
     let mut ids: Vec<u16> = Vec::new();
-    for Seen { header, processor, items, payload } in &seen.events {
+    for Observed { header, processor, items, payload } in &seen.events {
         let id = u16::from_le_bytes([header[0x28], header[0x29]]);
         assert_eq!(header[0x18..0x28], PROVIDER.0);
         assert_eq!((header[0x2a], header[0x2c], header[0x2d]), (1, 4, 2));
@@ -77,7 +77,7 @@ fn events_arrive_with_header_items_and_payload() {
 #[test]
 fn whole_buffers_arrive_where_windows_has_them() {
     let test = "whole_buffers_arrive_where_windows_has_them";
-    let Some(_double) = double::run(test, "[*]\nrecording = RECORDING\n") else { return };
+    let Some(_fake) = fake::run(test, "[*]\ntrace = TRACE\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
     let consumer = listen("one", Delivery::WholeBuffers, &taken);
@@ -96,7 +96,7 @@ fn whole_buffers_arrive_where_windows_has_them() {
 #[test]
 fn older_systems_hand_over_events() {
     let test = "older_systems_hand_over_events";
-    let Some(_double) = double::run(test, "raw = off\n[*]\nrecording = RECORDING\n") else { return };
+    let Some(_fake) = fake::run(test, "raw = off\n[*]\ntrace = TRACE\n") else { return };
     let _session = start("one");
     let taken = Taken::default();
     let consumer = listen("one", Delivery::WholeBuffers, &taken);
@@ -109,8 +109,8 @@ fn older_systems_hand_over_events() {
 #[test]
 fn where_buffers_are_refused_events_come() {
     let test = "where_buffers_are_refused_events_come";
-    let text = "error OpenTraceFromRealTimeLogger = 50\n[*]\nrecording = RECORDING\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "error OpenTraceFromRealTimeLogger = 50\n[*]\ntrace = TRACE\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     let _session = start("one");
     assert!(!listen("one", Delivery::WholeBuffers, &Taken::default()).by_buffers());
 }
@@ -118,8 +118,8 @@ fn where_buffers_are_refused_events_come() {
 #[test]
 fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
     let test = "stopped_in_a_burst_everything_comes_and_nothing_behind_it";
-    let text = "[*]\nrecording = RECORDING\nrate = 300000\nrounds = forever\n";
-    let Some(double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 300000\nrounds = forever\n";
+    let Some(fake) = fake::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
         let taken = Taken::default();
@@ -132,7 +132,7 @@ fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(taken.counts(), then, "a call came behind the end");
         // Nothing was left behind.
-        let last = double.log("ProcessTrace").pop().expect("a line");
+        let last = fake.log("ProcessTrace").pop().expect("a line");
         if delivery == Delivery::Events {
             // A burst may be too much for the session, which then tells of what it lost.
             let count = |name: &str| -> u64 {
@@ -148,8 +148,8 @@ fn stopped_in_a_burst_everything_comes_and_nothing_behind_it() {
 #[test]
 fn a_session_that_goes_on_is_left() {
     let test = "a_session_that_goes_on_is_left";
-    let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "exists = theirs\n[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     let (session, state) = Session::attach("theirs").expect("attached");
     assert_eq!(state.name, "theirs");
     let taken = Taken::default();
@@ -165,8 +165,8 @@ fn a_session_that_goes_on_is_left() {
 #[test]
 fn a_panic_in_the_sink_is_returned() {
     let test = "a_panic_in_the_sink_is_returned";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     for delivery in [Delivery::Events, Delivery::WholeBuffers] {
         let session = start("one");
         let taken = Taken::panics_at(5);
@@ -184,8 +184,8 @@ fn a_panic_in_the_sink_is_returned() {
 #[test]
 fn one_can_leave_right_away() {
     let test = "one_can_leave_right_away";
-    let text = "exists = theirs\n[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "exists = theirs\n[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     for _ in 0..50 {
         let consumer = listen("theirs", Delivery::Events, &Taken::default());
         consumer.finish(Ended::GoesOn).expect("no error");
@@ -195,8 +195,8 @@ fn one_can_leave_right_away() {
 #[test]
 fn a_sink_that_breaks_ends_it() {
     let test = "a_sink_that_breaks_ends_it";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(_fake) = fake::run(test, text) else { return };
     let session = start("one");
     let taken = Taken::breaks_at(7);
     let consumer = listen("one", Delivery::Events, &taken);
@@ -209,14 +209,14 @@ fn a_sink_that_breaks_ends_it() {
 #[test]
 fn a_dropped_consumer_frees_its_sink() {
     let test = "a_dropped_consumer_frees_its_sink";
-    let text = "[*]\nrecording = RECORDING\nrate = 200000\nrounds = forever\n";
-    let Some(double) = double::run(test, text) else { return };
+    let text = "[*]\ntrace = TRACE\nrate = 200000\nrounds = forever\n";
+    let Some(fake) = fake::run(test, text) else { return };
     let _session = start("one");
     let taken = Taken::default();
     drop(listen("one", Delivery::Events, &taken));
     assert!(taken.seen().dropped);
     drop(etw::open::<sinks::Recorder>("one", Delivery::Events).expect("opened"));
-    assert_eq!(double.log("CloseTrace").len(), 2);
+    assert_eq!(fake.log("CloseTrace").len(), 2);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn errors_of_windows_keep_their_function_and_number() {
     let test = "errors_of_windows_keep_their_function_and_number";
     let text = "exists = theirs\nerror StartTraceW denied = 5\nerror StartTraceW many = 1450\n\
                 error EnableTraceEx2 {07070707-0707-0707-0707-070707070707} = 5\n";
-    let Some(_double) = double::run(test, text) else { return };
+    let Some(_fake) = fake::run(test, text) else { return };
     assert_eq!(code(Session::start(&settings("theirs"))), ("StartTraceW", 183));
     assert_eq!(code(Session::start(&settings("denied"))), ("StartTraceW", 5));
     assert_eq!(code(Session::start(&settings("many"))), ("StartTraceW", 1450));
@@ -247,8 +247,8 @@ fn errors_of_windows_keep_their_function_and_number() {
 #[test]
 fn a_session_is_started_with_its_numbers() {
     let test = "a_session_is_started_with_its_numbers";
-    let Some(double) = double::run(test, "") else { return };
-    let file = double.path("tee.etl");
+    let Some(fake) = fake::run(test, "") else { return };
+    let file = fake.path("tee.etl");
     let session = Session::start(&StartSession {
         file: Some(&file),
         guid: PROVIDER.0,
@@ -259,7 +259,7 @@ fn a_session_is_started_with_its_numbers() {
         ..settings("numbers")
     })
     .expect("a session");
-    let line = double.log("StartTraceW name=").pop().expect("a line");
+    let line = fake.log("StartTraceW name=").pop().expect("a line");
     for part in [
         "name=\"numbers\"",
         "tee.etl\"",
@@ -278,7 +278,7 @@ fn a_session_is_started_with_its_numbers() {
     session.set_stacks(&[[7; 24], [8; 24]]).expect("stacks");
     session.set_groups(&[1, 0, 0, 0, 0x40, 0, 0, 0]).expect("groups");
     etw::set_sample_interval(10_000).expect("an interval");
-    let lines = double.log("TraceSetInformation");
+    let lines = fake.log("TraceSetInformation");
     assert!(lines[0].contains("stacks {07070707-0707-0707-0707-070707070707}/7 {08080808-"), "{lines:?}");
     assert!(lines[1].contains("class=4 0100000000000000000000000000000040000000"), "{lines:?}");
     assert!(lines[2].contains("class=5 0000000010270000"), "{lines:?}");
@@ -287,7 +287,7 @@ fn a_session_is_started_with_its_numbers() {
 #[test]
 fn providers_are_enabled_with_filters() {
     let test = "providers_are_enabled_with_filters";
-    let Some(double) = double::run(test, "") else { return };
+    let Some(fake) = fake::run(test, "") else { return };
     let session = start("one");
     let ids = [1, 0, 2, 0, 10, 0, 20, 0];
     let pids = [4, 0, 0, 0];
@@ -296,7 +296,7 @@ fn providers_are_enabled_with_filters() {
     session.enable(&enable).expect("enabled");
     session.capture_state(PROVIDER.0, 4, u64::MAX).expect("captured");
     session.disable(PROVIDER.0).expect("disabled");
-    let lines = double.log("EnableTraceEx2");
+    let lines = fake.log("EnableTraceEx2");
     let guid = "{07070707-0707-0707-0707-070707070707}";
     for part in [
         &format!("enable {guid} level=4 any=0x10 all=0x20"),
@@ -313,7 +313,7 @@ fn providers_are_enabled_with_filters() {
 fn all_sessions_are_listed() {
     let test = "all_sessions_are_listed";
     let names: Vec<String> = (0..60).map(|number| format!("session {number}")).collect();
-    let Some(_double) = double::run(test, &format!("exists = {}\n", names.join(", "))) else { return };
+    let Some(_fake) = fake::run(test, &format!("exists = {}\n", names.join(", "))) else { return };
     let listed: Vec<String> = etw::list().expect("a list").into_iter().map(|state| state.name).collect();
     assert!(names.iter().all(|name| listed.contains(name)), "{listed:?}");
     Session::stop_by_name("session 7").expect("stopped");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use stackhound_windows::etw::{EventView, Sink};
 
 /// One event, kept.
-pub struct Seen {
+pub struct Observed {
     pub header: [u8; 80],
     pub processor: u16,
     pub items: Vec<(u16, Vec<u8>)>,
@@ -16,7 +16,7 @@ pub struct Seen {
 /// All that came.
 #[derive(Default)]
 pub struct All {
-    pub events: Vec<Seen>,
+    pub events: Vec<Observed>,
     pub buffers: u64,
     pub raw: Vec<Vec<u8>>,
     calls: u64,
@@ -83,7 +83,7 @@ impl Sink for Recorder {
     fn event(&mut self, event: &EventView<'_>) -> ControlFlow<()> {
         let items = event.items.iter().map(|(kind, data)| (*kind, data.to_vec())).collect();
         let (header, payload) = (*event.header, event.payload.to_vec());
-        let seen = Seen { header, processor: event.processor, items, payload };
+        let seen = Observed { header, processor: event.processor, items, payload };
         self.take(|all| all.events.push(seen))
     }
 

@@ -31,16 +31,16 @@ fn every_header_has_its_layout() {
     use PointerSize::{Eight, Four};
     let bytes = Payload::Bytes(&[0xee]);
 
-    let system = HeaderSpec::System { hook: 0x0301, version: 4, issuer: ISSUER };
+    let system = HeaderSpec::System { hook_id: 0x0301, version: 4, issuer: ISSUER };
     check(Four, system, bytes, "04 00 01 c0 21 00 01 03 IDS TIME 03 00 00 00 04 00 00 00 ee");
     check(Eight, system, bytes, "04 00 02 c0 21 00 01 03 IDS TIME 03 00 00 00 04 00 00 00 ee");
 
-    let compact = HeaderSpec::Compact { hook: 0x0301, version: 4, issuer: Issuer::UNKNOWN };
+    let compact = HeaderSpec::Compact { hook_id: 0x0301, version: 4, issuer: Issuer::UNKNOWN };
     check(Four, compact, bytes, "04 00 03 c0 19 00 01 03 ff ff ff ff ff ff ff ff TIME ee");
     check(Eight, compact, bytes, "04 00 04 c0 19 00 01 03 ff ff ff ff ff ff ff ff TIME ee");
 
     let perf_info =
-        |pebs_index, counters| HeaderSpec::PerfInfo { hook: 0x0f2e, version: 2, pebs_index, counters };
+        |pebs_index, counters| HeaderSpec::PerfInfo { hook_id: 0x0f2e, version: 2, pebs_index, counters };
     check(Four, perf_info(None, &[]), bytes, "02 00 10 c0 11 00 2e 0f TIME ee");
     check(Eight, perf_info(None, &[]), bytes, "02 00 11 c0 11 00 2e 0f TIME ee");
     let two = "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00";
@@ -181,13 +181,13 @@ fn records_have_limits() {
         let payload = Payload::Bytes(&payload[..length]);
         RecordSpec { time: RawTime(0), pointer_size: PointerSize::Eight, header, payload }.size()
     };
-    let compact = HeaderSpec::Compact { hook: 0, version: 0, issuer: ISSUER };
+    let compact = HeaderSpec::Compact { hook_id: 0, version: 0, issuer: ISSUER };
     assert_eq!(size(compact, RECORD_SIZE_MAX - 0x18).unwrap(), RECORD_SIZE_MAX);
     assert!(matches!(
         size(compact, RECORD_SIZE_MAX - 0x17),
         Err(WriteError::RecordTooLarge { size: 0x1_0000 })
     ));
-    let counters = |counters| HeaderSpec::PerfInfo { hook: 0, version: 0, pebs_index: None, counters };
+    let counters = |counters| HeaderSpec::PerfInfo { hook_id: 0, version: 0, pebs_index: None, counters };
     assert_eq!(size(counters(&[0; 7]), 0).unwrap(), 0x48);
     assert!(matches!(size(counters(&[0; 8]), 0), Err(WriteError::TooManyCounters { count: 8 })));
 }

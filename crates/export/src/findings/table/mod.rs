@@ -77,7 +77,7 @@ impl Table {
             let block = Some(record).filter(|_| self.last != Some(likeness));
             return self.again(out, event_context, findings, block);
         }
-        self.seen.insert(likeness, event_context.place.record);
+        self.seen.insert(likeness, event_context.location.record);
         if self.last.replace(likeness).is_some() {
             writeln!(out)?;
         }
@@ -86,7 +86,7 @@ impl Table {
         }
         process(out, &event_context.process)?;
         event(out, &event_context.event)?;
-        self.place(out, event_context, findings)?;
+        self.location(out, event_context, findings)?;
         self.stack(out, event_context, findings)?;
         attack(out, findings)
     }
@@ -122,7 +122,7 @@ impl Table {
         Ok(())
     }
 
-    fn place(
+    fn location(
         &self,
         out: &mut impl Write,
         event_context: &EventContext,
@@ -132,8 +132,8 @@ impl Table {
         if !event_context.host.is_empty() {
             write!(out, "  on {}", text(&event_context.host))?;
         }
-        if !event_context.place.file.is_empty() {
-            write!(out, "  {} record {}", text(&event_context.place.file), event_context.place.record)?;
+        if !event_context.location.file.is_empty() {
+            write!(out, "  {} record {}", text(&event_context.location.file), event_context.location.record)?;
         }
         write!(out, "  {}", events(event_context.count))?;
         match findings.iter().find(|finding| !finding.alert.is_empty()) {
@@ -151,7 +151,7 @@ impl Table {
         block: Option<u64>,
     ) -> io::Result<()> {
         let ids: Vec<String> = findings.iter().map(|finding| named(finding)).collect();
-        let record = event_context.place.record;
+        let record = event_context.location.record;
         let count = events(event_context.count);
         write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(event_context))?;
         match block {

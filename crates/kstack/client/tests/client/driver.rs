@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stackhound_kstack_client::{Device, Refused};
 use stackhound_kstack_core::{
-    Apc, Caller, Found, Kernel, MACHINERY, Opener, Part, Place, Refusal, Removal, Slot, Ticket, control,
+    Apc, Caller, Found, Kernel, MACHINERY, Opener, Part, Refusal, Removal, Slot, ThreadRelation, Ticket,
+    control,
 };
 use stackhound_kstack_proto::{Capture, Code, MAX_FRAMES, Missing, Outcome};
 
@@ -108,7 +109,7 @@ impl Kernel for Threads {
         Ok(Found {
             thread: capture.tid,
             tid: capture.tid,
-            place: Place::Other,
+            location: ThreadRelation::Other,
             created: row.created,
             user: Ok(()),
         })
@@ -159,8 +160,8 @@ impl Kernel for Threads {
             Part::User => row.user.as_ref(),
         };
         let walked = walked.map_err(|missing| *missing)?;
-        for (place, &address) in frames.iter().zip(walked) {
-            place.store(address, Relaxed);
+        for (location, &address) in frames.iter().zip(walked) {
+            location.store(address, Relaxed);
         }
         Ok(walked.len().min(frames.len()))
     }

@@ -2,7 +2,7 @@
 
 use stackhound_kstack_core::{Caller, Refusal, open};
 
-use crate::support::{Call, Mock, OPENER, Settings, judge, request, threads};
+use crate::support::{Call, Mock, OPENER, Settings, check_call, request, threads};
 
 #[test]
 fn programs_with_the_privilege_may_open() {
@@ -28,7 +28,7 @@ fn only_the_opener_may_ask() {
         for from_user_mode in [false, true] {
             for pid in [0, 4, OPENER - 1, OPENER, OPENER + 1, u32::MAX] {
                 let caller = Caller { from_user_mode, pid };
-                let verdict = judge(&mock, &Call { caller, code, ..valid.clone() });
+                let verdict = check_call(&mock, &Call { caller, code, ..valid.clone() });
                 let denied = verdict == Err(Refusal::AccessDenied);
                 assert_eq!(denied, !(from_user_mode && pid == OPENER), "{caller:?} {code:#x}");
             }
@@ -45,7 +45,7 @@ fn there_are_two_requests() {
     let ours = (0..1 << 16).map(|low| 0x22_0000 | low);
     let near = (0..32).flat_map(|bit| [0x22_e000 ^ 1 << bit, 0x22_e004 ^ 1 << bit]);
     for code in ours.chain(near).chain([0, 1, u32::MAX]) {
-        let verdict = judge(&mock, &Call { code, ..valid.clone() });
+        let verdict = check_call(&mock, &Call { code, ..valid.clone() });
         let known = matches!(code, 0x22_e000 | 0x22_e004);
         assert_eq!(verdict == Err(Refusal::UnknownRequest), !known, "{code:#x}");
     }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use stackhound_kstack_core::Refusal;
 
-use crate::support::{Call, KINDS, Mock, Settings, judge, kind, request, thread, threads};
+use crate::support::{Call, KINDS, Mock, Settings, check_call, kind, request, thread, threads};
 
 /// How many calls came to what.
 #[derive(Default)]
-struct Seen(BTreeMap<&'static str, u32>);
+struct Outcomes(BTreeMap<&'static str, u32>);
 
-impl Seen {
-    fn judge(&mut self, mock: &Mock, call: &Call) {
-        *self.0.entry(KINDS[kind(&judge(mock, call))]).or_default() += 1;
+impl Outcomes {
+    fn check_call(&mut self, mock: &Mock, call: &Call) {
+        *self.0.entry(KINDS[kind(&check_call(mock, call))]).or_default() += 1;
     }
 }
 
@@ -25,7 +25,7 @@ fn one_thread() -> Mock {
 fn every_length_of_input_and_output() {
     let mock = one_thread();
     for (code, max_frames) in [(0x22_e000, 2), (0x22_e004, 2), (0x22_e004, 3), (0x22_e004, 30)] {
-        let mut seen = Seen::default();
+        let mut seen = Outcomes::default();
         let mut call = request(&mock.threads[0], |capture| capture.max_frames = max_frames);
         call.code = code;
         let request = call.buffer[..48].to_vec();
@@ -36,7 +36,7 @@ fn every_length_of_input_and_output() {
                 let length = request.len().min(input).min(call.buffer.len());
                 call.buffer[..length].copy_from_slice(&request[..length]);
                 (call.input, call.output) = (input, output);
-                seen.judge(&mock, &call);
+                seen.check_call(&mock, &call);
             }
         }
         let served = if code == 0x22_e000 { "version" } else { "captured, cut" };
@@ -55,7 +55,7 @@ fn the_longest_answer_has_room_or_not() {
     for output in [0, 1, 47, 48, 63, 64, 2111, 2112, 2113, 4096, 1 << 16] {
         call.buffer.resize(output.max(48), 0xa5);
         call.output = output;
-        let verdict = judge(&mock, &call);
+        let verdict = check_call(&mock, &call);
         let length = verdict.map(|bytes| bytes.len());
         assert_eq!(length, if output < 2112 { Err(Refusal::BufferTooSmall) } else { Ok(2112) }, "{output}");
     }
@@ -72,7 +72,7 @@ fn lengths_beyond_the_buffer() {
             for (input, output) in lengths.iter().flat_map(|input| lengths.map(|output| (*input, output))) {
                 let mut call = Call { code, input, output, ..valid.clone() };
                 call.buffer.resize(length, 0xa5);
-                judge(&mock, &call).ok();
+                check_call(&mock, &call).ok();
             }
         }
     }
@@ -82,11 +82,11 @@ fn lengths_beyond_the_buffer() {
 fn every_combination_of_flags() {
     let mock = Mock::new(Settings::DRIVER, threads());
     for max_frames in [1, 2, 64] {
-        let mut seen = Seen::default();
+        let mut seen = Outcomes::default();
         let mut call = request(&mock.threads[1], |capture| capture.max_frames = max_frames);
         for flags in 0..=u16::MAX {
             call.buffer[26..28].copy_from_slice(&flags.to_le_bytes());
-            seen.judge(&mock, &call);
+            seen.check_call(&mock, &call);
         }
         let served = if max_frames == 1 { 8 } else { 12 };
         assert_eq!(seen.0["invalid parameter"], 65_536 - served);
@@ -98,13 +98,13 @@ fn every_combination_of_flags() {
 fn every_value_of_each_small_field() {
     let mock = one_thread();
     for (offset, served) in [(4, 1), (6, 1), (24, 255), (40, 257), (42, 1), (44, 1), (46, 1)] {
-        let mut seen = Seen::default();
+        let mut seen = Outcomes::default();
         let mut call = request(&mock.threads[0], |_| {});
         call.buffer.resize(64 + 8 * 256, 0xa5);
         call.output = call.buffer.len();
         for value in 0..=u16::MAX {
             call.buffer[offset..offset + 2].copy_from_slice(&value.to_le_bytes());
-            seen.judge(&mock, &call);
+            seen.check_call(&mock, &call);
         }
         assert_eq!(seen.0["invalid parameter"], 65_536 - served, "at {offset}");
     }
@@ -129,7 +129,7 @@ fn the_bounds_of_each_wide_field() {
         for value in &values {
             let mut call = valid.clone();
             call.buffer[offset..offset + length].copy_from_slice(&value.to_le_bytes()[..length]);
-            refused += usize::from(judge(&mock, &call) == Err(Refusal::InvalidParameter));
+            refused += usize::from(check_call(&mock, &call) == Err(Refusal::InvalidParameter));
         }
         match served {
             Some(served) => assert_eq!(refused, values.len() - served, "at {offset}"),

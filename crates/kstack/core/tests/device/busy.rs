@@ -1,8 +1,8 @@
 //! How many captures there may be at once, and when there may be more again.
 
-use stackhound_kstack_core::{Place, Refusal};
+use stackhound_kstack_core::{Refusal, ThreadRelation};
 
-use crate::support::{Mock, Reaction, Settings, Thread, all_late, judge, request, thread};
+use crate::support::{Mock, Reaction, Settings, Thread, all_late, check_call, request, thread};
 
 const OUTCOME: usize = 32;
 const TIMED_OUT: u8 = 3;
@@ -10,15 +10,15 @@ const TIMED_OUT: u8 = 3;
 fn with_late_threads(reaction: Reaction) -> Mock {
     let mut threads = all_late(70);
     threads.iter_mut().for_each(|thread| thread.reaction = reaction);
-    threads.push(Thread { place: Place::Own, ..thread(80) });
-    threads.push(Thread { place: Place::Idle, ..thread(81) });
+    threads.push(Thread { location: ThreadRelation::Own, ..thread(80) });
+    threads.push(Thread { location: ThreadRelation::Idle, ..thread(81) });
     threads.push(Thread { reaction: Reaction::EndsAtOnce, ..thread(82) });
     threads.push(thread(83));
     Mock::new(Settings { can_remove: false, ..Settings::DRIVER }, threads)
 }
 
 fn ask(mock: &Mock, thread: usize) -> Result<u8, Refusal> {
-    judge(mock, &request(&mock.threads[thread], |_| {})).map(|answer| answer[OUTCOME])
+    check_call(mock, &request(&mock.threads[thread], |_| {})).map(|answer| answer[OUTCOME])
 }
 
 #[test]

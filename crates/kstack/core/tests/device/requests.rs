@@ -9,7 +9,7 @@ use std::time::Instant;
 use stackhound_kstack_core::Caller;
 use stackhound_kstack_proto::Flags;
 
-use crate::support::{Call, KINDS, Mock, Random, Settings, judge, kind, request, threads};
+use crate::support::{Call, KINDS, Mock, Random, Settings, check_call, kind, request, threads};
 
 const SYSTEMS: [Settings; 6] = [
     Settings::DRIVER,
@@ -142,7 +142,7 @@ fn run(seed: u64, count: u64) -> [u64; KINDS.len()] {
     for _ in 0..count {
         let mock = &mocks[random.below(mocks.len() as u64) as usize];
         let call = any(&mut random, mock);
-        seen[kind(&judge(mock, &call))] += 1;
+        seen[kind(&check_call(mock, &call))] += 1;
         let outstanding = mock.outstanding() as u64;
         if outstanding > 0 && random.below(4) == 0 {
             mock.end_one(random.below(outstanding) as usize);

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 
 use stackhound_kstack_core::{
-    Apc, Caller, Found, Kernel, Opener, Part, Place, Refusal, Removal, Slot, Ticket, control,
+    Apc, Caller, Found, Kernel, Opener, Part, Refusal, Removal, Slot, ThreadRelation, Ticket, control,
 };
 use stackhound_kstack_proto::{Answer, Capture, Flags, Missing, Outcome, Request};
 
-use crate::support::{Mock, Reaction, Settings, Thread, judge, request, thread};
+use crate::support::{Mock, Reaction, Settings, Thread, check_call, request, thread};
 
 const OWN: u64 = 0xffff_f805_1000_0040;
 const DISPATCHER: u64 = 0xffff_f803_0000_0100;
@@ -31,7 +31,7 @@ type Parts = (Result<Vec<u64>, Missing>, Result<Vec<u64>, Missing>);
 fn ask(settings: Settings, thread: Thread, change: impl FnOnce(&mut Capture)) -> (Outcome, Parts, [u16; 3]) {
     let mock = Mock::new(settings, vec![thread]);
     let call = request(&mock.threads[0], change);
-    let bytes = judge(&mock, &call).expect("an answer");
+    let bytes = check_call(&mock, &call).expect("an answer");
     let capture = Request::parse(&call.buffer[..48]).expect("a request");
     let answer = Answer::parse(&bytes, &capture).expect("an answer");
     let header = answer.header();
@@ -43,7 +43,7 @@ fn ask(settings: Settings, thread: Thread, change: impl FnOnce(&mut Capture)) ->
 #[test]
 fn an_answer_is_these_bytes() {
     let mock = Mock::new(Settings::DRIVER, vec![Thread { reaction: Reaction::Soon, ..waiting() }]);
-    let bytes = judge(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
+    let bytes = check_call(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
     #[rustfmt::skip]
     let header = [
         b'S', b'H', b'K', b'S', 2, 0, 64, 0,
@@ -77,8 +77,8 @@ fn each_reaction_has_its_outcome() {
         (other(Reaction::EndsSoon), Outcome::Terminating),
         (other(Reaction::EndsLast), Outcome::Terminating),
         (other(Reaction::EndsLate), Outcome::TimedOut),
-        (Thread { place: Place::Own, ..waiting() }, Outcome::Captured),
-        (Thread { place: Place::Idle, ..waiting() }, Outcome::Idle),
+        (Thread { location: ThreadRelation::Own, ..waiting() }, Outcome::Captured),
+        (Thread { location: ThreadRelation::Idle, ..waiting() }, Outcome::Idle),
     ] {
         for can_remove in [false, true] {
             let settings = Settings { can_remove, ..Settings::DRIVER };
@@ -101,11 +101,11 @@ fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
         (other(Reaction::HangsInUser), (1, 1, 1)),
         (other(Reaction::Late), (1, 1, 1)),
         (other(Reaction::EndsAtOnce), (1, 0, 0)),
-        (Thread { place: Place::Own, ..waiting() }, (0, 0, 0)),
-        (Thread { place: Place::Idle, ..waiting() }, (0, 0, 0)),
+        (Thread { location: ThreadRelation::Own, ..waiting() }, (0, 0, 0)),
+        (Thread { location: ThreadRelation::Idle, ..waiting() }, (0, 0, 0)),
     ] {
         let mock = Mock::new(Settings::DRIVER, vec![thread]);
-        judge(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
+        check_call(&mock, &request(&mock.threads[0], |_| {})).expect("an answer");
         let counts = mock.counts();
         assert_eq!((counts.queued, counts.waits, counts.removals), asked, "{:?}", mock.threads[0]);
     }
@@ -114,8 +114,8 @@ fn each_reaction_asks_no_more_of_the_system_than_it_needs() {
 #[test]
 fn flags_choose_the_parts_and_what_is_left_out() {
     let all = [OWN, OWN + 16, DISPATCHER, WAIT, SYSCALL];
-    let (own, other) = (Place::Own, Place::Other);
-    for (place, flags, skip, kernel, user, numbers) in [
+    let (own, other) = (ThreadRelation::Own, ThreadRelation::Other);
+    for (location, flags, skip, kernel, user, numbers) in [
         (other, 1, 0, &all[3..], &[][..], [0, 3, 0]),
         (other, 2, 0, &[], &[NTDLL, MAIN], [0, 0, 0]),
         (other, 3, 0, &all[3..], &[NTDLL, MAIN], [0, 3, 0]),
@@ -127,12 +127,12 @@ fn flags_choose_the_parts_and_what_is_left_out() {
         (own, 3, 0, &all[2..], &[NTDLL, MAIN], [1, 2, 0]),
         (own, 7, 0, &all[..], &[NTDLL, MAIN], [1, 0, 0]),
     ] {
-        let (_, parts, given) = ask(Settings::DRIVER, Thread { place, ..waiting() }, |capture| {
+        let (_, parts, given) = ask(Settings::DRIVER, Thread { location, ..waiting() }, |capture| {
             capture.flags = Flags::from_bits(flags).expect("flags that exist");
             capture.frames_to_skip = skip;
         });
-        assert_eq!(parts, (Ok(kernel.to_vec()), Ok(user.to_vec())), "{place:?}, {flags}, {skip}");
-        assert_eq!(given, numbers, "{place:?}, {flags}, {skip}");
+        assert_eq!(parts, (Ok(kernel.to_vec()), Ok(user.to_vec())), "{location:?}, {flags}, {skip}");
+        assert_eq!(given, numbers, "{location:?}, {flags}, {skip}");
     }
     let (_, parts, given) = ask(Settings::DRIVER, waiting(), |capture| capture.frames_to_skip = 256);
     assert_eq!((parts.0, given), (Err(Missing::Nothing), [0, 3, 2]));
@@ -200,11 +200,11 @@ fn no_user_part_is_walked_in_a_critical_region_unless_the_request_says_so() {
         (inside(), Flags::KERNEL.and(Flags::USER), Err(Missing::CriticalRegion), 1),
         (inside(), always, user.clone(), 2),
         // Its own thread called the driver, and holds nothing.
-        (Thread { place: Place::Own, ..waiting() }, Flags::KERNEL.and(Flags::USER), user, 2),
+        (Thread { location: ThreadRelation::Own, ..waiting() }, Flags::KERNEL.and(Flags::USER), user, 2),
     ] {
         let mock = Mock::new(Settings::DRIVER, vec![thread]);
         let call = request(&mock.threads[0], |capture| capture.flags = flags);
-        let bytes = judge(&mock, &call).expect("an answer");
+        let bytes = check_call(&mock, &call).expect("an answer");
         let capture = Request::parse(&call.buffer[..48]).expect("a request");
         let answer = Answer::parse(&bytes, &capture).expect("an answer");
         assert_eq!(answer.user().map(|frames| frames.collect()), expected, "{flags:?}");

@@ -13,7 +13,7 @@ use crate::tape::Tape;
 
 /// What an exploration saw.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Visited {
     pub states: usize,
     pub transitions: usize,
     /// Ways from the start to an end.
@@ -25,7 +25,7 @@ pub struct Seen {
     pub violations: BTreeMap<Violation, Vec<Move>>,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Visited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { states, transitions, paths, steps, ends, .. } = self;
         write!(
@@ -102,8 +102,8 @@ impl Graph {
 }
 
 /// Explores all of it.
-pub fn explore(scenario: &Scenario) -> Seen {
-    let mut seen = Seen::default();
+pub fn explore(scenario: &Scenario) -> Visited {
+    let mut seen = Visited::default();
     let mut graph = Graph::default();
     // Of the execution under way: the states it went through, and the steps between them.
     let (mut trail, mut steps) = (Vec::new(), Vec::new());
@@ -132,7 +132,13 @@ pub fn explore(scenario: &Scenario) -> Seen {
 }
 
 /// One execution, until its end, or a state that was seen before, or what must not be.
-fn run(system: &mut System, graph: &mut Graph, seen: &mut Seen, trail: &mut Vec<u32>, steps: &mut Vec<Move>) {
+fn run(
+    system: &mut System,
+    graph: &mut Graph,
+    seen: &mut Visited,
+    trail: &mut Vec<u32>,
+    steps: &mut Vec<Move>,
+) {
     loop {
         let here = trail[steps.len()];
         let moves = system.moves();

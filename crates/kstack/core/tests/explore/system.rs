@@ -75,24 +75,24 @@ impl System {
 
     /// What can happen next.
     pub fn moves(&self) -> Vec<Move> {
-        let book = self.world.book.borrow();
+        let log = self.world.log.borrow();
         let scenario = &self.world.scenario;
         let mut moves = Vec::new();
         let busy = |thread: usize| {
-            scenario.asks.iter().zip(&book.requests).any(|(ask, request)| ask.by == thread && !request.ended)
+            scenario.asks.iter().zip(&log.requests).any(|(ask, request)| ask.by == thread && !request.ended)
         };
         for (number, ask) in scenario.asks.iter().enumerate() {
             // A thread asks one thing after the other, and does nothing else while it runs an APC.
             let first = scenario
                 .asks
                 .iter()
-                .zip(&book.requests)
+                .zip(&log.requests)
                 .position(|(other, request)| other.by == ask.by && !request.ended);
-            if first == Some(number) && book.threads[ask.by].running.is_none() && !self.is_stuck(number) {
+            if first == Some(number) && log.threads[ask.by].running.is_none() && !self.is_stuck(number) {
                 moves.push(Move::Request(number));
             }
         }
-        for (number, (thread, kind)) in book.threads.iter().zip(&scenario.threads).enumerate() {
+        for (number, (thread, kind)) in log.threads.iter().zip(&scenario.threads).enumerate() {
             let ends = matches!(kind, Kind::Mortal) && !busy(number);
             match (thread.running, thread.queue.is_empty(), thread.life) {
                 (Some(running), ..) if running.hung => {}
@@ -111,8 +111,8 @@ impl System {
                 }
             }
         }
-        let all_ended = book.requests.iter().all(|request| request.ended);
-        if self.world.has(Defect::Unloadable) && all_ended && !book.unloaded {
+        let all_ended = log.requests.iter().all(|request| request.ended);
+        if self.world.has(Defect::Unloadable) && all_ended && !log.unloaded {
             moves.push(Move::Unload);
         }
         // Threads that take no APC and never end are possible: a request must not need them.
@@ -135,37 +135,37 @@ impl System {
             Move::Apc(thread) => self.step_apc(thread),
             Move::Deliver(thread) => self.begin(thread, Apc::ran),
             Move::RunDown(thread) => self.begin(thread, Apc::run_down),
-            Move::BeginToEnd(thread) => self.world.book.borrow_mut().threads[thread].life = Life::Ending,
+            Move::BeginToEnd(thread) => self.world.log.borrow_mut().threads[thread].life = Life::Ending,
             Move::End(thread) => {
-                self.world.book.borrow_mut().threads[thread].life = Life::Ended;
+                self.world.log.borrow_mut().threads[thread].life = Life::Ended;
                 self.world.dereference(thread);
             }
             Move::Hang(thread) => {
-                if let Some(running) = &mut self.world.book.borrow_mut().threads[thread].running {
+                if let Some(running) = &mut self.world.log.borrow_mut().threads[thread].running {
                     running.hung = true;
                 }
             }
-            Move::Unload => self.world.book.borrow_mut().unloaded = true,
+            Move::Unload => self.world.log.borrow_mut().unloaded = true,
         }
         self.world.look_at_slots();
     }
 
     /// A thread takes the APC out of its queue and begins with it.
     fn begin(&self, thread: usize, apc: fn(Ticket) -> Apc) {
-        let mut book = self.world.book.borrow_mut();
-        self.world.check(!book.unloaded, Violation::CodeGone);
-        let ticket = book.threads[thread].queue.pop_front().expect("there is one");
-        let late = book.requests.iter().any(|request| request.ticket == Some(ticket) && request.ended);
-        let silent = self.world.has(Defect::NoRunDown) && book.threads[thread].life == Life::Ending;
+        let mut log = self.world.log.borrow_mut();
+        self.world.check(!log.unloaded, Violation::CodeGone);
+        let ticket = log.threads[thread].queue.pop_front().expect("there is one");
+        let late = log.requests.iter().any(|request| request.ticket == Some(ticket) && request.ended);
+        let silent = self.world.has(Defect::NoRunDown) && log.threads[thread].life == Life::Ending;
         if !silent {
-            book.threads[thread].running = Some(Running { apc: apc(ticket), ticket, late, hung: false });
+            log.threads[thread].running = Some(Running { apc: apc(ticket), ticket, late, hung: false });
         }
     }
 
     fn step_apc(&self, thread: usize) {
         self.world.actor.set(Actor::Apc(thread));
-        self.world.check(!self.world.book.borrow().unloaded, Violation::CodeGone);
-        let mut running = self.world.book.borrow().threads[thread].running.expect("it runs");
+        self.world.check(!self.world.log.borrow().unloaded, Violation::CodeGone);
+        let mut running = self.world.log.borrow().threads[thread].running.expect("it runs");
         let progress = running.apc.step(&self.world);
         let left = match progress {
             Ok(Progress::Again) => Some(running),
@@ -179,14 +179,14 @@ impl System {
                 None
             }
         };
-        self.world.book.borrow_mut().threads[thread].running = left;
+        self.world.log.borrow_mut().threads[thread].running = left;
     }
 
     fn step_request(&mut self, request: usize) {
         self.world.actor.set(Actor::Request(request));
         let progress = self.machines[request].step(&self.world, &mut self.entries[request]);
         let copied = self.entries[request].iter().any(|entry| entry.get() != UNTOUCHED);
-        self.world.book.borrow_mut().requests[request].copied = copied;
+        self.world.log.borrow_mut().requests[request].copied = copied;
         match progress {
             Ok(Progress::Again) => {}
             Ok(Progress::Done(end)) => self.end(request, end),
@@ -201,7 +201,7 @@ impl System {
             End::Busy => (None, Copied::default()),
             End::Answered { outcome, copied, .. } => (Some(outcome), copied),
         };
-        let life = self.world.book.borrow().threads[of].life;
+        let life = self.world.log.borrow().threads[of].life;
         let idle = matches!(self.world.scenario.threads[of], Kind::Idle);
         self.ended = Some(match outcome {
             None => Ended::Busy,
@@ -219,7 +219,7 @@ impl System {
             Some(Outcome::Terminating) => life != Life::Running,
             // What came in time, however short, is answered: so is a kernel part of which the user part is not there yet.
             Some(Outcome::TimedOut) => {
-                let user = self.world.book.borrow().requests[request].user;
+                let user = self.world.log.borrow().requests[request].user;
                 by != of && !idle && !self.world.is_signalled(request) && user.is_none()
             }
             Some(Outcome::Idle) => idle,
@@ -232,12 +232,12 @@ impl System {
                 self.world.check(untouched && copied == Copied::default(), Violation::FalseOutcome);
             }
         }
-        let mut book = self.world.book.borrow_mut();
-        book.requests[request].outcome = outcome;
-        book.requests[request].ended = true;
-        self.world.check(book.requests[request].thread.is_none(), Violation::Unbalanced);
-        if let (true, Some(ticket)) = (self.world.has(Defect::OnTheStack), book.requests[request].ticket) {
-            let used = book.threads.iter().any(|thread| {
+        let mut log = self.world.log.borrow_mut();
+        log.requests[request].outcome = outcome;
+        log.requests[request].ended = true;
+        self.world.check(log.requests[request].thread.is_none(), Violation::Unbalanced);
+        if let (true, Some(ticket)) = (self.world.has(Defect::OnTheStack), log.requests[request].ticket) {
+            let used = log.threads.iter().any(|thread| {
                 thread.queue.contains(&ticket)
                     || thread.running.is_some_and(|running| running.ticket == ticket)
             });
@@ -248,8 +248,8 @@ impl System {
     /// The answer has what this request's walks gave, from the thread that was asked for, and no more.
     fn check_answer(&self, request: usize, copied: Copied) {
         let Ask { by, of, parts } = self.world.scenario.asks[request];
-        let book = self.world.book.borrow();
-        let known = &book.requests[request];
+        let log = self.world.log.borrow();
+        let known = &log.requests[request];
         let unfinished = parts.has(Flags::USER)
             && self.entries[request][usize::from(copied.kernel)].get() == Missing::Unfinished.sentinel();
         let part = |part: Part, walked: Option<(usize, Result<usize, Missing>)>| match walked {
@@ -301,7 +301,7 @@ impl System {
     pub fn fingerprint(&self) -> u128 {
         let mut hashers = Hashers([DefaultHasher::new(), DefaultHasher::new()]);
         hashers.0[1].write_u8(1);
-        self.world.book.borrow().hash(&mut hashers);
+        self.world.log.borrow().hash(&mut hashers);
         write!(hashers, "{:?}{:?}", self.world.slots(), self.machines).expect("hashing does not fail");
         self.entries.iter().flatten().for_each(|entry| hashers.write_u64(entry.get()));
         u128::from(hashers.0[0].finish()) << 64 | u128::from(hashers.0[1].finish())

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Place, Removal, Slot, Ticket};
+use stackhound_kstack_core::{Apc, Found, Kernel, MACHINERY, Part, Removal, Slot, ThreadRelation, Ticket};
 use stackhound_kstack_proto::{Capture, Flags, Missing, Outcome};
 
 use crate::defects::{Defect, Violation};
@@ -109,7 +109,7 @@ pub enum Actor {
 }
 
 #[derive(Debug, Hash)]
-pub struct Book {
+pub struct AccessLog {
     pub threads: Vec<Thread>,
     pub slots: Vec<Kept>,
     pub requests: Vec<Request>,
@@ -121,7 +121,7 @@ pub struct World {
     slots: Vec<Slot<(), Frames>>,
     /// The frames of all slots.
     frames: Vec<Frames>,
-    pub book: RefCell<Book>,
+    pub log: RefCell<AccessLog>,
     pub tape: RefCell<Tape>,
     pub actor: Cell<Actor>,
     pub violation: Cell<Option<Violation>>,
@@ -132,7 +132,7 @@ impl World {
         let frames = || Frames(Rc::new([const { AtomicU64::new(0) }; MAX_FRAMES as usize + MACHINERY]));
         let frames: Vec<Frames> = (0..scenario.slots).map(|_| frames()).collect();
         let thread = || Thread { life: Life::Running, references: 1, queue: VecDeque::new(), running: None };
-        let book = Book {
+        let log = AccessLog {
             threads: scenario.threads.iter().map(|_| thread()).collect(),
             slots: (0..scenario.slots).map(|_| Kept::default()).collect(),
             requests: scenario.asks.iter().map(|_| Request::default()).collect(),
@@ -141,7 +141,7 @@ impl World {
         Self {
             slots: frames.iter().map(|frames| Slot::new((), frames.clone())).collect(),
             frames,
-            book: RefCell::new(book),
+            log: RefCell::new(log),
             tape: RefCell::new(tape),
             actor: Cell::new(Actor::Request(0)),
             violation: Cell::new(None),
@@ -170,22 +170,19 @@ impl World {
 
     /// The request whose capture it is.
     pub fn request_of(&self, ticket: Ticket) -> usize {
-        let book = self.book.borrow();
-        book.requests
-            .iter()
-            .position(|request| request.ticket == Some(ticket))
-            .expect("a ticket of a request")
+        let log = self.log.borrow();
+        log.requests.iter().position(|request| request.ticket == Some(ticket)).expect("a ticket of a request")
     }
 
     fn is_live(&self, ticket: Ticket) -> bool {
         let index = ticket.index as usize;
-        self.slots[index].owner().is_some() && self.book.borrow().slots[index].frees == ticket.generation
+        self.slots[index].owner().is_some() && self.log.borrow().slots[index].frees == ticket.generation
     }
 
     /// What every call of the system for a slot must fulfil. Gives the thread that the slot was made ready for.
     fn check_call(&self, ticket: Ticket) -> usize {
         self.check(self.is_live(ticket), Violation::NotLive);
-        let ready = self.book.borrow().slots[ticket.index as usize].ready;
+        let ready = self.log.borrow().slots[ticket.index as usize].ready;
         self.check(ready.is_some_and(|(of, _)| of == ticket), Violation::NotLive);
         let thread = ready.map_or(0, |(_, thread)| thread);
         if self.actor.get() != Actor::Apc(thread) {
@@ -195,28 +192,28 @@ impl World {
     }
 
     fn check_thread(&self, thread: usize) {
-        self.check(self.book.borrow().threads[thread].references > 0, Violation::ThreadGone);
+        self.check(self.log.borrow().threads[thread].references > 0, Violation::ThreadGone);
     }
 
     /// Whether a request waits, and its event is not signalled.
     pub fn is_unanswered(&self, request: usize) -> bool {
-        self.book.borrow().requests[request].waits && !self.is_signalled(request)
+        self.log.borrow().requests[request].waits && !self.is_signalled(request)
     }
 
     /// Whether the event of a request is signalled, by whatever.
     pub fn is_signalled(&self, request: usize) -> bool {
-        let book = self.book.borrow();
-        book.requests[request].ticket.is_some_and(|ticket| {
-            let Kept { ready, signalled, .. } = book.slots[ticket.index as usize];
+        let log = self.log.borrow();
+        log.requests[request].ticket.is_some_and(|ticket| {
+            let Kept { ready, signalled, .. } = log.slots[ticket.index as usize];
             ready.is_some_and(|(of, _)| of == ticket) && signalled.is_some()
         })
     }
 
     /// Ends a reference to a thread.
     pub fn dereference(&self, thread: usize) {
-        let mut book = self.book.borrow_mut();
-        match book.threads[thread].references.checked_sub(1) {
-            Some(left) => book.threads[thread].references = left,
+        let mut log = self.log.borrow_mut();
+        match log.threads[thread].references.checked_sub(1) {
+            Some(left) => log.threads[thread].references = left,
             None => self.violate(Violation::Unbalanced),
         }
     }
@@ -224,25 +221,25 @@ impl World {
     /// Looks at all slots after a step: each is freed once for each time it is taken, by nobody but the last who uses it, and no
     /// thread is captured twice at once.
     pub fn look_at_slots(&self) {
-        let mut book = self.book.borrow_mut();
+        let mut log = self.log.borrow_mut();
         let mut captured = Vec::new();
         for (index, slot) in self.slots.iter().enumerate() {
             let owned = slot.owner().is_some();
-            if book.slots[index].owned && !owned {
-                book.slots[index].frees += 1;
+            if log.slots[index].owned && !owned {
+                log.slots[index].frees += 1;
                 self.check(slot.references() == 0, Violation::Unbalanced);
                 let in_use = |ticket: &Ticket| ticket.index as usize == index;
-                let by_apc = book.threads.iter().any(|thread| {
+                let by_apc = log.threads.iter().any(|thread| {
                     thread.queue.iter().any(in_use)
                         || thread.running.is_some_and(|running| in_use(&running.ticket))
                 });
-                let by_wait = book
+                let by_wait = log
                     .requests
                     .iter()
                     .any(|request| request.waits && request.ticket.as_ref().is_some_and(in_use));
                 self.check(!by_apc && !by_wait, Violation::FreedInUse);
             }
-            book.slots[index].owned = owned;
+            log.slots[index].owned = owned;
             if slot.references() > 0 {
                 captured.push(slot.owner().unwrap_or(0) / 4);
             }
@@ -250,27 +247,27 @@ impl World {
         captured.sort_unstable();
         self.check(captured.windows(2).all(|pair| pair[0] != pair[1]), Violation::TwoCaptures);
         let apcs = |thread: &Thread| thread.queue.len() + usize::from(thread.running.is_some());
-        self.check(book.threads.iter().all(|thread| apcs(thread) <= 1), Violation::TwoCaptures);
+        self.check(log.threads.iter().all(|thread| apcs(thread) <= 1), Violation::TwoCaptures);
     }
 
     /// The end of an execution: nothing is left, but for what an APC holds that hangs.
     pub fn look_at_the_end(&self) {
-        let book = self.book.borrow();
+        let log = self.log.borrow();
         let hung = |thread: &Thread| thread.running.filter(|running| running.hung);
         let held = |index: usize| {
             let of_it = |running: Running| running.ticket.index as usize == index;
-            book.threads.iter().filter_map(hung).any(of_it)
+            log.threads.iter().filter_map(hung).any(of_it)
         };
         for (index, slot) in self.slots.iter().enumerate() {
             let expected = u32::from(held(index));
             let left = (slot.references(), slot.owner().is_some());
             self.check(left == (expected, expected > 0), Violation::SlotLost);
         }
-        for (thread, kind) in book.threads.iter().zip(&self.scenario.threads) {
+        for (thread, kind) in log.threads.iter().zip(&self.scenario.threads) {
             let own = u32::from(!matches!(kind, Kind::Mortal) || hung(thread).is_some());
             self.check(thread.references == own && thread.queue.is_empty(), Violation::Unbalanced);
         }
-        self.check(book.requests.iter().all(|request| request.ended), Violation::EndlessWait);
+        self.check(log.requests.iter().all(|request| request.ended), Violation::EndlessWait);
     }
 
     /// The frame that only this request's walk of this part in this thread gives.
@@ -296,33 +293,33 @@ impl Kernel for World {
         let Actor::Request(request) = self.actor.get() else { unreachable!("an APC finds no thread") };
         let thread = self.scenario.asks[request].of;
         let (life, references) = {
-            let book = self.book.borrow();
-            (book.threads[thread].life, book.threads[thread].references)
+            let log = self.log.borrow();
+            (log.threads[thread].life, log.threads[thread].references)
         };
-        let place = match (life, self.scenario.threads[thread]) {
-            (_, Kind::Idle) => Some(Place::Idle),
-            _ if self.has(Defect::TakenForOwn) => Some(Place::Own),
-            (Life::Running, _) if self.scenario.asks[request].by == thread => Some(Place::Own),
-            (Life::Running, _) => Some(Place::Other),
+        let location = match (life, self.scenario.threads[thread]) {
+            (_, Kind::Idle) => Some(ThreadRelation::Idle),
+            _ if self.has(Defect::TakenForOwn) => Some(ThreadRelation::Own),
+            (Life::Running, _) if self.scenario.asks[request].by == thread => Some(ThreadRelation::Own),
+            (Life::Running, _) => Some(ThreadRelation::Other),
             // That it takes no APCs any more shows when one is queued.
-            (Life::Ending, _) => Some(Place::Other),
-            (Life::Ended, _) if references > 0 => [Some(Place::Other), None][self.choose(2)],
+            (Life::Ending, _) => Some(ThreadRelation::Other),
+            (Life::Ended, _) if references > 0 => [Some(ThreadRelation::Other), None][self.choose(2)],
             (Life::Ended, _) => None,
         };
-        let place = place.ok_or(Outcome::NoThread)?;
-        let mut book = self.book.borrow_mut();
-        book.threads[thread].references += 1;
-        book.requests[request].thread = Some(thread);
+        let location = location.ok_or(Outcome::NoThread)?;
+        let mut log = self.log.borrow_mut();
+        log.threads[thread].references += 1;
+        log.requests[request].thread = Some(thread);
         let tid = if self.has(Defect::NumbersRounded) { capture.tid } else { self.scenario.tid(thread) };
-        Ok(Found { thread, tid, place, created: 0, user: self.scenario.user })
+        Ok(Found { thread, tid, location, created: 0, user: self.scenario.user })
     }
 
     fn release_thread(&self, thread: usize) {
         let Actor::Request(request) = self.actor.get() else { unreachable!("an APC has no reference") };
-        if self.has(Defect::ThreadReleasedEarly) && self.book.borrow().requests[request].thread.is_none() {
+        if self.has(Defect::ThreadReleasedEarly) && self.log.borrow().requests[request].thread.is_none() {
             return;
         }
-        let held = self.book.borrow_mut().requests[request].thread.take();
+        let held = self.log.borrow_mut().requests[request].thread.take();
         self.check(held == Some(thread), Violation::Unbalanced);
         self.dereference(thread);
     }
@@ -332,16 +329,16 @@ impl Kernel for World {
         self.check(self.is_live(ticket), Violation::NotLive);
         self.check_thread(thread);
         let used = {
-            let book = self.book.borrow();
+            let log = self.log.borrow();
             let here = |other: &Ticket| other.index == ticket.index;
-            let queued = book.threads.iter().any(|thread| thread.queue.iter().any(here));
-            queued || book.requests.iter().any(|other| other.waits && other.ticket.as_ref().is_some_and(here))
+            let queued = log.threads.iter().any(|thread| thread.queue.iter().any(here));
+            queued || log.requests.iter().any(|other| other.waits && other.ticket.as_ref().is_some_and(here))
         };
         self.check(!used, Violation::MadeAnewInUse);
         {
-            let mut book = self.book.borrow_mut();
-            book.requests[request].ticket = Some(ticket);
-            let kept = &mut book.slots[ticket.index as usize];
+            let mut log = self.log.borrow_mut();
+            log.requests[request].ticket = Some(ticket);
+            let kept = &mut log.slots[ticket.index as usize];
             kept.ready = Some((ticket, thread));
             if !self.has(Defect::EventKept) {
                 kept.signalled = None;
@@ -356,9 +353,9 @@ impl Kernel for World {
         let Actor::Request(request) = self.actor.get() else { unreachable!("an APC queues nothing") };
         let thread = self.check_call(ticket);
         let queued = self.has(Defect::ReferredLate) || self.insert(ticket, thread);
-        self.book.borrow_mut().requests[request].waits = queued;
+        self.log.borrow_mut().requests[request].waits = queued;
         if self.has(Defect::ThreadReleasedEarly) {
-            self.book.borrow_mut().requests[request].thread = None;
+            self.log.borrow_mut().requests[request].thread = None;
             self.dereference(thread);
         }
         queued
@@ -376,21 +373,21 @@ impl Kernel for World {
         if !self.scenario.removal {
             return Removal::Unsupported;
         }
-        let queue = &mut self.book.borrow_mut().threads[thread].queue;
-        let Some(place) = queue.iter().position(|&queued| queued == ticket) else {
+        let queue = &mut self.log.borrow_mut().threads[thread].queue;
+        let Some(location) = queue.iter().position(|&queued| queued == ticket) else {
             return Removal::NotQueued;
         };
-        queue.remove(place);
+        queue.remove(location);
         if self.has(Defect::RemovalForgotten) { Removal::NotQueued } else { Removal::Removed }
     }
 
     fn wait(&self, ticket: Ticket, _: u32) -> bool {
         let Actor::Request(request) = self.actor.get() else { unreachable!("an APC waits for nothing") };
         self.check_call(ticket);
-        let mut book = self.book.borrow_mut();
-        book.requests[request].waits = false;
-        let signalled = book.slots[ticket.index as usize].signalled;
-        book.requests[request].timed_out = signalled.is_none();
+        let mut log = self.log.borrow_mut();
+        log.requests[request].waits = false;
+        let signalled = log.slots[ticket.index as usize].signalled;
+        log.requests[request].timed_out = signalled.is_none();
         self.check(signalled.is_none_or(|of| of == ticket), Violation::StaleEvent);
         signalled.is_some()
     }
@@ -398,9 +395,9 @@ impl Kernel for World {
     fn signal(&self, ticket: Ticket) {
         self.check_call(ticket);
         let request = self.request_of(ticket);
-        let mut book = self.book.borrow_mut();
-        self.check(book.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignalledNobody);
-        book.slots[ticket.index as usize].signalled = Some(ticket);
+        let mut log = self.log.borrow_mut();
+        self.check(log.requests[request].outcome != Some(Outcome::TimedOut), Violation::SignalledNobody);
+        log.slots[ticket.index as usize].signalled = Some(ticket);
     }
 
     fn enter_critical_region(&self) {}
@@ -410,10 +407,10 @@ impl Kernel for World {
     /// A thread that asks is in one, as [`Requester::finish`] begins with that.
     fn in_critical_region(&self) -> bool {
         let Actor::Apc(thread) = self.actor.get() else { return true };
-        let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+        let ticket = self.log.borrow().threads[thread].running.expect("it runs").ticket;
         let inside = self.scenario.regions && self.choose(2) == 1;
         let request = self.request_of(ticket);
-        self.book.borrow_mut().requests[request].in_region = Some(inside);
+        self.log.borrow_mut().requests[request].in_region = Some(inside);
         inside && !self.has(Defect::RegionIgnored)
     }
 
@@ -422,15 +419,15 @@ impl Kernel for World {
             Actor::Request(request) => (self.scenario.asks[request].by, request, &[OWN]),
             Actor::Apc(thread) => {
                 let Running { ticket, late, .. } =
-                    self.book.borrow().threads[thread].running.expect("it runs");
+                    self.log.borrow().threads[thread].running.expect("it runs");
                 self.check_call(ticket);
                 self.check(!late, Violation::WalkedForNobody);
                 (thread, self.request_of(ticket), &[OWN, DISPATCHER])
             }
         };
         {
-            let book = self.book.borrow();
-            let request = &book.requests[request];
+            let log = self.log.borrow();
+            let request = &log.requests[request];
             // Who has given up may have copied the kernel part, and does not look at what follows. Had nothing come by then, the APC
             // would not have gone on to the user part.
             let follows = part == Part::User && request.timed_out;
@@ -439,7 +436,7 @@ impl Kernel for World {
             self.check(wanted, Violation::WalkedForNobody);
         }
         if let (Part::User, Actor::Apc(_)) = (part, self.actor.get()) {
-            let in_region = self.book.borrow().requests[request].in_region;
+            let in_region = self.log.borrow().requests[request].in_region;
             let forced = self.scenario.asks[request].parts.has(Flags::USER_IN_CRITICAL_REGION);
             self.check(forced || in_region == Some(false), Violation::PagedInRegion);
         }
@@ -472,13 +469,13 @@ impl Kernel for World {
             _ => Err(Missing::Faulted),
         };
         let earlier = {
-            let book = &mut self.book.borrow_mut().requests[request];
-            let seen = if part == Part::Kernel { &mut book.kernel } else { &mut book.user };
+            let log = &mut self.log.borrow_mut().requests[request];
+            let seen = if part == Part::Kernel { &mut log.kernel } else { &mut log.user };
             seen.replace((thread, result))
         };
         self.check(earlier.is_none(), Violation::TwoCaptures);
         if let (true, Actor::Apc(thread)) = (self.has(Defect::AbandonmentIgnored), self.actor.get()) {
-            let ticket = self.book.borrow().threads[thread].running.expect("it runs").ticket;
+            let ticket = self.log.borrow().threads[thread].running.expect("it runs").ticket;
             self.signal(ticket);
         }
         result
@@ -496,14 +493,14 @@ impl Kernel for World {
 impl World {
     /// The frames of the slot in which a request is captured.
     fn frames_of(&self, request: usize) -> Frames {
-        let ticket = self.book.borrow().requests[request].ticket.expect("made ready");
+        let ticket = self.log.borrow().requests[request].ticket.expect("made ready");
         self.frames[ticket.index as usize].clone()
     }
 
     /// Into the queue of the thread, if it takes APCs.
     fn insert(&self, ticket: Ticket, thread: usize) -> bool {
-        let mut book = self.book.borrow_mut();
-        let thread = &mut book.threads[thread];
+        let mut log = self.log.borrow_mut();
+        let thread = &mut log.threads[thread];
         let takes = thread.life == Life::Running;
         if takes {
             thread.queue.push_back(ticket);

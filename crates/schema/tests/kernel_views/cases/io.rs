@@ -2,12 +2,12 @@
 
 use stackhound_schema::kernel::view::*;
 
-use super::{hooks, row, thread, widened};
+use super::{hook_ids, row, thread, widened};
 use crate::Case;
 
 pub static IO: &[Case] = &[
     Case {
-        source: hooks(&[0x0262, 0x0263, 0x0280, 0x0281]),
+        source: hook_ids(&[0x0262, 0x0263, 0x0280, 0x0281]),
         view: |payload, _, version, pointer| {
             let v = VirtualAllocation::parse(payload, version, pointer)?;
             Ok(vec![
@@ -21,7 +21,7 @@ pub static IO: &[Case] = &[
         longest: 32,
     },
     Case {
-        source: hooks(&[0x0400, 0x0420, 0x0423, 0x0424]),
+        source: hook_ids(&[0x0400, 0x0420, 0x0423, 0x0424]),
         view: |payload, _, version, pointer| {
             let v = FileName::parse(payload, version, pointer)?;
             Ok(vec![row("FileObject", v.file_object), row("FileName", v.file_name)])
@@ -30,7 +30,7 @@ pub static IO: &[Case] = &[
         longest: 60,
     },
     Case {
-        source: hooks(&[0x0440, 0x044E]),
+        source: hook_ids(&[0x0440, 0x044E]),
         view: |payload, _, version, pointer| {
             let v = FileCreate::parse(payload, version, pointer)?;
             Ok(vec![
@@ -47,7 +47,7 @@ pub static IO: &[Case] = &[
         longest: 160,
     },
     Case {
-        source: hooks(&[0x0441, 0x0442, 0x0449]),
+        source: hook_ids(&[0x0441, 0x0442, 0x0449]),
         view: |payload, _, version, pointer| {
             let v = FileOperation::parse(payload, version, pointer)?;
             Ok(vec![
@@ -61,7 +61,7 @@ pub static IO: &[Case] = &[
         longest: 40,
     },
     Case {
-        source: hooks(&[0x044C]),
+        source: hook_ids(&[0x044C]),
         view: |payload, _, version, pointer| {
             let v = OperationEnd::parse(payload, version, pointer)?;
             Ok(vec![row("IrpPtr", v.irp), row("ExtraInfo", v.extra_info), row("NtStatus", v.nt_status)])
@@ -70,7 +70,7 @@ pub static IO: &[Case] = &[
         longest: 28,
     },
     Case {
-        source: hooks(&[0x0425, 0x0426, 0x0427, 0x0428]),
+        source: hook_ids(&[0x0425, 0x0426, 0x0427, 0x0428]),
         view: |payload, _, version, pointer| {
             let v = MapFile::parse(payload, version, pointer)?;
             Ok(vec![
@@ -86,7 +86,7 @@ pub static IO: &[Case] = &[
         longest: 56,
     },
     Case {
-        source: hooks(&[
+        source: hook_ids(&[
             0x090A, 0x090B, 0x090C, 0x090D, 0x090E, 0x090F, 0x0910, 0x0911, 0x0912, 0x0913, 0x0914, 0x0915,
             0x0916, 0x0917, 0x0918, 0x0919, 0x091A, 0x091B, 0x091C, 0x091D,
         ]),

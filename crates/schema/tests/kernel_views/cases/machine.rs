@@ -2,7 +2,7 @@
 
 use stackhound_schema::kernel::view::*;
 
-use super::{hooks, row, widened};
+use super::{hook_ids, row, widened};
 use crate::{Case, Source};
 
 const IMAGE_ID: &str = "b3e675d7-2554-4f18-830b-2762732560de";
@@ -10,7 +10,7 @@ const SYS_CONFIG_EX: &str = "9b79ee91-b5fd-41c0-a243-4248e266e9d0";
 
 pub static MACHINE: &[Case] = &[
     Case {
-        source: hooks(&[0x0301, 0x0302, 0x0303, 0x0304, 0x0327]),
+        source: hook_ids(&[0x0301, 0x0302, 0x0303, 0x0304, 0x0327]),
         view: |payload, _, version, pointer| {
             let v = Process::parse(payload, version, pointer)?;
             // One number, under two names.
@@ -44,7 +44,7 @@ pub static MACHINE: &[Case] = &[
         longest: 200,
     },
     Case {
-        source: hooks(&[0x030A, 0x140A, 0x1402, 0x1403, 0x1404]),
+        source: hook_ids(&[0x030A, 0x140A, 0x1402, 0x1403, 0x1404]),
         view: |payload, _, version, pointer| {
             let v = Image::parse(payload, version, pointer)?;
             let (old, new) = (version == 0, version > 0);
@@ -69,7 +69,7 @@ pub static MACHINE: &[Case] = &[
         longest: 160,
     },
     Case {
-        source: hooks(&[0x1421]),
+        source: hook_ids(&[0x1421]),
         view: |payload, _, version, pointer| {
             Ok(vec![row("ImageBase", KernelBase::parse(payload, version, pointer)?.image_base)])
         },
@@ -77,7 +77,7 @@ pub static MACHINE: &[Case] = &[
         longest: 12,
     },
     Case {
-        source: hooks(&[0x0B0A]),
+        source: hook_ids(&[0x0B0A]),
         view: |payload, _, version, pointer| {
             let v = CpuConfig::parse(payload, version, pointer)?;
             let d = v.detail;

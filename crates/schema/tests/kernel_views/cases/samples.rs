@@ -2,17 +2,17 @@
 
 use stackhound_schema::kernel::view::*;
 
-use super::{hooks, row};
+use super::{hook_ids, row};
 use crate::Case;
 
 pub static SAMPLES: &[Case] = &[
     Case {
-        source: hooks(&[0x0501, 0x0502, 0x0503, 0x0504]),
-        view: |payload, hook, version, pointer| {
+        source: hook_ids(&[0x0501, 0x0502, 0x0503, 0x0504]),
+        view: |payload, hook_id, version, pointer| {
             let v = Thread::parse(payload, version, pointer)?;
             // The table knows that version 1 tells nothing more at a thread's end.
-            let detail = v.detail.filter(|_| version != 1 || matches!(hook, 0x0501 | 0x0503));
-            if version == 1 && v.detail.is_none() && matches!(hook, 0x0501 | 0x0503) {
+            let detail = v.detail.filter(|_| version != 1 || matches!(hook_id, 0x0501 | 0x0503));
+            if version == 1 && v.detail.is_none() && matches!(hook_id, 0x0501 | 0x0503) {
                 // And that it tells more at its start, which the view does not insist on.
                 return Err(Thread::parse(&[], version, pointer).unwrap_err());
             }
@@ -41,7 +41,7 @@ pub static SAMPLES: &[Case] = &[
         longest: 160,
     },
     Case {
-        source: hooks(&[0x0548]),
+        source: hook_ids(&[0x0548]),
         view: |payload, _, version, pointer| {
             let v = ThreadSetName::parse(payload, version, pointer)?;
             Ok(vec![
@@ -54,7 +54,7 @@ pub static SAMPLES: &[Case] = &[
         longest: 40,
     },
     Case {
-        source: hooks(&[0x0524]),
+        source: hook_ids(&[0x0524]),
         view: |payload, _, version, pointer| {
             let v = CSwitch::parse(payload, version, pointer)?;
             let new = version >= 2;
@@ -80,7 +80,7 @@ pub static SAMPLES: &[Case] = &[
         longest: 30,
     },
     Case {
-        source: hooks(&[0x0532]),
+        source: hook_ids(&[0x0532]),
         view: |payload, _, version, pointer| {
             let v = ReadyThread::parse(payload, version, pointer)?;
             Ok(vec![
@@ -94,7 +94,7 @@ pub static SAMPLES: &[Case] = &[
         longest: 12,
     },
     Case {
-        source: hooks(&[0x0F33]),
+        source: hook_ids(&[0x0F33]),
         view: |payload, _, version, pointer| {
             Ok(vec![row("SysCallAddress", SysCallEnter::parse(payload, version, pointer)?.sys_call_address)])
         },
@@ -102,7 +102,7 @@ pub static SAMPLES: &[Case] = &[
         longest: 12,
     },
     Case {
-        source: hooks(&[0x0F42, 0x0F44, 0x0F45, 0x0F46]),
+        source: hook_ids(&[0x0F42, 0x0F44, 0x0F45, 0x0F46]),
         view: |payload, _, version, pointer| {
             let v = Dpc::parse(payload, version, pointer)?;
             Ok(vec![row("InitialTime", v.initial_time), row("Routine", v.routine)])

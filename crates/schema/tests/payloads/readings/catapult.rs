@@ -3,7 +3,7 @@
 use super::Event::Hook;
 use super::Ours::{self, By, Is};
 use super::{Reading, number, reading};
-use crate::seen::Seen;
+use crate::decoded::DecodedValue;
 
 pub static READINGS: &[Reading] = &[
     reading(0, "kThreadStartPayload32bitV1", Hook(0x0501, 1), &[CATAPULT]),
@@ -72,7 +72,7 @@ const CATAPULT: &[(&str, Ours)] = &[
             let byte = |name| number(d, name);
             let version =
                 byte("SubMinorVersion") << 24 | byte("SubVersion") << 16 | byte("MinorVersion") << 8;
-            Seen::Number(version | byte("MajorVersion"))
+            DecodedValue::Number(version | byte("MajorVersion"))
         }),
     ),
     ("providerVersion", Is("ProviderVersion")),

@@ -3,7 +3,7 @@
 use super::Event::{self, Hook, NotHere};
 use super::Ours::{self, By, Is, NoValue, Shown, Wrong};
 use super::{Decoded, Reading, number, reading};
-use crate::seen::Seen;
+use crate::decoded::DecodedValue;
 
 const AUDIT_API: Event =
     NotHere("an event of Microsoft-Windows-Kernel-Audit-API-Calls, which has a manifest");
@@ -77,8 +77,8 @@ pub static READINGS: &[Reading] = &[
     ),
 ];
 
-fn shown(decoded: &Decoded<'_>, name: &str) -> Seen {
-    Seen::Text(decoded.shown[name].clone())
+fn shown(decoded: &Decoded<'_>, name: &str) -> DecodedValue {
+    DecodedValue::Text(decoded.shown[name].clone())
 }
 
 const FIBRATUS_REGISTRY: &[(&str, Ours)] = &[
@@ -133,8 +133,8 @@ const FIBRATUS_MAP: &[(&str, Ours)] = &[
 ];
 
 /// Their words for the protections that occur.
-fn protection(number: i128) -> Seen {
-    Seen::Text(match number {
+fn protection(number: i128) -> DecodedValue {
+    DecodedValue::Text(match number {
         1 => "READONLY".into(),
         4 => "READWRITE".into(),
         other => other.to_string(),
@@ -142,8 +142,8 @@ fn protection(number: i128) -> Seen {
 }
 
 /// Their word for the section that occurs.
-fn section(number: i128) -> Seen {
-    Seen::Text(if number == 12 { "PAGEFILE".into() } else { number.to_string() })
+fn section(number: i128) -> DecodedValue {
+    DecodedValue::Text(if number == 12 { "PAGEFILE".into() } else { number.to_string() })
 }
 
 const FIBRATUS_WRITE: &[(&str, Ours)] = &[(
@@ -217,6 +217,6 @@ const FIBRATUS_NETWORK: &[(&str, Ours)] = &[
     ("Params.MustGetUint32(params.NetSize)", Is("size")),
 ];
 
-fn port(decoded: &Decoded<'_>, name: &str) -> Seen {
-    Seen::Number(decoded.shown[name].parse().expect("a number"))
+fn port(decoded: &Decoded<'_>, name: &str) -> DecodedValue {
+    DecodedValue::Number(decoded.shown[name].parse().expect("a number"))
 }

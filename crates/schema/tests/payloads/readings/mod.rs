@@ -5,7 +5,7 @@ pub mod fibratus;
 pub mod snail;
 
 use super::Decoded;
-use super::seen::{Fields, Seen};
+use super::decoded::{DecodedValue, Fields};
 
 /// How a record is to be read.
 pub struct Reading {
@@ -41,7 +41,7 @@ pub enum Ours {
     /// As the number of this field's elements.
     Count(&'static str),
     /// Computed.
-    By(fn(&Decoded<'_>) -> Seen),
+    By(fn(&Decoded<'_>) -> DecodedValue),
     /// In this field, shown in other words: theirs, ours.
     Shown(&'static str, &'static str, &'static str),
     /// In this field, as a number for which they have a name.
@@ -56,7 +56,7 @@ pub enum Ours {
 
 fn number(decoded: &Decoded<'_>, name: &str) -> i128 {
     match decoded.fields.get(name) {
-        Some(Seen::Number(number)) => *number,
+        Some(DecodedValue::Number(number)) => *number,
         other => panic!("{name} is {other:?}"),
     }
 }

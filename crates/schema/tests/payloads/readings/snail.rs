@@ -3,8 +3,8 @@
 use super::Event::{self, Class, Container, Hook, NotHere};
 use super::Ours::{self, At, By, Constant, Count, Is, NoValue, Shown, Whole};
 use super::{Decoded, Reading, number, reading};
+use crate::decoded::DecodedValue;
 use crate::headers;
-use crate::seen::Seen;
 
 const IMAGE_ID: &str = "b3e675d7-2554-4f18-830b-2762732560de";
 const SYS_CONFIG_EX: &str = "9b79ee91-b5fd-41c0-a243-4248e266e9d0";
@@ -116,7 +116,7 @@ pub static READINGS: &[Reading] = &[
 
 fn sid(decoded: &Decoded<'_>) -> Vec<u8> {
     match decoded.fields.get("UserSID") {
-        Some(Seen::Bytes(bytes)) => bytes.clone(),
+        Some(DecodedValue::Bytes(bytes)) => bytes.clone(),
         other => panic!("UserSID is {other:?}"),
     }
 }
@@ -178,7 +178,7 @@ const SNAIL_HEADER: &[(&str, Ours)] = &[
     ("ext_pebs()", Is("pebs")),
     (
         "trace_header.has_ext_pebs()",
-        By(|d| Seen::Number((d.fields.get("pebs") != Some(&Seen::Absent)).into())),
+        By(|d| DecodedValue::Number((d.fields.get("pebs") != Some(&DecodedValue::Absent)).into())),
     ),
     ("trace_class().type()", Is("opcode")),
     ("trace_class().level()", Is("level")),
@@ -272,7 +272,7 @@ const SNAIL_PERFINFO: &[(&str, Ours)] = &[
     ("thread_id()", Is("ThreadId")),
     ("count()", Is("Count")),
     // Two bytes, which they read as one number.
-    ("reserved()", By(|d| Seen::Number(number(d, "Rank") << 8 | number(d, "Flags")))),
+    ("reserved()", By(|d| DecodedValue::Number(number(d, "Rank") << 8 | number(d, "Flags")))),
     ("profile_source()", Is("ProfileSource")),
     ("counter_count()", Is("CounterCount")),
     ("source()", Is("Source")),
@@ -330,12 +330,15 @@ const SNAIL_PROCESS: &[(&str, Ours)] = &[
     ("user_sid().sub_authority_count()", By(|d| sid(d)[1].into())),
     // The first byte of the one, the length of the other: the corpus has lost which part was asked for.
     ("user_sid().identifier_authority()", By(|d| sid(d)[2].into())),
-    ("user_sid().sub_authority()", By(|d| Seen::Number((sid(d).len() as i128 - 8) / 4))),
+    ("user_sid().sub_authority()", By(|d| DecodedValue::Number((sid(d).len() as i128 - 8) / 4))),
     ("image_filename()", Is("ImageFileName")),
     ("command_line()", Is("CommandLine")),
     ("package_full_name()", Is("PackageFullName")),
     ("application_id()", Is("ApplicationId")),
-    ("event.has_sid()", By(|d| Seen::Number((d.fields.get("UserSID") != Some(&Seen::Absent)).into()))),
+    (
+        "event.has_sid()",
+        By(|d| DecodedValue::Number((d.fields.get("UserSID") != Some(&DecodedValue::Absent)).into())),
+    ),
     ("page_fault_count()", Is("PageFaultCount")),
     ("handle_count()", Is("HandleCount")),
     ("reserved()", Is("Reserved")),

@@ -193,9 +193,9 @@ fn unindented(lines: &str) -> String {
 
 /// The buffers of a recording in an order in which they could arrive: each processor's in its own, the processors in that
 /// of the picks.
-fn arrival(recording: &Recording, picks: &[u8]) -> Vec<BufferRef> {
+fn arrival(etl_file: &EtlFile, picks: &[u8]) -> Vec<BufferRef> {
     let mut streams: Vec<_> =
-        recording.index().streams().into_iter().map(std::collections::VecDeque::from).collect();
+        etl_file.index().streams().into_iter().map(std::collections::VecDeque::from).collect();
     let mut order = Vec::new();
     let mut picks = picks.iter().cycle();
     while let left @ 1.. = streams.iter().filter(|stream| !stream.is_empty()).count() {
@@ -207,12 +207,12 @@ fn arrival(recording: &Recording, picks: &[u8]) -> Vec<BufferRef> {
 }
 
 /// The first buffers of processors after one of theirs that is lost. Only buffers of live sessions say so themselves.
-fn after_losses(lines: &str, recording: &Recording) -> Vec<u64> {
+fn after_losses(lines: &str, etl_file: &EtlFile) -> Vec<u64> {
     let processors = lines.lines().filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [processor, _, "lose", ..] => processor.parse::<u16>().ok(),
         _ => None,
     });
-    let index = recording.index();
+    let index = etl_file.index();
     let next = |(processor, missing): (u16, MissingBuffers)| {
         let mut of = index.buffers.iter().filter(|buffer| buffer.processor == processor);
         of.find(|buffer| buffer.sequence > missing.last).map(|buffer| buffer.offset)
@@ -222,14 +222,14 @@ fn after_losses(lines: &str, recording: &Recording) -> Vec<u64> {
 
 /// As a live session hands the recording over, buffer by buffer.
 fn as_it_arrives(lines: &str, picks: &[u8]) -> Vec<String> {
-    let recording = recording(&unindented(lines));
+    let etl_file = etl_file(&unindented(lines));
     let queue =
         Queue { blocks: 1 << 12, disorder: Some(Duration::from_secs(3_600)), ..Queue::new(Overflow::Block) };
-    let after_losses = after_losses(lines, &recording);
-    let (mut capture, incoming) = channel(recording.session().clone(), queue);
-    for buffer in arrival(&recording, picks) {
-        let place = buffer.offset as usize..buffer.offset as usize + buffer.size as usize;
-        let mut bytes = recording.bytes()[place].to_vec();
+    let after_losses = after_losses(lines, &etl_file);
+    let (mut capture, incoming) = channel(etl_file.session().clone(), queue);
+    for buffer in arrival(&etl_file, picks) {
+        let location = buffer.offset as usize..buffer.offset as usize + buffer.size as usize;
+        let mut bytes = etl_file.bytes()[location].to_vec();
         // The header buffer is no part of a live session's stream; here its records come like others.
         bytes[0x36..0x38].copy_from_slice(&0_u16.to_le_bytes());
         if after_losses.contains(&buffer.offset) {

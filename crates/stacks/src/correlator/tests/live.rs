@@ -20,7 +20,7 @@ fn ever_new() -> OpenTrace {
         lines += &format!("1 @{} stack @{} pid=5 tid=8 u{} u2\n", time + 3, time + 3, n + 30);
         lines += &format!("1 @{} user @{time} pid=5 tid=9 #{n}\n", time + 4);
     }
-    let source = Source::new("", recording(&lines));
+    let source = Source::new("", etl_file(&lines));
     OpenTrace::new(vec![source], 1).unwrap()
 }
 

@@ -267,8 +267,8 @@ proptest! {
             let mut symbolizer = Symbolizer::with_loader(&options(threads, limit), loader).unwrap();
             let mut frames = std::collections::BTreeMap::new();
             for &(number, rva, wait) in requests {
-                let place = symbolizer.module(&module(number));
-                frames.insert((number, rva), symbolizer.request(place, Rva(rva), AddressKind::Return));
+                let location = symbolizer.module(&module(number));
+                frames.insert((number, rva), symbolizer.request(location, Rva(rva), AddressKind::Return));
                 if wait {
                     symbolizer.wait();
                 }

@@ -41,10 +41,10 @@ impl SymbolTableBuilder {
         // Assemblers call procedures by their decorated names.
         let mut decorated = HashSet::new();
         for public in pdb.publics()?.iter() {
-            let Some(rva) = pdb.rva(public.place) else { continue };
+            let Some(rva) = pdb.rva(public.location) else { continue };
             let name: Box<str> = public.name.to_string().into();
             if x86 {
-                decorated.insert((public.place, name.clone()));
+                decorated.insert((public.location, name.clone()));
             }
             let function = public.kind == SymbolKind::Public { function: true };
             self.publics.push(Public { rva: rva.0, name, function, x86 });
@@ -60,7 +60,7 @@ impl SymbolTableBuilder {
                 continue;
             };
             for symbol in module.symbols() {
-                let key: (pdb::Place, Box<str>) = (symbol.place, symbol.name.to_string().into());
+                let key: (pdb::SectionOffset, Box<str>) = (symbol.location, symbol.name.to_string().into());
                 self.add_procedure(pdb, &symbol, &demangle_public(&key.1, decorated.contains(&key)));
             }
             if let Some(sources) = &mut sources {
@@ -72,18 +72,18 @@ impl SymbolTableBuilder {
 
     fn add_procedure(&mut self, pdb: &Pdb, symbol: &Symbol<'_>, name: &str) {
         let Some(name) = self.names.number(name) else { return };
-        for range in self.ranges(pdb, symbol.place, symbol.length) {
+        for range in self.ranges(pdb, symbol.location, symbol.length) {
             self.procedures.push(Span { start: range.start.0, end: range.end.0, value: name });
         }
     }
 
     /// Where something is, as long as there is room.
-    fn ranges(&mut self, pdb: &Pdb, place: pdb::Place, length: u32) -> Vec<Range<Rva>> {
+    fn ranges(&mut self, pdb: &Pdb, location: pdb::SectionOffset, length: u32) -> Vec<Range<Rva>> {
         let room = RANGES_MAX - self.ranges;
         if room == 0 {
             return Vec::new();
         }
-        let mut ranges = pdb.ranges(place, length);
+        let mut ranges = pdb.ranges(location, length);
         ranges.truncate(room);
         self.ranges += ranges.len();
         ranges
@@ -91,19 +91,19 @@ impl SymbolTableBuilder {
 
     fn add_lines(&mut self, module: &Module, sources: &mut Sources<'_>) {
         for line in module.lines() {
-            let place = (sources.file(line.file, &mut self.names), line.line);
-            for range in self.ranges(sources.pdb, line.place, line.length) {
-                self.lines.push(Span { start: range.start.0, end: range.end.0, value: place });
+            let location = (sources.file(line.file, &mut self.names), line.line);
+            for range in self.ranges(sources.pdb, line.location, line.length) {
+                self.lines.push(Span { start: range.start.0, end: range.end.0, value: location });
             }
         }
         for inline in module.inlines() {
             let Some(function) = sources.function(inline.function, &mut self.names) else { continue };
-            let place = (sources.file(inline.file, &mut self.names), inline.line);
+            let location = (sources.file(inline.file, &mut self.names), inline.line);
             if self.inlines.len() <= inline.depth {
                 self.inlines.resize_with(INLINE_DEPTH_MAX.min(inline.depth + 1), Vec::new);
             }
-            for range in self.ranges(sources.pdb, inline.place, inline.length) {
-                let span = Span { start: range.start.0, end: range.end.0, value: (function, place) };
+            for range in self.ranges(sources.pdb, inline.location, inline.length) {
+                let span = Span { start: range.start.0, end: range.end.0, value: (function, location) };
                 self.inlines[inline.depth].push(span);
             }
         }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use stackhound_kstack_core::{Apc, Found, Kernel, Part, Place, Progress, Removal, Slot, Ticket};
+use stackhound_kstack_core::{Apc, Found, Kernel, Part, Progress, Removal, Slot, ThreadRelation, Ticket};
 use stackhound_kstack_proto::{Capture, Missing, Outcome};
 
 /// Where the code that captures lies.
@@ -47,7 +47,7 @@ pub struct Thread {
     pub pid: u32,
     pub tid: u32,
     pub created: u64,
-    pub place: Place,
+    pub location: ThreadRelation,
     pub reaction: Reaction,
     /// Whether it is in a critical region when the APC runs.
     pub in_critical_region: bool,
@@ -124,7 +124,7 @@ impl Mock {
     pub fn new(settings: Settings, threads: Vec<Thread>) -> Self {
         let objects = || Objects { apc: Cell::new(Queue::Out), signalled: Cell::new(false) };
         let frames = || (0..settings.memory).map(|_| AtomicU64::new(0xdead)).collect();
-        let own = threads.iter().position(|thread| thread.place == Place::Own);
+        let own = threads.iter().position(|thread| thread.location == ThreadRelation::Own);
         Self {
             slots: (0..settings.slots).map(|_| Slot::new(objects(), frames())).collect(),
             references: threads.iter().map(|_| Cell::new(0)).collect(),
@@ -234,7 +234,7 @@ impl Kernel for Mock {
         count.set(count.get() + 1);
         let thread = &self.threads[index];
         let created = if self.settings.tells_created { thread.created } else { 0 };
-        Ok(Found { thread: index, tid: thread.tid, place: thread.place, created, user: thread.may })
+        Ok(Found { thread: index, tid: thread.tid, location: thread.location, created, user: thread.may })
     }
 
     fn release_thread(&self, thread: usize) {
@@ -340,7 +340,7 @@ impl Kernel for Mock {
     /// The thread that asks is in the region that it has entered.
     fn in_critical_region(&self) -> bool {
         let thread = &self.threads[self.running.get()];
-        thread.in_critical_region || thread.place == Place::Own && self.regions.get() > 0
+        thread.in_critical_region || thread.location == ThreadRelation::Own && self.regions.get() > 0
     }
 
     fn walk(&self, part: Part, frames: &[AtomicU64]) -> Result<usize, Missing> {

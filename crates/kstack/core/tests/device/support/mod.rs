@@ -1,11 +1,11 @@
 //! A system to capture in, and what it must answer.
 
-mod judge;
+mod check_call;
 mod mock;
 pub mod oracle;
 mod world;
 
-pub use judge::judge;
+pub use check_call::check_call;
 pub use mock::{Mock, Reaction, Settings, Thread};
 pub use oracle::{Call, KINDS, kind};
 pub use world::{OPENER, Random, all_late, request, thread, threads};

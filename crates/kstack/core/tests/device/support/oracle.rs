@@ -1,7 +1,7 @@
 //! What the device must answer, written from `docs/kstack-protocol.md` alone: the rules by their numbers
 //! there, the fields by their offsets, and every byte of an answer. It shares no code with what it judges.
 
-use stackhound_kstack_core::{Caller, Place, Refusal};
+use stackhound_kstack_core::{Caller, Refusal, ThreadRelation};
 use stackhound_kstack_proto::Missing;
 
 use super::mock::{Mock, OWN_CODE, Reaction, SOON, Thread};
@@ -89,16 +89,16 @@ const IDLE: u32 = 4;
 
 /// How the capture of each thread ends, and how long that takes; `timeout` in 100 ns.
 fn outcome(thread: &Thread, timeout: u64) -> (u32, u64) {
-    match (thread.place, thread.reaction) {
-        (Place::Idle, _) => (IDLE, 0),
-        (Place::Own, _) | (Place::Other, Reaction::AtOnce) => (CAPTURED, 0),
-        (Place::Other, Reaction::Soon) => (CAPTURED, SOON),
+    match (thread.location, thread.reaction) {
+        (ThreadRelation::Idle, _) => (IDLE, 0),
+        (ThreadRelation::Own, _) | (ThreadRelation::Other, Reaction::AtOnce) => (CAPTURED, 0),
+        (ThreadRelation::Other, Reaction::Soon) => (CAPTURED, SOON),
         // What is there by then is answered.
-        (Place::Other, Reaction::Last | Reaction::HangsInUser) => (CAPTURED, timeout),
-        (Place::Other, Reaction::Slow | Reaction::Late | Reaction::EndsLate) => (TIMED_OUT, timeout),
-        (Place::Other, Reaction::EndsAtOnce) => (TERMINATING, 0),
-        (Place::Other, Reaction::EndsSoon) => (TERMINATING, SOON),
-        (Place::Other, Reaction::EndsLast) => (TERMINATING, timeout),
+        (ThreadRelation::Other, Reaction::Last | Reaction::HangsInUser) => (CAPTURED, timeout),
+        (ThreadRelation::Other, Reaction::Slow | Reaction::Late | Reaction::EndsLate) => (TIMED_OUT, timeout),
+        (ThreadRelation::Other, Reaction::EndsAtOnce) => (TERMINATING, 0),
+        (ThreadRelation::Other, Reaction::EndsSoon) => (TERMINATING, SOON),
+        (ThreadRelation::Other, Reaction::EndsLast) => (TERMINATING, timeout),
     }
 }
 
@@ -113,7 +113,7 @@ fn answer(mock: &Mock, request: &[u8]) -> Result<Vec<u8>, Refusal> {
     let (mut outcome_and_wait, mut born) = ((NO_THREAD, 0), 0);
     if let Some(index) = mock.threads.iter().position(is_it) {
         let thread = &mock.threads[index];
-        let takes_requests = matches!(thread.place, Place::Own | Place::Other);
+        let takes_requests = matches!(thread.location, ThreadRelation::Own | ThreadRelation::Other);
         if takes_requests && (mock.outstanding() == mock.settings.slots || mock.is_outstanding(index)) {
             return Err(Refusal::Busy);
         }
@@ -168,10 +168,10 @@ fn sentinel(missing: Missing) -> Vec<u64> {
 }
 
 impl Parts {
-    /// The section "What an answer leaves out".
+    /// The section "Omitted frames".
     fn of(thread: &Thread, request: &[u8], memory: usize) -> Self {
         let (flags, max_frames) = (number(request, 26, 2), number(request, 24, 2) as usize);
-        let own = thread.place == Place::Own;
+        let own = thread.location == ThreadRelation::Own;
         let mut parts = Parts { flags: usize::from(own), ..Parts::default() };
         let mut left = memory;
         if flags & 1 != 0 {

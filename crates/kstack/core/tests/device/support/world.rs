@@ -1,6 +1,6 @@
 //! Threads of every kind, and requests for them.
 
-use stackhound_kstack_core::{Caller, Place};
+use stackhound_kstack_core::{Caller, ThreadRelation};
 use stackhound_kstack_proto::{Capture, Flags, Missing, Request};
 
 use super::mock::{Reaction, Thread};
@@ -53,7 +53,7 @@ pub fn thread(number: u32) -> Thread {
         pid: 1000 + number % 4 * 4,
         tid: 4 + number * 4,
         created: 0x01db_0000_0000_0000 + u64::from(number),
-        place: Place::Other,
+        location: ThreadRelation::Other,
         reaction: Reaction::AtOnce,
         in_critical_region: false,
         may: Ok(()),
@@ -85,9 +85,9 @@ pub fn threads() -> Vec<Thread> {
             ..plain
         });
     }
-    all.push(Thread { place: Place::Own, pid: OPENER, ..thread(100) });
+    all.push(Thread { location: ThreadRelation::Own, pid: OPENER, ..thread(100) });
     all.push(Thread { in_critical_region: true, ..thread(101) });
-    all.push(Thread { place: Place::Idle, pid: 0, tid: 0, ..thread(102) });
+    all.push(Thread { location: ThreadRelation::Idle, pid: 0, tid: 0, ..thread(102) });
     // A process whose number is as another's thread's.
     all.push(Thread { pid: 4, tid: 1000, may: Err(Missing::System), ..thread(103) });
     all

@@ -1,0 +1,99 @@
+//! Every event of every recording of the corpus is read to its end, if there is any description of it.
+
+use std::collections::BTreeMap;
+
+use stackhound_corpus as corpus;
+use stackhound_etl::EtlFile;
+use stackhound_etl::record::Record;
+use stackhound_schema::{Decoder, Identity, Item, SchemaSource, SchemaStore};
+use stackhound_types::{Guid, Pid, Tid};
+
+/// Events that nothing in their recording describes, nor a built-in table.
+const UNKNOWN: [(&str, &str, usize); 7] = [
+    ("iis-etw-tracing-iis.etl", "7e8ad27f-b271-4ea2-a783-a47bde29143b", 9),
+    ("krabsetw-powershell.etl", "a0c1853b-5c40-4b15-8766-3cf1c58f985a", 112),
+    ("perfview-diaghub.kernel.1.etl", "6f669bfa-816a-4204-a824-47c8e6a00474", 1),
+    ("perfview-diaghub.user_injected.1.etl", "9e5f9046-43c6-4f62-ba13-7b19896253ff", 3),
+    ("perfview-diaghub.user_paged.1.etl", "6f669bfa-816a-4204-a824-47c8e6a00474", 1),
+    ("pyetw-out.etl", "bf6ef1cb-89b5-490a-80ac-b180cfbcff0f", 60),
+    ("tx-HTTP_Server.etl", "dd5ef90a-6398-47a4-ad34-4dcecdef795f", 2041),
+];
+
+/// Its writer states a level of four bytes and writes eight.
+const LONGER_THAN_DESCRIBED: &str = "ClrEnableParameters";
+
+/// What was found in a recording.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reading {
+    /// Events other than those of the kernel logger.
+    events: u64,
+    /// Events that end before their description does, by name.
+    cut_off: BTreeMap<String, usize>,
+    /// Events of providers that go on behind their description, by name.
+    longer: BTreeMap<String, usize>,
+    /// Events without description, by provider or class.
+    unknown: BTreeMap<Guid, usize>,
+}
+
+/// Visits all records, buffer by buffer.
+fn for_each_record(etl_file: &EtlFile, mut visit: impl FnMut(&Record<'_>)) {
+    for buffer in etl_file.index().streams().iter().flatten() {
+        let (block, _) = etl_file.block(buffer, None).expect("a readable buffer");
+        block.entries().iter().for_each(|entry| visit(&block.record(entry)));
+    }
+}
+
+fn read(etl_file: &EtlFile) -> Reading {
+    let mut store = SchemaStore::new();
+    for_each_record(etl_file, |record| {
+        if let Some(identity) = Identity::of(record) {
+            let (pid, tid) = (record.pid().unwrap_or(Pid::IDLE), record.tid().unwrap_or(Tid(0)));
+            store.learn(&identity, pid, tid, record.payload()).expect("a description that can be read");
+        }
+    });
+    let mut reading = Reading::default();
+    for_each_record(etl_file, |record| {
+        let Some(identity) = Identity::of(record) else { return };
+        reading.events += u64::from(record.hook_id().is_none());
+        let Some(plan) = store.lookup(&identity, record.payload(), record.pointer_size()) else {
+            *reading.unknown.entry(record.guid().unwrap_or_default()).or_default() += 1;
+            return;
+        };
+        let name = || plan.schema().event_name.to_string();
+        let mut decoder = plan.decode(record.payload(), record.pointer_size());
+        if !is_whole(&mut decoder) {
+            *reading.cut_off.entry(name()).or_default() += 1;
+        } else if !decoder.rest().is_empty() && plan.schema().source != SchemaSource::Kernel {
+            *reading.longer.entry(name()).or_default() += 1;
+        }
+    });
+    reading
+}
+
+/// Whether all fields are there, down to the last member of a structure.
+fn is_whole(decoder: &mut Decoder<'_>) -> bool {
+    decoder.all(|decoded| match decoded.map(|decoded| decoded.item) {
+        Ok(Item::Value(_) | Item::Array(_)) => true,
+        Ok(Item::Struct(mut members)) => is_whole(&mut members),
+        Err(_) => false,
+    })
+}
+
+#[test]
+fn every_described_event_is_read() {
+    let Some(facts) = corpus::text("etl/facts.json") else { return };
+    let facts: serde_json::Value = serde_json::from_str(&facts).expect("facts in JSON");
+    for (name, _) in corpus::trace_files() {
+        let Some(bytes) = corpus::etl_file(&name) else { return };
+        let reading = read(&EtlFile::open(bytes.into()).expect("a recording"));
+
+        let counted = |what: &str| facts[&name][what].as_u64().unwrap_or_default();
+        assert_eq!(reading.events, counted("classic_guid_events") + counted("manifest_events"), "{name}");
+        assert_eq!(reading.cut_off, BTreeMap::new(), "{name}");
+        let longer: Vec<&str> = reading.longer.keys().map(String::as_str).collect();
+        assert!(longer.is_empty() || longer == [LONGER_THAN_DESCRIBED], "{name}: {longer:?}");
+        let unknown = UNKNOWN.iter().filter(|(file, ..)| *file == name);
+        let unknown = unknown.map(|(_, guid, count)| (guid.parse().expect("a GUID"), *count)).collect();
+        assert_eq!(reading.unknown, unknown, "{name}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Who can own a stack, and which thread an event without a thread in its header belongs to.
+//!
+//! The rules are those of `docs/format/stacks.md`; they only ever look at events that have exactly the time a stack part
+//! names, so they may read payloads.
+
+use std::fmt;
+
+use stackhound_etl::record::HeaderKind;
+use stackhound_schema::kernel::class_guid;
+use stackhound_schema::kernel::hook_id;
+use stackhound_trace::Event;
+use stackhound_types::{Guid, PointerSize, Tid};
+
+/// What kind of event owns a stack: as much as can be said without a schema.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TriggerKind {
+    /// A kernel event's hook.
+    Hook(u16),
+    /// A classic event's class and opcode.
+    Classic(Guid, u8),
+    /// A provider and event id.
+    Manifest(Guid, u16),
+    /// A WPP message or an error.
+    Other,
+}
+
+impl fmt::Debug for TriggerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TriggerKind::Hook(hook_id) => write!(f, "Hook({hook_id:#06x})"),
+            TriggerKind::Classic(class, opcode) => write!(f, "Classic({class}, {opcode})"),
+            TriggerKind::Manifest(provider, id) => write!(f, "Manifest({provider}, {id})"),
+            TriggerKind::Other => write!(f, "Other"),
+        }
+    }
+}
+
+impl TriggerKind {
+    /// The kind of an event.
+    pub fn of(event: &Event<'_>) -> TriggerKind {
+        let entry = event.entry();
+        match entry.kind() {
+            kind if kind.has_hook_id() => TriggerKind::Hook(entry.tag),
+            kind if kind.is_classic() => {
+                TriggerKind::Classic(event.guid().unwrap_or(Guid::ZERO), entry.tag as u8)
+            }
+            HeaderKind::Event32 | HeaderKind::Event64 => {
+                TriggerKind::Manifest(event.guid().unwrap_or(Guid::ZERO), entry.tag)
+            }
+            _ => TriggerKind::Other,
+        }
+    }
+}
+
+/// Events that merging tools write beside real ones, with the times of real ones: image identities, embedded metadata,
+/// system paths and volumes; and the markers of lost events.
+const SYNTHETIC: [Guid; 4] =
+    [class_guid::IMAGE_ID, class_guid::EVENT_META_DATA, class_guid::SYS_CONFIG_EX, class_guid::LOST_EVENT];
+
+/// Whether events of a class are written by merging tools beside real ones: their threads are those of the tool.
+pub fn is_added_by_tools(class: Guid) -> bool {
+    SYNTHETIC.contains(&class)
+}
+
+/// Whether an event can be the one a stack part was taken for.
+pub(crate) fn can_trigger(event: &Event<'_>) -> bool {
+    let entry = event.entry();
+    if entry.kind().is_classic() {
+        return event.guid().is_none_or(|class| !is_added_by_tools(class));
+    }
+    match entry.hook_id() {
+        // Session header, system configuration, stack records.
+        Some(hook_id) if matches!(hook_id >> 8, 0x00 | 0x0b | 0x18) => false,
+        // Completions: the stack belongs to the event that issued the transfer.
+        Some(
+            hook_id::DISK_IO_READ
+            | hook_id::DISK_IO_WRITE
+            | hook_id::DISK_IO_FLUSH_BUFFERS
+            | hook_id::DISK_IO_OPTICAL_READ
+            | hook_id::DISK_IO_OPTICAL_WRITE
+            | hook_id::DISK_IO_OPTICAL_FLUSH_BUFFERS,
+        ) => false,
+        // Rundown of processes, counters, threads, images, files, mappings, keys, hives, regions, objects.
+        Some(
+            hook_id::PROCESS_DC_START
+            | hook_id::PROCESS_DC_END
+            | hook_id::PROCESS_PERF_CTR_RUNDOWN
+            | hook_id::PROCESS_DEFUNCT
+            | hook_id::THREAD_DC_START
+            | hook_id::THREAD_DC_END
+            | hook_id::IMAGE_DC_START
+            | hook_id::IMAGE_DC_END
+            | hook_id::IMAGE_KERNEL_BASE
+            | hook_id::IMAGE_HYPERCALL_PAGE,
+        ) => false,
+        Some(
+            hook_id::FILE_IO_FILE_RUNDOWN
+            | hook_id::FILE_IO_MAP_FILE_DC_START
+            | hook_id::FILE_IO_MAP_FILE_DC_END
+            | hook_id::REGISTRY_KCB_RUNDOWN_BEGIN
+            | hook_id::REGISTRY_KCB_RUNDOWN_END
+            | hook_id::REGISTRY_HIVE_DC_END
+            | hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_START
+            | hook_id::PAGE_FAULT_VIRTUAL_ALLOC_DC_END
+            | hook_id::OBJECT_TYPE_DC_START..=hook_id::OBJECT_HANDLE_DC_END,
+        ) => false,
+        Some(
+            hook_id::PERF_INFO_SAMPLED_PROFILE_INTERVAL_COLLECTION_START
+                ..=hook_id::PERF_INFO_E_RESOURCE_DC_END,
+        ) => false,
+        _ => true,
+    }
+}
+
+/// The thread of an event: the header's, or the payload's for kernel events that have it there only.
+pub(crate) fn thread_of(event: &Event<'_>) -> Option<Tid> {
+    let record = event.record();
+    if let Some(tid) = record.tid() {
+        return Some(tid);
+    }
+    let wide = record.pointer_size() == PointerSize::Eight;
+    let at = match event.hook_id()? {
+        // Sampled profile and counter interrupt: behind the instruction pointer.
+        hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE => {
+            record.pointer_size().bytes()
+        }
+        // Hard fault: behind time, offset and two pointers.
+        hook_id::PAGE_FAULT_HARD_FAULT => {
+            if wide {
+                0x20
+            } else {
+                0x18
+            }
+        }
+        // Context switch: the new thread.
+        hook_id::THREAD_C_SWITCH => 0,
+        _ => return None,
+    };
+    let bytes = record.payload().get(at..at + 4)?;
+    Tid::known(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The instruction pointer of a sample.
+pub(crate) fn sampled_address(event: &Event<'_>) -> Option<stackhound_types::Address> {
+    let record = event.record();
+    matches!(event.hook_id()?, hook_id::PERF_INFO_SAMPLED_PROFILE | hook_id::PERF_INFO_PMC_COUNTER_PROFILE)
+        .then(|| crate::part::Frames::new(record.payload(), record.pointer_size()).first())?
+}

@@ -1,0 +1,268 @@
+//! Where cases are collected: what is asked, what the answer must be, and what is kept from who answers.
+
+use super::event_spec::{Action, Actor, EventSpec, FrameSpec, Memory, ROOT, World};
+
+/// A form in which events are told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// A recording.
+    Etl,
+    /// Rows of Sysmon, with the stack as text.
+    CallTrace,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 2] = [Kind::Etl, Kind::CallTrace];
+}
+
+/// What a detection must answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Answer {
+    /// It is so.
+    Yes,
+    /// It is not so.
+    No,
+    /// What is there does not decide.
+    Undetermined,
+}
+
+/// What is wrong with a recording as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Flaw {
+    #[default]
+    None,
+    /// It begins in the middle: processes and drivers were there before, and nothing tells of them.
+    NoRundown,
+    /// A buffer is lost before the events.
+    LostBuffer,
+}
+
+/// What cases in one file have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Setting {
+    pub flaw: Flaw,
+    /// The image whose file is not at hand.
+    pub without: Option<&'static str>,
+    /// Whether it is known which programs are part of Windows.
+    pub knows_system: bool,
+}
+
+/// A case that is not written yet.
+#[derive(Clone, Debug)]
+pub(super) struct TestCase {
+    pub detection: &'static str,
+    pub answer: Answer,
+    pub at_most: Option<&'static str>,
+    pub title: String,
+    pub kind: Kind,
+    pub setting: Setting,
+    pub event_spec: EventSpec,
+}
+
+/// A book of cases about one detection after the other.
+#[derive(Debug)]
+pub(super) struct CaseBuilder<'w> {
+    pub world: &'w World,
+    pub test_cases: Vec<TestCase>,
+    detection: &'static str,
+    kinds: &'static [Kind],
+    setting: Setting,
+    at_most: Option<&'static str>,
+}
+
+pub(super) const BOTH: &[Kind] = &[Kind::Etl, Kind::CallTrace];
+pub(super) const ETL: &[Kind] = &[Kind::Etl];
+pub(super) const ROWS: &[Kind] = &[Kind::CallTrace];
+
+/// A handle by way of the Win32 base.
+pub(super) const OPEN: &[&str] = &["ntdll!NtOpenProcess", "kernelbase!OpenProcess"];
+/// Other ways into the kernel: the service, and how it is called.
+pub(super) const CALLS: [(&str, &[&str]); 5] = [
+    ("NtOpenProcess", OPEN),
+    ("NtProtectVirtualMemory", &["ntdll!NtProtectVirtualMemory", "kernelbase!VirtualProtect"]),
+    ("NtCreateThreadEx", &["ntdll!NtCreateThreadEx", "kernelbase!CreateRemoteThreadEx"]),
+    ("NtDelayExecution", &["ntdll!NtDelayExecution", "kernelbase!SleepEx"]),
+    ("NtCreateFile", &["ntdll!NtCreateFile", "kernelbase!CreateFileW"]),
+];
+
+/// Programs, with the image that has their code.
+pub(super) const PROGRAMS: [(Actor, &str); 5] = [
+    (Actor::Program("agent", &[]), "agent"),
+    (Actor::Program("tool", &[]), "tool"),
+    (Actor::Program("temp", &[]), "temp"),
+    (Actor::Program("inbox", &["svclib"]), "svclib"),
+    (Actor::Program("agent", &["plugin"]), "plugin"),
+];
+pub(super) const AGENT: Actor = PROGRAMS[0].0;
+pub(super) const TOOL: Actor = PROGRAMS[1].0;
+pub(super) const MANAGED: Actor = Actor::Program("tool", &["clr"]);
+pub(super) const HOOKED: Actor = Actor::Program("tool", &["hook"]);
+
+impl<'w> CaseBuilder<'w> {
+    pub fn new(world: &'w World) -> CaseBuilder<'w> {
+        let setting = Setting::default();
+        CaseBuilder { world, test_cases: Vec::new(), detection: "", kinds: BOTH, setting, at_most: None }
+    }
+
+    /// From here on cases are about this detection, and of these kinds.
+    pub fn about(&mut self, detection: &'static str, kinds: &'static [Kind]) {
+        (self.detection, self.kinds) = (detection, kinds);
+    }
+
+    fn add(&mut self, answer: Answer, title: impl Into<String>, event_spec: EventSpec) {
+        let title = title.into();
+        for &kind in self.kinds {
+            // Sysmon tells of handles and remote threads alone.
+            let is_told = match event_spec.what {
+                Action::Open(..) => true,
+                Action::Start(_, target, _) => kind == Kind::Etl || target.is_some(),
+                _ => kind == Kind::Etl,
+            };
+            assert!(is_told, "{} cannot be told: {title}", self.detection);
+            self.test_cases.push(TestCase {
+                detection: self.detection,
+                answer,
+                at_most: self.at_most,
+                title: title.clone(),
+                kind,
+                setting: self.setting,
+                event_spec: event_spec.clone(),
+            });
+        }
+    }
+
+    pub fn yes(&mut self, title: impl Into<String>, event_spec: EventSpec) {
+        self.add(Answer::Yes, title, event_spec);
+    }
+
+    /// A "yes" that honest programs cause too, so that it must not matter more than this.
+    pub fn yes_at_most(&mut self, severity: &'static str, title: impl Into<String>, event_spec: EventSpec) {
+        self.at_most = Some(severity);
+        self.add(Answer::Yes, title, event_spec);
+        self.at_most = None;
+    }
+
+    pub fn no(&mut self, title: impl Into<String>, event_spec: EventSpec) {
+        self.add(Answer::No, title, event_spec);
+    }
+
+    pub fn undetermined(&mut self, title: impl Into<String>, event_spec: EventSpec) {
+        self.add(Answer::Undetermined, title, event_spec);
+    }
+
+    /// Cases in other circumstances.
+    fn with(&mut self, setting: Setting, add: impl FnOnce(&mut CaseBuilder<'w>)) {
+        self.setting = setting;
+        add(self);
+        self.setting = Setting::default();
+    }
+
+    /// Cases for whose answer the file of an image is not at hand.
+    pub fn without(&mut self, image: &'static str, add: impl FnOnce(&mut CaseBuilder<'w>)) {
+        self.with(Setting { without: Some(image), ..Setting::default() }, add);
+    }
+
+    /// Cases where it is known which programs are part of Windows.
+    pub fn knowing_windows(&mut self, add: impl FnOnce(&mut CaseBuilder<'w>)) {
+        self.with(Setting { knows_system: true, ..Setting::default() }, add);
+    }
+
+    /// What must stay undetermined whatever the question, if the stack is asked for an answer: no user part, not all modules
+    /// known, a lost buffer. The scene is one whose answer would be "no".
+    pub fn missing(&mut self, benign: &EventSpec) {
+        self.undetermined("the user part of the stack is missing", benign.clone().without_user());
+        if self.kinds.contains(&Kind::Etl) {
+            let kinds = std::mem::replace(&mut self.kinds, ETL);
+            self.missing_modules(benign);
+            self.with(Setting { flaw: Flaw::LostBuffer, ..Setting::default() }, |builder| {
+                builder.undetermined("a buffer was lost before the event", benign.clone());
+            });
+            self.kinds = kinds;
+        }
+    }
+
+    /// The same where only modules can be missing.
+    pub fn missing_modules(&mut self, event_spec: &EventSpec) {
+        self.with(Setting { flaw: Flaw::NoRundown, ..Setting::default() }, |builder| {
+            builder.undetermined("not all modules are known", event_spec.clone());
+        });
+    }
+
+    /// The stack of a program's thread: the way into the kernel, then the program's own functions, then the root.
+    pub fn stack(&self, inner: &[&str], code: &str) -> Vec<FrameSpec> {
+        self.stack_from(inner, code, &["work", "main", "entry"])
+    }
+
+    /// The same through other functions of the program.
+    pub fn stack_from(&self, inner: &[&str], code: &str, own: &[&str]) -> Vec<FrameSpec> {
+        let own: Vec<String> = own.iter().map(|name| format!("{code}!{name}")).collect();
+        let all: Vec<&str> =
+            inner.iter().copied().chain(own.iter().map(String::as_str)).chain(ROOT).collect();
+        self.world.stack(&all)
+    }
+
+    /// A handle to an ordinary process, by way of the Win32 base.
+    pub fn open(&self, (actor, code): (Actor, &str)) -> EventSpec {
+        EventSpec::open(actor, self.stack(OPEN, code))
+    }
+
+    /// All programs that do what all do.
+    pub fn all_open(&mut self, answer: Answer) {
+        for program in PROGRAMS {
+            let event_spec = self.open(program);
+            self.add(answer, format!("{} opens a process as all do", program.1), event_spec);
+        }
+    }
+
+    /// All programs, each by another service.
+    pub fn all_call(&mut self, answer: Answer) {
+        for ((actor, code), (service, inner)) in PROGRAMS.into_iter().zip(CALLS) {
+            let event_spec = EventSpec::new(actor, Action::Call(service), self.stack(inner, code));
+            self.add(answer, format!("{code} calls {service} as all do"), event_spec);
+        }
+    }
+
+    /// A stack of the 32-bit program.
+    pub fn stack_32_bit(&self) -> Vec<FrameSpec> {
+        let mut stack = self.world.stack(&[
+            "ntdll!NtOpenProcess",
+            "wow64!Wow64SystemServiceEx",
+            "wow64cpu!ServiceNoTurbo",
+            "wow64cpu!BTCpuSimulate",
+            "wow64!Wow64LdrpInitialize",
+            "ntdll!LdrpInitialize",
+            "ntdll!LdrInitializeThunk",
+        ]);
+        stack.extend(self.part_32_bit());
+        stack
+    }
+
+    /// Its 32-bit part.
+    pub fn part_32_bit(&self) -> Vec<FrameSpec> {
+        self.world.stack(&[
+            "ntdll32!NtOpenProcess",
+            "kernelbase32!OpenProcess",
+            "host32!main",
+            "host32!entry",
+            "kernel32x32!BaseThreadInitThunk",
+            "ntdll32!__RtlUserThreadStart",
+            "ntdll32!_RtlUserThreadStart",
+        ])
+    }
+
+    /// The root of a thread.
+    pub fn root(&self, callee: &str) -> Vec<FrameSpec> {
+        self.world.callers(callee, &ROOT)
+    }
+}
+
+/// Where code lies that no file backs: away from images, and so far apart that no two are in one allocation.
+pub(super) fn private(number: u64) -> FrameSpec {
+    FrameSpec::At(0x0000_01f4_3000_0000 + number * 0x10_0000 + 0x2b1)
+}
+
+/// The allocation around such a place.
+pub(super) fn allocation(number: u64) -> Memory {
+    Memory::Allocated(0x0000_01f4_3000_0000 + number * 0x10_0000)
+}

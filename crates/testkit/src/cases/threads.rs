@@ -1,0 +1,115 @@
+//! Where threads start (CS19), unbacked kernel code (CS23), handles to the process that holds credentials (CS24).
+
+use crate::Answer::No;
+use crate::case_builder::{AGENT, BOTH, CALLS, CaseBuilder, ETL, OPEN, PROGRAMS, ROWS, TOOL, private};
+use crate::event_spec::{ALL_ACCESS, Action, EventSpec, FrameSpec, QUERY};
+use crate::images::OWN_SYSCALL_RETURN;
+
+pub(super) fn add_cases(builder: &mut CaseBuilder<'_>) {
+    starts(builder);
+    drivers(builder);
+    credentials(builder);
+}
+
+fn starts(builder: &mut CaseBuilder<'_>) {
+    let stack = builder.stack(&["ntdll!NtCreateThreadEx", "kernelbase!CreateRemoteThreadEx"], "agent");
+    let starting =
+        |at, target, function| EventSpec::new(AGENT, Action::Start(at, target, function), stack.clone());
+    let remote = |at, function| starting(at, Some("tool"), function);
+    let named = |builder: &CaseBuilder<'_>, name: &'static str| {
+        let function = name.split_once('!').map(|(_, function)| function);
+        remote(builder.world.at(name, 0), function)
+    };
+    builder.about("CS19", BOTH);
+    for number in 0..4 {
+        builder.yes("in code of another process that no file backs", remote(private(number), None));
+    }
+    for name in ["kernel32!LoadLibraryA", "kernel32!LoadLibraryW", "kernelbase!LoadLibraryExW"] {
+        builder.yes(format!("in {name} of another process"), named(builder, name));
+    }
+    builder.no("where the console starts threads of others", named(builder, "kernelbase!CtrlRoutine"));
+    for name in ["tool!entry", "tool!main", "tool!work", "tool!callback"] {
+        builder.no(format!("in {name} of another process"), remote(builder.world.at(name, 0), None));
+    }
+    builder.no("in the kernel", remote(FrameSpec::At(0xffff_f801_4400_2460), None));
+    builder.without("kernel32", |builder| {
+        let at = builder.world.at("kernel32!LoadLibraryA", 0);
+        builder.undetermined("what is there has no name", remote(at, None));
+    });
+    builder.about("CS19", ETL);
+    builder.yes("in its own private memory", starting(private(9), None, None));
+    builder.no("in its own program", starting(builder.world.at("agent!work", 0), None, None));
+    builder.missing_modules(&starting(private(8), None, None));
+}
+
+fn drivers(builder: &mut CaseBuilder<'_>) {
+    let stray = |number: u64| FrameSpec::At(0xffff_f801_7700_0000 + number * 0x1_0000);
+    let kernel = |builder: &CaseBuilder<'_>, more: &[FrameSpec]| {
+        let usual = ["ntoskrnl!NtOpenProcess", "ntoskrnl!KiSystemServiceCopyEnd"];
+        let mut kernel = builder.world.callers("", &["ntoskrnl!EtwTraceStack"]);
+        kernel.extend(more);
+        kernel.extend(builder.world.callers("", &usual));
+        kernel
+    };
+    builder.about("CS23", ETL);
+    for ((_, code), number) in PROGRAMS.into_iter().zip(0..) {
+        let event_spec = builder.open(PROGRAMS[number as usize]).kernel(kernel(builder, &[stray(number)]));
+        builder.yes(format!("below a call of {code}"), event_spec);
+    }
+    builder.all_open(No);
+    let stray_values = [stray(8), FrameSpec::At(1), FrameSpec::At(0x1_0001_0003)];
+    builder.undetermined(
+        "in a walk that went wrong",
+        builder.open(PROGRAMS[0]).kernel(kernel(builder, &stray_values)),
+    );
+    let several = [stray(9), FrameSpec::At(0xffff_fa83_1234_5678)];
+    builder.undetermined(
+        "with further frames in no driver",
+        builder.open(PROGRAMS[0]).kernel(kernel(builder, &several)),
+    );
+    let mut hypercall = vec![FrameSpec::At(0xffff_f801_7700_0003)];
+    hypercall.extend(kernel(builder, &[]));
+    builder.undetermined("where the hypervisor is called", builder.open(PROGRAMS[0]).kernel(hypercall));
+    let filter = builder.world.callers("", &["driver!Filter", "driver!Dispatch"]);
+    let benign = builder.open(PROGRAMS[0]).kernel(kernel(builder, &filter));
+    builder.no("through a driver", benign.clone());
+    // Stacks inside of events are there or not; those beside them come in two parts.
+    let halves = benign.clone().what(Action::Call("NtOpenProcess")).without_kernel();
+    builder.undetermined("the kernel part of the stack is missing", halves);
+    builder.missing_modules(&benign.clone().kernel(kernel(builder, &[stray(6)])));
+    builder.about("CS23", ROWS);
+    builder.undetermined("the kernel's part is not told", benign.clone());
+    builder
+        .undetermined("kernel frames in the middle, of which nothing is known", benign.insert(3, stray(7)));
+}
+
+fn credentials(builder: &mut CaseBuilder<'_>) {
+    builder.about("CS24", BOTH);
+    let lsass = Action::Open("lsass", Some(ALL_ACCESS));
+    let benign = EventSpec::open(TOOL, builder.stack(OPEN, "tool")).what(lsass);
+    builder.yes("by a program where programs do not lie", builder.open(PROGRAMS[0]).what(lsass));
+    builder.yes("by a library where libraries do not lie", builder.open(PROGRAMS[4]).what(lsass));
+    builder.yes("by shellcode", benign.clone().insert(2, private(1)));
+    builder.yes("by a system call of its own", {
+        let top = builder.world.at("tool!own_syscall", OWN_SYSCALL_RETURN);
+        let mut stack = vec![top];
+        stack.extend(builder.stack_from(OPEN, "tool", &["direct>own_syscall", "main", "entry"]).split_off(2));
+        EventSpec::open(TOOL, stack).what(lsass)
+    });
+    builder
+        .yes("to read its memory only", builder.open(PROGRAMS[2]).what(Action::Open("lsass", Some(0x1010))));
+    builder.no("by a program that is installed", benign.clone());
+    builder.no("by a library of Windows", builder.open(PROGRAMS[3]).what(lsass));
+    builder
+        .no("only to ask for its state", builder.open(PROGRAMS[0]).what(Action::Open("lsass", Some(QUERY))));
+    builder.no("of another process", builder.open(PROGRAMS[0]).what(Action::Open("tool", Some(ALL_ACCESS))));
+    builder.no("of the subsystem", builder.open(PROGRAMS[0]).what(Action::Open("csrss", Some(ALL_ACCESS))));
+    builder.missing(&benign);
+    builder.about("CS24", ROWS);
+    builder
+        .undetermined("the rights are not told", builder.open(PROGRAMS[0]).what(Action::Open("lsass", None)));
+    builder.about("CS24", ETL);
+    builder.undetermined("whom the call opens is not told", {
+        EventSpec::new(AGENT, Action::Call(CALLS[0].0), builder.stack(OPEN, "agent"))
+    });
+}

@@ -1,0 +1,266 @@
+//! A trace: what to read, as plain data, and its opened form.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rayon::ThreadPoolBuilder;
+use stackhound_etl::{Clock, EtlFile, Index, LogfileHeader, Selection};
+
+use crate::capture::{self, Capture, Facts, Grouping};
+use crate::event::Event;
+use crate::feed::{Feed, Loaded, Loading};
+use crate::filter::HeaderFilter;
+use crate::merge::{Ordered, TimeBase};
+use crate::source::{self, Opened, Source};
+use crate::{Error, Stats};
+
+/// Whether a callback wants more events.
+pub type Flow = ControlFlow<()>;
+
+/// What to read.
+#[derive(Clone, Debug, Default)]
+pub struct TraceFiles {
+    paths: Vec<PathBuf>,
+    threads: usize,
+    filter: HeaderFilter,
+    grouping: Grouping,
+}
+
+impl TraceFiles {
+    /// One recording, or all recordings of a directory or an archive.
+    pub fn file(path: impl AsRef<Path>) -> TraceFiles {
+        TraceFiles::files([path.as_ref().to_owned()])
+    }
+
+    /// Several recordings: the kernel and the user part of one capture, for example, or those of several machines.
+    pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> TraceFiles {
+        let (filter, grouping) = (HeaderFilter::new(), Grouping::default());
+        TraceFiles { paths: paths.into_iter().collect(), threads: 1, filter, grouping }
+    }
+
+    /// How the files are put together; by default, by machine, boot and time.
+    pub fn grouping(mut self, grouping: Grouping) -> TraceFiles {
+        self.grouping = grouping;
+        self
+    }
+
+    /// Threads that decompress and scan buffers; one reads everything where it is needed. Results do not depend on it.
+    pub fn threads(mut self, threads: usize) -> TraceFiles {
+        self.threads = threads;
+        self
+    }
+
+    /// Hands only these events to [`run`](TraceFiles::run).
+    pub fn filter(mut self, filter: HeaderFilter) -> TraceFiles {
+        self.filter = filter;
+        self
+    }
+
+    /// Opens every source of one capture: of a single source, reads the first buffer; of several, also what grouping
+    /// needs (see [`captures`](TraceFiles::captures)).
+    ///
+    /// # Errors
+    /// As [`captures`](TraceFiles::captures), also for a file of a directory, and [`Error::SeveralCaptures`] if there is
+    /// more than one.
+    pub fn open(&self) -> Result<OpenTrace, Error> {
+        let Captures { mut captures, skipped } = self.captures()?;
+        match (captures.len(), skipped.into_iter().next()) {
+            (_, Some(error)) => Err(error),
+            (1, None) => Ok(captures.remove(0).trace),
+            _ => Err(capture::several_captures(&captures)),
+        }
+    }
+
+    /// Opens every source and groups them into captures, in the order of their beginning. There is at least one.
+    ///
+    /// Visits every buffer header of several sources, and reads a few buffers at the beginning and at the end of each stream.
+    /// A single source is not read: its end is that of its session, as far as its header states it.
+    ///
+    /// # Errors
+    /// If a file cannot be opened, or there is none. Of directories, files that cannot be opened are skipped, unless none
+    /// is left.
+    pub fn captures(&self) -> Result<Captures, Error> {
+        let Opened { sources, skipped } = source::open_all(&self.paths)?;
+        let trace = OpenTrace::new(sources, self.threads)?;
+        Ok(Captures { captures: trace.filter(self.filter.clone()).into_captures(self.grouping), skipped })
+    }
+
+    /// Hands every event to `handle`, in time order, until it breaks.
+    pub fn run(&self, handle: impl FnMut(&Event<'_>) -> Flow) -> Result<Stats, Error> {
+        Ok(self.open()?.run(handle))
+    }
+}
+
+/// The captures of some paths.
+#[derive(Debug)]
+pub struct Captures {
+    /// In the order of their beginning.
+    pub captures: Vec<Capture>,
+    /// Files of directories that could not be opened, and why.
+    pub skipped: Vec<Error>,
+}
+
+/// A trace whose sources are open. Can be read any number of times.
+#[derive(Debug)]
+pub struct OpenTrace {
+    sources: Vec<Source>,
+    indexes: OnceLock<Vec<Index>>,
+    loading: Loading,
+    filter: HeaderFilter,
+}
+
+impl OpenTrace {
+    /// From recordings that are open already, and that the caller knows to be of one capture.
+    pub fn new(sources: Vec<Source>, threads: usize) -> Result<OpenTrace, Error> {
+        if sources.is_empty() {
+            return Err(Error::Nothing);
+        }
+        let pool = match threads {
+            0 | 1 => None,
+            _ => Some(Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?)),
+        };
+        let loading = Loading { pool, selection: None };
+        Ok(OpenTrace { sources, indexes: OnceLock::new(), loading, filter: HeaderFilter::new() })
+    }
+
+    /// Hands only these events to [`run`](OpenTrace::run). [`ordered`](OpenTrace::ordered) and stages behind it get all
+    /// events, since stacks and names of wanted events stand in others.
+    pub fn filter(mut self, filter: HeaderFilter) -> OpenTrace {
+        self.filter = filter;
+        self
+    }
+
+    /// Splits the sources into captures.
+    fn into_captures(self, grouping: Grouping) -> Vec<Capture> {
+        if self.sources.len() == 1 {
+            let facts = Facts::of_header(self.sources[0].etl_file.session());
+            return vec![Capture { trace: self, machine: facts.machine, times: facts.times }];
+        }
+        let sources = self.sources.iter().zip(self.indexes());
+        let facts: Vec<_> = sources.map(|(source, index)| Facts::of(&source.etl_file, index)).collect();
+        let groups = match grouping {
+            Grouping::ByCapture => capture::grouped(&facts),
+            Grouping::Merge => vec![(0..facts.len()).collect()],
+            Grouping::Separate => capture::in_order(&facts, (0..facts.len()).map(|at| vec![at]).collect()),
+        };
+        let capture = |group: Vec<usize>| {
+            let (machine, times) = capture::summary(&facts, &group);
+            Capture { trace: self.part(&group), machine, times }
+        };
+        groups.into_iter().map(capture).collect()
+    }
+
+    /// Some of the sources as a trace of their own.
+    fn part(&self, group: &[usize]) -> OpenTrace {
+        let source = |(number, &at): (usize, &usize)| {
+            let source = self.sources[at].clone();
+            Source { etl_file: source.etl_file.numbered(number as u16), ..source }
+        };
+        let indexes: Vec<Index> = group.iter().map(|&at| self.indexes()[at].clone()).collect();
+        OpenTrace {
+            sources: group.iter().enumerate().map(source).collect(),
+            indexes: OnceLock::from(indexes),
+            loading: self.loading.clone(),
+            filter: self.filter.clone(),
+        }
+    }
+
+    /// The sources, in the order of their numbers.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// What the sources state about their sessions, in the order of the sessions' numbers.
+    pub fn sessions(&self) -> impl Iterator<Item = &LogfileHeader> {
+        self.indexes().iter().flat_map(|index| &index.sessions).map(|session| &**session)
+    }
+
+    /// The recordings with their sessions numbered within the trace, and their buffers.
+    fn numbered(&self) -> impl Iterator<Item = (EtlFile, &Index)> {
+        self.sources.iter().zip(self.indexes()).scan(0, |first, (source, index)| {
+            let etl_file = source.etl_file.clone().sessions_from(*first);
+            *first += index.sessions.len() as u32;
+            Some((etl_file, index))
+        })
+    }
+
+    /// Each source's buffers. Found at the first call, which visits every buffer header.
+    pub fn indexes(&self) -> &[Index] {
+        self.indexes.get_or_init(|| self.sources.iter().map(|source| source.etl_file.index()).collect())
+    }
+
+    /// The clock of trace time: the first source's.
+    pub fn clock(&self) -> Clock {
+        self.sources[0].etl_file.clock()
+    }
+
+    /// How each session's raw time becomes trace time, by the session's number.
+    pub fn time_bases(&self) -> Vec<TimeBase> {
+        let to = self.clock();
+        self.sessions().map(|session| TimeBase::between(session.clock(), to)).collect()
+    }
+
+    /// Counters before the first event.
+    fn initial_stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for (source, index) in self.sources.iter().zip(self.indexes()) {
+            stats.bytes += source.etl_file.size();
+            stats.events_lost +=
+                index.sessions.iter().map(|session| u64::from(session.events_lost)).sum::<u64>();
+            stats.buffers_lost +=
+                index.sessions.iter().map(|session| u64::from(session.buffers_lost)).sum::<u64>();
+            stats.buffers_missing = stats.buffers_missing.saturating_add(index.missing_buffers());
+        }
+        for (number, (source, index)) in self.sources.iter().zip(self.indexes()).enumerate() {
+            let all = index.damage.iter().chain(&source.packed_damage);
+            stats.damage.extend(all.map(|&damage| (number as u16, damage)));
+        }
+        stats
+    }
+
+    /// All events in time order.
+    pub fn ordered(&self) -> Ordered {
+        self.merge(None)
+    }
+
+    /// The events of a selection in time order; the others are not looked at beyond their headers.
+    pub fn selected(&self, selection: Selection) -> Ordered {
+        self.merge(Some(Arc::new(selection)))
+    }
+
+    fn merge(&self, selection: Option<Arc<Selection>>) -> Ordered {
+        let is_survey = selection.is_some();
+        let loading = Loading { selection, ..self.loading.clone() };
+        let mut feeds = Vec::new();
+        for (etl_file, index) in self.numbered() {
+            feeds.extend(
+                index
+                    .streams()
+                    .into_iter()
+                    .map(|stream| Feed::new(etl_file.clone(), stream, loading.clone())),
+            );
+        }
+        Ordered::new(feeds, self.time_bases(), self.initial_stats(), is_survey)
+    }
+
+    /// Hands every event to `handle`, in time order, until it breaks.
+    pub fn run(&self, mut handle: impl FnMut(&Event<'_>) -> Flow) -> Stats {
+        let mut ordered = self.ordered();
+        let all = self.filter == HeaderFilter::new();
+        while let Some(event) = ordered.next() {
+            if (all || self.filter.wants(&event)) && handle(&event).is_break() {
+                break;
+            }
+        }
+        ordered.into_stats()
+    }
+
+    /// Every block as it stands in its file: no order in time, and nothing is kept.
+    pub fn blocks(&self) -> impl Iterator<Item = (u16, Loaded)> + '_ {
+        self.numbered().enumerate().flat_map(move |(number, (etl_file, index))| {
+            let mut feed = Feed::new(etl_file, index.buffers.clone(), self.loading.clone());
+            std::iter::from_fn(move || feed.next().map(|loaded| (number as u16, loaded)))
+        })
+    }
+}
