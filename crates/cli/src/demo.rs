@@ -150,13 +150,13 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
-    let outcome = pipeline.run(|seen| {
+    let outcome = pipeline.run(|view| {
         progress.tick();
-        let is_one = |attack: &&Attack| attack.time == seen.raw_time() && attack.event.name() == seen.name();
+        let is_one = |attack: &&Attack| attack.time == view.raw_time() && attack.event.name() == view.name();
         if let Some(attack) = truth.attacks.iter().find(is_one) {
-            attacks.push((attack.kind, lines(seen)));
+            attacks.push((attack.kind, lines(view)));
         }
-        hunt(&mut hunt_session, seen, &mut hunted);
+        hunt(&mut hunt_session, view, &mut hunted);
         ControlFlow::Continue(())
     });
     let processes = pipeline.trace_state().system().processes().count();
@@ -166,20 +166,20 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
 }
 
 /// Evaluates an event, and puts what is found to what was found before.
-fn hunt(hunt_session: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunted) {
-    if !HuntSession::can_evaluate(seen) {
+fn hunt(hunt_session: &mut HuntSession, view: &EventView<'_>, hunted: &mut Hunted) {
+    if !HuntSession::can_evaluate(view) {
         return;
     }
-    let evaluation = *hunt_session.evaluate(seen);
+    let evaluation = *hunt_session.evaluate(view);
     for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
-        let process = seen.process_name().unwrap_or_default();
+        let process = view.process_name().unwrap_or_default();
         let same =
             |hits: &&mut Hits| (hits.id, hits.severity, &*hits.process) == (id, outcome.severity, process);
         if let Some(hits) = hunted.iter_mut().find(same) {
             hits.count += 1;
             continue;
         }
-        let event_context = hunt_session.event_context(seen, SourceLocation::default());
+        let event_context = hunt_session.event_context(view, SourceLocation::default());
         let finding = Finding { id, outcome: *outcome, alert: String::new() };
         let sentence = finding.sentences(&event_context).into_iter().next().unwrap_or_default();
         let process = process.to_owned();
@@ -188,26 +188,26 @@ fn hunt(hunt_session: &mut HuntSession, seen: &EventView<'_>, hunted: &mut Hunte
 }
 
 /// An event and its stack as text.
-fn lines(seen: &EventView<'_>) -> Vec<String> {
-    let process = seen.process_name().unwrap_or("-");
+fn lines(view: &EventView<'_>) -> Vec<String> {
+    let process = view.process_name().unwrap_or("-");
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let mut lines = vec![format!(
         "{}  {}  {process} (process {}, thread {})  [{}]",
-        render::utc(seen.utc()),
-        seen.name(),
-        number(seen.pid().map(|pid| pid.0)),
-        number(seen.tid().map(|tid| tid.0)),
-        seen.state().name()
+        render::utc(view.utc()),
+        view.name(),
+        number(view.pid().map(|pid| pid.0)),
+        number(view.tid().map(|tid| tid.0)),
+        view.state().name()
     )];
     let mut shown = [0; 2];
-    for frame in seen.frames() {
+    for frame in view.frames() {
         let count = &mut shown[usize::from(frame.mode == Mode::User)];
         *count += 1;
         match (*count).cmp(&FRAMES_SHOWN) {
             std::cmp::Ordering::Greater => {}
             std::cmp::Ordering::Equal => lines.push("  …".to_owned()),
             std::cmp::Ordering::Less => {
-                let names = seen.names(&frame);
+                let names = view.names(&frame);
                 let text = Label { frame: &frame, names: names.as_deref() };
                 lines.push(format!("  {:<6} {text}", frame.mode.name()));
             }

@@ -95,11 +95,11 @@ fn run_recorded(
     printer.start = trace.sources()[0].etl_file.session().start_time;
     let bytes = trace.sources().iter().map(|source| source.etl_file.size()).sum();
     let mut progress = Progress::new(common, bytes);
-    let choose = |seen: &EventView<'_>| {
+    let choose = |view: &EventView<'_>| {
         progress.tick();
-        filter.choose(seen)
+        filter.choose(view)
     };
-    let outcome = pipeline.run_chosen(choose, |seen| printer.event(seen));
+    let outcome = pipeline.run_chosen(choose, |view| printer.event(view));
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     Ok(!outcome.trace.damage.is_empty())
 }
@@ -128,8 +128,8 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         pipeline = pipeline.hold(window);
     }
     let outcome = pipeline.run_watched(
-        |seen| if live::is_own(seen) { ControlFlow::Continue(false) } else { filter.choose(seen) },
-        |seen| printer.borrow_mut().event(seen),
+        |view| if live::is_own(view) { ControlFlow::Continue(false) } else { filter.choose(view) },
+        |view| printer.borrow_mut().event(view),
         |counted| {
             let trace = counted.trace();
             session_monitor.tell(trace.events, trace.events_dropped);
@@ -183,18 +183,18 @@ impl<'a> Printer<'a> {
     }
 
     /// Breaks if nothing more can be written.
-    fn event(&mut self, seen: &EventView<'_>) -> Flow {
+    fn event(&mut self, view: &EventView<'_>) -> Flow {
         let with_stack = self.arguments.stacks;
         let written = match self.arguments.format {
-            Format::Ndjson => ndjson(&mut self.sink, seen, with_stack),
-            Format::Csv => csv(&mut self.sink, seen, with_stack),
+            Format::Ndjson => ndjson(&mut self.sink, view, with_stack),
+            Format::Csv => csv(&mut self.sink, view, with_stack),
             Format::Table => {
                 let time = match self.arguments.time {
-                    TimeFormat::Utc => render::utc(seen.utc()),
-                    TimeFormat::Relative => render::seconds(seen.utc().0.saturating_sub(self.start.0)),
-                    TimeFormat::Raw => seen.raw_time().0.to_string(),
+                    TimeFormat::Utc => render::utc(view.utc()),
+                    TimeFormat::Relative => render::seconds(view.utc().0.saturating_sub(self.start.0)),
+                    TimeFormat::Raw => view.raw_time().0.to_string(),
                 };
-                table(&mut self.sink, seen, &time, with_stack)
+                table(&mut self.sink, view, &time, with_stack)
             }
         };
         self.note(written)
@@ -224,21 +224,21 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn ndjson(out: &mut impl Write, seen: &EventView<'_>, with_stack: bool) -> Result<()> {
-    escape::json(out, &json::event::Event::new(seen, with_stack))?;
+fn ndjson(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<()> {
+    escape::json(out, &json::event::Event::new(view, with_stack))?;
     Ok(out.write_all(b"\n")?)
 }
 
-fn table(out: &mut impl Write, seen: &EventView<'_>, time: &str, with_stack: bool) -> Result<()> {
-    line(out, format_args!("{}", fmt::from_fn(|f| event(f, seen, time))))?;
+fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, with_stack: bool) -> Result<()> {
+    line(out, format_args!("{}", fmt::from_fn(|f| event(f, view, time))))?;
     if with_stack
-        && seen.level() != Level::None
-        && (seen.stack().is_some() || seen.state() != StackState::None)
+        && view.level() != Level::None
+        && (view.stack().is_some() || view.state() != StackState::None)
     {
-        let states: Vec<&str> = seen.stack_states().iter().map(StackState::name).collect();
+        let states: Vec<&str> = view.stack_states().iter().map(StackState::name).collect();
         line(out, format_args!("    [{}]", states.join(", ")))?;
-        for frame in seen.frames() {
-            let names = seen.names(&frame);
+        for frame in view.frames() {
+            let names = view.names(&frame);
             let text = Label { frame: &frame, names: names.as_deref() };
             line(out, format_args!("    {:<6} {:#018x} {text}", frame.mode.name(), frame.address().0))?;
         }
@@ -250,21 +250,21 @@ fn table(out: &mut impl Write, seen: &EventView<'_>, time: &str, with_stack: boo
 const VALUE_MAX: usize = 1024;
 
 /// An event without its stack.
-fn event(f: &mut fmt::Formatter<'_>, seen: &EventView<'_>, time: &str) -> fmt::Result {
+fn event(f: &mut fmt::Formatter<'_>, view: &EventView<'_>, time: &str) -> fmt::Result {
     let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    let (pid, tid) = (number(seen.pid().map(|pid| pid.0)), number(seen.tid().map(|tid| tid.0)));
-    let process = seen.process_name().unwrap_or("-");
+    let (pid, tid) = (number(view.pid().map(|pid| pid.0)), number(view.tid().map(|tid| tid.0)));
+    let process = view.process_name().unwrap_or("-");
     write!(
         f,
         "{time} {:>3} {pid:>6} {tid:>6} {process:<16} {}",
-        number(seen.processor().map(u32::from)),
-        seen.name()
+        number(view.processor().map(u32::from)),
+        view.name()
     )?;
-    for field in seen.fields().into_iter().flatten().filter_map(Result::ok) {
+    for field in view.fields().into_iter().flatten().filter_map(Result::ok) {
         let content = ItemText(field.field, &field.item);
         write!(f, " {}={}", field.field.name, Short(content, VALUE_MAX))?;
     }
-    let Some(CreateOutcome { requested, end }) = seen.create() else { return Ok(()) };
+    let Some(CreateOutcome { requested, end }) = view.create() else { return Ok(()) };
     match end {
         CreateEnd::Completed { status, result, .. } => {
             write!(f, " (requested: {}, result: {}, status {status:#x})", requested.name(), result.name())
@@ -276,9 +276,9 @@ fn event(f: &mut fmt::Formatter<'_>, seen: &EventView<'_>, time: &str) -> fmt::R
 const CSV_COLUMNS: [&str; 12] =
     ["time", "ts", "cpu", "pid", "tid", "process", "provider", "event", "id", "opcode", "version", "fields"];
 
-fn csv(out: &mut impl Write, seen: &EventView<'_>, with_stack: bool) -> Result<()> {
+fn csv(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<()> {
     let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
-    let fields: Vec<_> = seen
+    let fields: Vec<_> = view
         .fields()
         .into_iter()
         .flatten()
@@ -286,26 +286,26 @@ fn csv(out: &mut impl Write, seen: &EventView<'_>, with_stack: bool) -> Result<(
         .map(|field| format!("{}={}", field.field.name, ItemText(field.field, &field.item)))
         .collect();
     let mut columns = vec![
-        render::utc(seen.utc()),
-        seen.raw_time().0.to_string(),
-        number(seen.processor().map(u32::from)),
-        number(seen.pid().map(|pid| pid.0)),
-        number(seen.tid().map(|tid| tid.0)),
-        cell(seen.process_name().unwrap_or_default()),
-        cell(&seen.provider()),
-        cell(&seen.name()),
-        seen.id().to_string(),
-        seen.opcode().to_string(),
-        seen.version().to_string(),
+        render::utc(view.utc()),
+        view.raw_time().0.to_string(),
+        number(view.processor().map(u32::from)),
+        number(view.pid().map(|pid| pid.0)),
+        number(view.tid().map(|tid| tid.0)),
+        cell(view.process_name().unwrap_or_default()),
+        cell(&view.provider()),
+        cell(&view.name()),
+        view.id().to_string(),
+        view.opcode().to_string(),
+        view.version().to_string(),
         cell(&fields.join("; ")),
     ];
     if with_stack {
         let text = |frame| {
-            let names = seen.names(&frame);
+            let names = view.names(&frame);
             Label { frame: &frame, names: names.as_deref() }.to_string()
         };
-        let frames: Vec<_> = seen.frames().map(text).collect();
-        columns.push(cell(&format!("{}|{}", seen.state().name(), frames.join("|"))));
+        let frames: Vec<_> = view.frames().map(text).collect();
+        columns.push(cell(&format!("{}|{}", view.state().name(), frames.join("|"))));
     }
     Ok(row(out, columns)?)
 }

@@ -116,17 +116,17 @@ impl EventFilter {
     }
 
     /// Whether the event is wanted.
-    pub fn wants(&self, seen: &EventView<'_>) -> bool {
-        let time = RawTime(seen.time().0);
+    pub fn wants(&self, view: &EventView<'_>) -> bool {
+        let time = RawTime(view.time().0);
         let is_wanted = self.from.is_none_or(|from| time >= from)
             && self.to.is_none_or(|to| time < to)
-            && self.holds(seen);
+            && self.holds(view);
         self.asked.set(self.asked.get() + 1);
         if is_wanted {
             self.kinds.replace(None);
         } else if let Some(kinds) = &mut *self.kinds.borrow_mut() {
-            let new = || (0, seen.name().to_string());
-            kinds.entry(TriggerKind::of(seen.event())).or_insert_with(new).0 += 1;
+            let new = || (0, view.name().to_string());
+            kinds.entry(TriggerKind::of(view.event())).or_insert_with(new).0 += 1;
         }
         is_wanted
     }
@@ -151,10 +151,10 @@ impl EventFilter {
         self.predicates.iter().flat_map(|predicate| predicate.unknown_modules(system)).collect()
     }
 
-    fn holds(&self, seen: &EventView<'_>) -> bool {
+    fn holds(&self, view: &EventView<'_>) -> bool {
         let mut open = None;
         for (number, predicate) in self.predicates.iter().enumerate() {
-            match predicate.decide(seen) {
+            match predicate.decide(view) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(Undecided(field)) => open = open.or(Some((number, field))),
@@ -167,13 +167,13 @@ impl EventFilter {
     }
 
     /// Whether the event is wanted; breaks where no more can be.
-    pub fn choose(&self, seen: &EventView<'_>) -> ControlFlow<(), bool> {
-        if self.is_past(seen) { ControlFlow::Break(()) } else { ControlFlow::Continue(self.wants(seen)) }
+    pub fn choose(&self, view: &EventView<'_>) -> ControlFlow<(), bool> {
+        if self.is_past(view) { ControlFlow::Break(()) } else { ControlFlow::Continue(self.wants(view)) }
     }
 
     /// Whether no event from here on can be wanted, since time has passed the end.
-    pub fn is_past(&self, seen: &EventView<'_>) -> bool {
-        self.to.is_some_and(|to| RawTime(seen.time().0) >= to)
+    pub fn is_past(&self, view: &EventView<'_>) -> bool {
+        self.to.is_some_and(|to| RawTime(view.time().0) >= to)
     }
 }
 

@@ -128,12 +128,12 @@ fn collect(
     let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut failure = None;
     collector.begin_capture(trace.clock());
-    let outcome = pipeline.run(|seen| {
+    let outcome = pipeline.run(|view| {
         progress.tick();
-        if filter.is_past(seen) {
+        if filter.is_past(view) {
             return ControlFlow::Break(());
         }
-        let taken = collector.observe(seen, || filter.wants(seen));
+        let taken = collector.observe(view, || filter.wants(view));
         taken.map_or_else(
             |full| {
                 failure = Some(full);

@@ -196,13 +196,13 @@ fn of_capture(
     let mut progress = Progress::new(common, bytes);
     let mut kinds: HashMap<String, Collected> = HashMap::new();
     let mut frames = Frames::default();
-    let outcome = pipeline.run(|seen| {
+    let outcome = pipeline.run(|view| {
         progress.tick();
-        if filter.is_past(seen) {
+        if filter.is_past(view) {
             return ControlFlow::Break(());
         }
-        if filter.wants(seen) {
-            collect(&mut kinds, &mut frames, seen);
+        if filter.wants(view) {
+            collect(&mut kinds, &mut frames, view);
         }
         ControlFlow::Continue(())
     });
@@ -272,28 +272,28 @@ impl Report<'_> {
     }
 }
 
-fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, seen: &EventView<'_>) {
-    let name = seen.name();
+fn collect(kinds: &mut HashMap<String, Collected>, frames: &mut Frames, view: &EventView<'_>) {
+    let name = view.name();
     let kind = match kinds.get_mut(&*name) {
         Some(kind) => kind,
         None => kinds.entry(name.into_owned()).or_default(),
     };
     kind.events += 1;
-    let Some(stack) = seen.stack().filter(|_| seen.level() != frames::Level::None) else { return };
+    let Some(stack) = view.stack().filter(|_| view.level() != frames::Level::None) else { return };
     kind.with_stack += 1;
-    let pid = seen.pid().map(|pid| pid.0);
+    let pid = view.pid().map(|pid| pid.0);
     // Without the doubt about the end of the walk, which is not shown.
-    let states = seen.stack_states();
+    let states = view.stack_states();
     let states = states.others().fold(StackStates::of(states.first()), StackStates::with);
     let same = Same { stack: stack.index(), pid, states };
     let row = kind.rows.entry(same).or_insert_with(|| {
-        let owner = seen.stack_owner().pid.map(|pid| pid.0);
+        let owner = view.stack_owner().pid.map(|pid| pid.0);
         StackRow {
             count: 0,
             pid,
-            process: seen.process_name().map(str::to_owned),
+            process: view.process_name().map(str::to_owned),
             states,
-            frames: seen.frames().map(|frame| frames.index(owner, &frame)).collect(),
+            frames: view.frames().map(|frame| frames.index(owner, &frame)).collect(),
         }
     });
     row.count += 1;

@@ -324,7 +324,7 @@ impl HuntSession {
     /// Finds the signature of a case. Gives the number of the memory that it rests on, 0 if on none but that of images.
     pub(super) fn find_signature(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         all: &CaseContext,
         key: &Key,
@@ -335,14 +335,14 @@ impl HuntSession {
         signature.clear();
         signature.extend(head(key, around));
         let mut memory = 0;
-        for (address, kind) in addresses(session, seen.delivered()) {
+        for (address, kind) in addresses(session, view.delivered()) {
             let module_map_generation = match address.is_kernel(session) {
                 true => around.kernel_module_map_generation,
                 false => around.module_map_generation,
             };
             signature.push(match self.frame_numbers.find(address, kind, module_map_generation) {
                 Some(number) if number != OUTSIDE => number,
-                known => self.look_at_frame((seen, resolver), around, (address, kind), known, &mut memory),
+                known => self.look_at_frame((view, resolver), around, (address, kind), known, &mut memory),
             });
         }
         self.signature = signature;
@@ -352,14 +352,14 @@ impl HuntSession {
     #[cold]
     fn look_at_frame(
         &mut self,
-        (seen, resolver): (&EventView<'_>, &mut FrameResolver),
+        (view, resolver): (&EventView<'_>, &mut FrameResolver),
         around: &StackContext,
         (address, kind): (Address, AddressKind),
         known: Option<u32>,
         memory: &mut u32,
     ) -> u32 {
-        let (system, owner) = (seen.trace_state().system(), around.owner);
-        let mut frames = resolver.at(system, owner, seen.time(), around.pointer_size);
+        let (system, owner) = (view.trace_state().system(), around.owner);
+        let mut frames = resolver.at(system, owner, view.time(), around.pointer_size);
         let is_kernel = address.is_kernel(around.pointer_size);
         if known.is_none()
             && let Some(frame) = frames.in_module(address, kind)
@@ -372,7 +372,7 @@ impl HuntSession {
             true => around.kernel_module_map_generation,
             false => {
                 if *memory == 0 {
-                    *memory = self.contexts.memory(system, owner.process, seen.time(), &mut self.numbers);
+                    *memory = self.contexts.memory(system, owner.process, view.time(), &mut self.numbers);
                 }
                 if known.is_none() {
                     self.frame_numbers.keep(address, kind, around.module_map_generation, OUTSIDE);

@@ -176,28 +176,28 @@ fn memory(system: &System, process: Option<ProcessId>, time: TraceTime) -> Valid
 impl HuntSession {
     /// What is around an event.
     #[inline]
-    pub(super) fn around(&mut self, seen: &EventView<'_>, resolver: &mut FrameResolver) -> StackContext {
-        let delivered = seen.delivered();
+    pub(super) fn around(&mut self, view: &EventView<'_>, resolver: &mut FrameResolver) -> StackContext {
+        let delivered = view.delivered();
         let stated = Stated {
             pid: delivered.stack_pid(),
             tid: delivered.stack_tid(),
-            pointer_size: seen.event().block().session().pointer_size,
-            moment: self.memory.as_ref().map(|_| LiveMemory::moment(seen.utc())),
+            pointer_size: view.event().block().session().pointer_size,
+            moment: self.memory.as_ref().map(|_| LiveMemory::moment(view.utc())),
         };
         // Windows gives every fourth number to a thread.
         let location = stated.tid.map_or(0, |tid| tid.0 as usize / 4) % THREADS;
-        let revision = seen.trace_state().system().revision();
+        let revision = view.trace_state().system().revision();
         if let Some(known) = &self.contexts.threads[location]
             && known.stated == stated
             && known.revision == revision
-            && known.validity.has(seen.time())
+            && known.validity.has(view.time())
             && known.memory.is_none_or(|then| {
-                then == memory(seen.trace_state().system(), known.around.owner.process, seen.time())
+                then == memory(view.trace_state().system(), known.around.owner.process, view.time())
             })
         {
             return known.around;
         }
-        let known = self.look_up_context(seen, resolver, stated);
+        let known = self.look_up_context(view, resolver, stated);
         self.contexts.threads[location] = Some(known);
         known.around
     }
@@ -205,13 +205,13 @@ impl HuntSession {
     #[cold]
     fn look_up_context(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         stated: Stated,
     ) -> CachedContext {
-        let (system, time) = (seen.trace_state().system(), seen.time());
+        let (system, time) = (view.trace_state().system(), view.time());
         let Stated { pointer_size, moment, .. } = stated;
-        let owner = seen.stack_owner();
+        let owner = view.stack_owner();
         let completeness = owner.process.map(|process| system.map_complete_in(process));
         let facts = self.facts_number((system, resolver), pointer_size, owner.process, time);
         let is_built = resolver.process(system, pointer_size, owner.process, time).0.is_built();

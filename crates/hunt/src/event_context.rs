@@ -16,28 +16,28 @@ use super::{CaseContext, HuntSession, services};
 impl HuntSession {
     /// All that outputs tell of an event, named from the files that the engine looks into. For findings: it costs far more than
     /// evaluating does.
-    pub fn event_context(&mut self, seen: &EventView<'_>, location: SourceLocation) -> EventContext {
-        let resolver = &mut *seen.resolver();
-        let all = self.context_of(seen, resolver);
-        let (system, around) = (seen.trace_state().system(), &all.around);
+    pub fn event_context(&mut self, view: &EventView<'_>, location: SourceLocation) -> EventContext {
+        let resolver = &mut *view.resolver();
+        let all = self.context_of(view, resolver);
+        let (system, around) = (view.trace_state().system(), &all.around);
         let (_, context) =
-            resolver.modules_and_process(system, around.pointer_size, around.owner.process, seen.time());
-        let process = self.process_report(seen, &all, context);
+            resolver.modules_and_process(system, around.pointer_size, around.owner.process, view.time());
+        let process = self.process_report(view, &all, context);
         let target_pid = all.facts.target.map(|target| target.pid.0);
         let mut summary = Summary::default();
         let (event, stack, has_user_part) =
-            self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+            self.with_case(view, resolver, &all, |(modules, binaries), case| {
                 summary.of(modules, all.states, case.stack.frames);
                 let indexes = 0..case.stack.frames.len();
                 let stack: Vec<FrameReport> =
                     indexes.map(|index| frame_report(system, (modules, binaries), case, index)).collect();
-                let event = event_report(seen, (modules, binaries), case, target_pid);
+                let event = event_report(view, (modules, binaries), case, target_pid);
                 (event, stack, case.stack.user == Part::Whole)
             });
         EventContext {
             location,
             count: 1,
-            time: u64::try_from(seen.utc().0).ok(),
+            time: u64::try_from(view.utc().0).ok(),
             host: String::new(),
             process,
             event,
@@ -56,19 +56,19 @@ impl HuntSession {
 
     fn process_report(
         &self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         all: &CaseContext,
         context: &ProcessContext,
     ) -> ProcessReport {
         let owner = all.around.owner;
-        let system = seen.trace_state().system();
+        let system = view.trace_state().system();
         let process = owner.process.map(|process| system.process(process));
         let name = process.map_or("", |process| process.image_name());
         let from = process.map(|process| process.span().from).filter(|from| *from != Span::BEGINNING);
         let started = from.map(|from| self.clock.to_file_time(RawTime(from.0)));
         ProcessReport {
-            pid: owner.pid.or_else(|| seen.pid()).map(|pid| pid.0),
-            tid: owner.tid.or_else(|| seen.tid()).map(|tid| tid.0),
+            pid: owner.pid.or_else(|| view.pid()).map(|pid| pid.0),
+            tid: owner.tid.or_else(|| view.tid()).map(|tid| tid.0),
             name: name.to_owned(),
             // Without a folder it is the name again.
             path: if context.image.contains('\\') { context.image.to_string() } else { String::new() },
@@ -80,7 +80,7 @@ impl HuntSession {
 }
 
 fn event_report(
-    seen: &EventView<'_>,
+    view: &EventView<'_>,
     (modules, _): Files<'_>,
     case: &Case<'_>,
     target_pid: Option<u32>,
@@ -94,8 +94,8 @@ fn event_report(
         _ => start.code.module_name(modules).to_owned(),
     });
     EventReport {
-        name: seen.name().into_owned(),
-        provider: seen.provider().into_owned(),
+        name: view.name().into_owned(),
+        provider: view.provider().into_owned(),
         service: match event.services {
             Ran::Entered(service) => service.to_owned(),
             Ran::OneOf(_) | Ran::Unknown => String::new(),

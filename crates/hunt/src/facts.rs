@@ -67,7 +67,7 @@ impl HuntSession {
     /// What an event tells. Payloads that cannot be read tell nothing.
     pub(super) fn facts(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         kind: Kind,
         around: &StackContext,
@@ -76,33 +76,33 @@ impl HuntSession {
         let mut facts = EventFacts::default();
         match kind.payload {
             PayloadKind::Nothing => {}
-            PayloadKind::Service => facts.service = self.service(seen, resolver, around.kernel),
+            PayloadKind::Service => facts.service = self.service(view, resolver, around.kernel),
             PayloadKind::Target => {
-                let access = number(seen, "DesiredAccess").and_then(|access| access.try_into().ok());
-                let pid = number(seen, "TargetProcessId").or_else(|| number(seen, "TargetProcessID"));
+                let access = number(view, "DesiredAccess").and_then(|access| access.try_into().ok());
+                let pid = number(view, "TargetProcessId").or_else(|| number(view, "TargetProcessID"));
                 facts.target =
-                    pid.and_then(|pid| self.target(seen, resolver, owner, Pid(pid.try_into().ok()?), access));
+                    pid.and_then(|pid| self.target(view, resolver, owner, Pid(pid.try_into().ok()?), access));
             }
             PayloadKind::Allocation => {
-                let record = seen.event().record();
+                let record = view.event().record();
                 let parsed =
                     view::VirtualAllocation::parse(record.payload(), record.version(), record.pointer_size());
                 let target = parsed.ok().map(|allocation| allocation.process_id);
                 facts.target = target
                     .filter(|pid| owner.pid.is_some_and(|owner| owner != *pid))
-                    .and_then(|pid| self.target(seen, resolver, owner, pid, None));
+                    .and_then(|pid| self.target(view, resolver, owner, pid, None));
             }
             PayloadKind::ThreadStart(source) => {
-                self.reported_thread_start((seen, resolver), source, owner, pointer_size, &mut facts);
+                self.reported_thread_start((view, resolver), source, owner, pointer_size, &mut facts);
             }
-            PayloadKind::ImageLoad => facts.load = self.load(seen, resolver, pointer_size),
+            PayloadKind::ImageLoad => facts.load = self.load(view, resolver, pointer_size),
         }
         facts
     }
 
     fn service(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         kernel: ValidityId,
     ) -> Option<Service> {
@@ -110,23 +110,23 @@ impl HuntSession {
         if self.binaries.is_none() {
             return None;
         }
-        let record = seen.event().record();
+        let record = view.event().record();
         let parsed = view::SysCallEnter::parse(record.payload(), record.version(), record.pointer_size());
         let address = parsed.ok()?.sys_call_address;
-        let (system, files) = (seen.trace_state().system(), (resolver, &mut self.binaries));
-        self.services.at(system, files, address, (kernel, seen.time()))
+        let (system, files) = (view.trace_state().system(), (resolver, &mut self.binaries));
+        self.services.at(system, files, address, (kernel, view.time()))
     }
 
     fn target(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         owner: StackOwner,
         pid: Pid,
         access: Option<u32>,
     ) -> Option<TargetFacts> {
-        let (system, time) = (seen.trace_state().system(), seen.time());
-        let pointer_size = seen.event().block().session().pointer_size;
+        let (system, time) = (view.trace_state().system(), view.time());
+        let pointer_size = view.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
         let number = self.facts_number((system, resolver), pointer_size, process, time);
         Some(TargetFacts { process, pid, number, is_other: owner.pid != Some(pid), access })
@@ -134,22 +134,22 @@ impl HuntSession {
 
     fn reported_thread_start(
         &mut self,
-        (seen, resolver): (&EventView<'_>, &mut FrameResolver),
+        (view, resolver): (&EventView<'_>, &mut FrameResolver),
         source: Source,
         owner: StackOwner,
         pointer_size: PointerSize,
         facts: &mut EventFacts,
     ) {
         let read = match source {
-            Source::Class => class_start(seen),
-            Source::Provider => provider_start(seen),
+            Source::Class => class_start(view),
+            Source::Provider => provider_start(view),
         };
         let Some((pid, address)) = read else { return };
-        let (system, time) = (seen.trace_state().system(), seen.time());
+        let (system, time) = (view.trace_state().system(), view.time());
         let is_remote =
-            owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(seen, pid, owner);
+            owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(view, pid, owner);
         if is_remote {
-            facts.target = self.target(seen, resolver, owner, pid, None);
+            facts.target = self.target(view, resolver, owner, pid, None);
         }
         if address.0 == 0 {
             return;
@@ -159,9 +159,9 @@ impl HuntSession {
     }
 
     /// Whether a thread is the one that a process was created with: the first that is met of it, started by its creator.
-    fn is_first_thread(&mut self, seen: &EventView<'_>, pid: Pid, owner: StackOwner) -> bool {
-        let system = seen.trace_state().system();
-        let Some(process) = system.process_of_event(pid, seen.time()) else { return false };
+    fn is_first_thread(&mut self, view: &EventView<'_>, pid: Pid, owner: StackOwner) -> bool {
+        let system = view.trace_state().system();
+        let Some(process) = system.process_of_event(pid, view.time()) else { return false };
         let id = process.id();
         let was_met = slots::at(&mut self.has_threads, id.index()).replace(id) == Some(id);
         let by_creator = process.creator().is_some_and(|creator| Some(creator.pid) == owner.pid);
@@ -170,13 +170,13 @@ impl HuntSession {
 
     fn load(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         pointer_size: PointerSize,
     ) -> Option<Load> {
-        let record = seen.event().record();
+        let record = view.event().record();
         let image = view::Image::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
-        let (system, time) = (seen.trace_state().system(), seen.time());
+        let (system, time) = (view.trace_state().system(), view.time());
         if image.image_base.is_kernel(pointer_size) {
             let (module, _) = system.kernel_module_at(image.image_base, time)?;
             let known = resolver.loaded(system, module.id());
@@ -206,8 +206,8 @@ impl HuntSession {
     }
 }
 
-fn class_start(seen: &EventView<'_>) -> Option<(Pid, Address)> {
-    let record = seen.event().record();
+fn class_start(view: &EventView<'_>) -> Option<(Pid, Address)> {
+    let record = view.event().record();
     let thread = view::Thread::parse(record.payload(), record.version(), record.pointer_size()).ok()?;
     let detail = thread.detail?;
     let address = match detail.win32_start_address {
@@ -217,12 +217,12 @@ fn class_start(seen: &EventView<'_>) -> Option<(Pid, Address)> {
     Some((thread.process_id, address))
 }
 
-fn provider_start(seen: &EventView<'_>) -> Option<(Pid, Address)> {
-    let pid = Pid(number(seen, "ProcessID")?.try_into().ok()?);
-    let address = number(seen, "Win32StartAddr").filter(|address| *address != 0);
-    Some((pid, Address(address.or_else(|| number(seen, "StartAddr"))?)))
+fn provider_start(view: &EventView<'_>) -> Option<(Pid, Address)> {
+    let pid = Pid(number(view, "ProcessID")?.try_into().ok()?);
+    let address = number(view, "Win32StartAddr").filter(|address| *address != 0);
+    Some((pid, Address(address.or_else(|| number(view, "StartAddr"))?)))
 }
 
-fn number(seen: &EventView<'_>, field: &str) -> Option<u64> {
-    seen.field(field)?.1.as_u64()
+fn number(view: &EventView<'_>, field: &str) -> Option<u64> {
+    view.field(field)?.1.as_u64()
 }

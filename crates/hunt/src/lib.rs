@@ -168,32 +168,32 @@ impl HuntSession {
 
     /// Whether there is anything to evaluate: a stack, a part of one, something that is known of one, or facts that detections
     /// look at without a stack. Of other events, every answer would be that the stack is missing.
-    pub fn can_evaluate(seen: &EventView<'_>) -> bool {
-        seen.state() != StackState::None || Kind::of(seen.event()).is_evaluated_alone()
+    pub fn can_evaluate(view: &EventView<'_>) -> bool {
+        view.state() != StackState::None || Kind::of(view.event()).is_evaluated_alone()
     }
 
     /// Evaluates an event.
-    pub fn evaluate(&mut self, seen: &EventView<'_>) -> &Evaluation {
+    pub fn evaluate(&mut self, view: &EventView<'_>) -> &Evaluation {
         if self.numbers.are_spent() {
             self.forget();
         }
-        let resolver = &mut *seen.resolver();
-        let all = self.context_of(seen, resolver);
-        self.stats.with_stack += u64::from(seen.stack().is_some());
+        let resolver = &mut *view.resolver();
+        let all = self.context_of(view, resolver);
+        self.stats.with_stack += u64::from(view.stack().is_some());
         if all.facts.is_single() {
-            let evaluation = self.with_case(seen, resolver, &all, |(modules, binaries), case| {
+            let evaluation = self.with_case(view, resolver, &all, |(modules, binaries), case| {
                 evaluate(modules, binaries, case)
             });
             self.singles.add(&evaluation, 1);
             return self.single.insert(evaluation);
         }
-        let key = self.key(seen, &all);
+        let key = self.key(view, &all);
         let number = match self.cache.find(&key) {
-            Some(known) if known.memory == 0 || known.memory == self.memory_number(seen, &all) => {
+            Some(known) if known.memory == 0 || known.memory == self.memory_number(view, &all) => {
                 self.stats.remembered += 1;
                 known.number
             }
-            _ => self.evaluate_new(seen, resolver, &all, key),
+            _ => self.evaluate_new(view, resolver, &all, key),
         };
         self.cache.count(number)
     }
@@ -201,29 +201,29 @@ impl HuntSession {
     /// Evaluates a case that is not remembered by its stack. Gives the number of the evaluation.
     fn evaluate_new(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         all: &CaseContext,
         key: Key,
     ) -> u32 {
         // What is read from memory is not the same twice.
         if self.memory.is_some() {
-            let (evaluation, in_images) = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+            let (evaluation, in_images) = self.with_case(view, resolver, all, |(modules, binaries), case| {
                 (evaluate(modules, binaries, case), is_in_images(case))
             });
-            let memory = if in_images { 0 } else { self.memory_number(seen, all) };
+            let memory = if in_images { 0 } else { self.memory_number(view, all) };
             let number = self.cache.number(evaluation);
             self.cache.keep(key, memory, number);
             return number;
         }
-        let memory = self.find_signature(seen, resolver, all, &key);
+        let memory = self.find_signature(view, resolver, all, &key);
         let number = match self.cache.of_signature(&self.signature) {
             Some(number) => {
                 self.stats.remembered += 1;
                 number
             }
             None => {
-                let evaluation = self.with_case(seen, resolver, all, |(modules, binaries), case| {
+                let evaluation = self.with_case(view, resolver, all, |(modules, binaries), case| {
                     evaluate(modules, binaries, case)
                 });
                 let number = self.cache.number(evaluation);
@@ -246,19 +246,19 @@ impl HuntSession {
     }
 
     /// Everything that the evaluation of an event rests on, but for its frames.
-    fn context_of(&mut self, seen: &EventView<'_>, resolver: &mut FrameResolver) -> CaseContext {
-        let around = self.around(seen, resolver);
-        let kind = Kind::of(seen.event());
-        let facts = self.facts(seen, resolver, kind, &around);
-        CaseContext { around, states: seen.stack_states(), kind, facts }
+    fn context_of(&mut self, view: &EventView<'_>, resolver: &mut FrameResolver) -> CaseContext {
+        let around = self.around(view, resolver);
+        let kind = Kind::of(view.event());
+        let facts = self.facts(view, resolver, kind, &around);
+        CaseContext { around, states: view.stack_states(), kind, facts }
     }
 
     #[inline]
-    fn key(&mut self, seen: &EventView<'_>, all: &CaseContext) -> Key {
+    fn key(&mut self, view: &EventView<'_>, all: &CaseContext) -> Key {
         let CaseContext { around, states, kind, facts } = all;
         let target = |target: facts::TargetFacts| (target.number, target.is_other, target.access);
         Key {
-            stack: seen.stack(),
+            stack: view.stack(),
             module_map_generation: around.module_map_generation,
             start: around.start,
             facts: match (facts.service, facts.target) {
@@ -267,32 +267,32 @@ impl HuntSession {
                 (None, Some(facts)) => self.targets.of(target(facts), &mut self.numbers),
             },
             what: kind.number()
-                | (First::of(seen.event()) as u32) << 7
+                | (First::of(view.event()) as u32) << 7
                 | u32::from(states.bits()) << 9
                 | facts.tag() << 20,
         }
     }
 
     /// Stands for all memory of the stack's process as it is at the event's time.
-    fn memory_number(&mut self, seen: &EventView<'_>, all: &CaseContext) -> u32 {
-        let (system, process) = (seen.trace_state().system(), all.around.owner.process);
-        self.contexts.memory(system, process, seen.time(), &mut self.numbers)
+    fn memory_number(&mut self, view: &EventView<'_>, all: &CaseContext) -> u32 {
+        let (system, process) = (view.trace_state().system(), all.around.owner.process);
+        self.contexts.memory(system, process, view.time(), &mut self.numbers)
     }
 
     /// Hands an event in its normal form to `use_case`.
     fn with_case<R>(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         resolver: &mut FrameResolver,
         all: &CaseContext,
         use_case: impl FnOnce(services::Files<'_>, &Case<'_>) -> R,
     ) -> R {
-        let (system, CaseContext { around, states, kind, facts }) = (seen.trace_state().system(), all);
+        let (system, CaseContext { around, states, kind, facts }) = (view.trace_state().system(), all);
         let (owner, has_losses) = (around.owner, all.has_losses());
-        let frames = resolver.at(system, owner, seen.time(), around.pointer_size).all(seen.delivered());
+        let frames = resolver.at(system, owner, view.time(), around.pointer_size).all(view.delivered());
         self.live.clear();
         if let (Some(memory), Some(process)) = (&mut self.memory, owner.process) {
-            memory.read(system.process(process).entity(), seen.utc(), &frames, &mut self.live);
+            memory.read(system.process(process).entity(), view.utc(), &frames, &mut self.live);
         }
         // The stack may be that of another event of the thread.
         let is_own = !states.has(StackState::Ambiguous);
@@ -304,7 +304,7 @@ impl HuntSession {
             .and_then(|start| services::location_name((resolver.modules(), &mut self.binaries), start.code));
         let image = facts.target.and_then(|target| Some(system.process(target.process?).image_name()));
         let (modules, context) =
-            resolver.modules_and_process(system, around.pointer_size, owner.process, seen.time());
+            resolver.modules_and_process(system, around.pointer_size, owner.process, view.time());
         let HuntSession { binaries, services, live, .. } = self;
         let case = Case {
             event: Event {

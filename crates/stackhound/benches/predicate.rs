@@ -96,15 +96,15 @@ fn bench(criterion: &mut Criterion) {
             true,
         ),
     ];
-    Pipeline::with_schemas(&trace, Passes::One, schemas).run(|seen| {
-        if seen.provider_guid() != Some(PROVIDER) {
+    Pipeline::with_schemas(&trace, Passes::One, schemas).run(|view| {
+        if view.provider_guid() != Some(PROVIDER) {
             return ControlFlow::Continue(());
         }
         for (name, filter, expected) in &filters {
             let predicate = Predicate::new(filter).expect("known names");
-            assert_eq!(predicate.matches(seen), *expected, "{name}");
+            assert_eq!(predicate.matches(view), *expected, "{name}");
             criterion.bench_function(name, |bencher| {
-                bencher.iter(|| predicate.matches(std::hint::black_box(seen)))
+                bencher.iter(|| predicate.matches(std::hint::black_box(view)))
             });
         }
         ControlFlow::Continue(())

@@ -110,8 +110,8 @@ fn merge(trace: &OpenTrace) -> Worked {
 /// Both passes: state of the system, schemas, stacks on their events.
 fn full(trace: &OpenTrace) -> Worked {
     let mut with_stack = 0u64;
-    let outcome = Pipeline::new(trace, Passes::Two).run(|seen| {
-        with_stack += u64::from(seen.stack().is_some());
+    let outcome = Pipeline::new(trace, Passes::Two).run(|view| {
+        with_stack += u64::from(view.stack().is_some());
         ControlFlow::Continue(())
     });
     std::hint::black_box(with_stack);
@@ -131,11 +131,11 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
     let enrichment = Enrichment { depth: Some(depth), symbolizer, ..Enrichment::default() };
     let mut pipeline = Pipeline::new(trace, Passes::Two).with(enrichment);
     let (mut frames, mut in_modules) = (0u64, 0u64);
-    let outcome = pipeline.run(|seen| {
-        for frame in seen.frames() {
+    let outcome = pipeline.run(|view| {
+        for frame in view.frames() {
             frames += 1;
             in_modules += u64::from(frame.module().is_some());
-            seen.number(&frame);
+            view.number(&frame);
         }
         ControlFlow::Continue(())
     });
@@ -156,10 +156,10 @@ fn hunt(trace: &OpenTrace) -> Worked {
     let mut pipeline = Pipeline::new(trace, Passes::Two);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let (mut evaluated, mut findings) = (0u64, 0u64);
-    let outcome = pipeline.run(|seen| {
-        if HuntSession::can_evaluate(seen) {
+    let outcome = pipeline.run(|view| {
+        if HuntSession::can_evaluate(view) {
             evaluated += 1;
-            findings += hunt_session.evaluate(seen).findings().count() as u64;
+            findings += hunt_session.evaluate(view).findings().count() as u64;
         }
         ControlFlow::Continue(())
     });
@@ -180,10 +180,10 @@ struct Memory {
 impl Memory {
     fn watch() -> Memory {
         let (peak, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (seen, ended) = (peak.clone(), done.clone());
+        let (view, ended) = (peak.clone(), done.clone());
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                seen.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                view.fetch_max(anonymous_kib(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(3));
             }
         });

@@ -47,14 +47,14 @@ fn comparisons_allocate_nothing() {
     let file = etl_file();
     let mut asked = 0;
     let trace = Trace::file(file.path()).schemas(schemas());
-    let stats = trace.run(|seen| {
-        if seen.provider_guid() != Some(PROVIDER) {
+    let stats = trace.run(|view| {
+        if view.provider_guid() != Some(PROVIDER) {
             return;
         }
         for (text, predicate) in &predicates {
             // What is known of the event is found out once, by whoever asks first.
-            assert!(predicate.matches(seen), "{text}");
-            assert!(allocates_nothing(|| assert!(predicate.matches(seen))), "{text}");
+            assert!(predicate.matches(view), "{text}");
+            assert!(allocates_nothing(|| assert!(predicate.matches(view))), "{text}");
             asked += 1;
         }
     });

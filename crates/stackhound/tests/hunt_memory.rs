@@ -41,14 +41,14 @@ fn hunt(etl_file: &Path, memory: Option<LiveMemory>) -> Hunted {
     }
     let regions = DetectionId::new(9).expect("a detection");
     let (mut answers, mut stacks) = (BTreeMap::new(), Vec::new());
-    pipeline.run(|seen| {
-        if HuntSession::can_evaluate(seen) {
-            let outcome = *hunt_session.evaluate(seen).outcome(regions);
+    pipeline.run(|view| {
+        if HuntSession::can_evaluate(view) {
+            let outcome = *hunt_session.evaluate(view).outcome(regions);
             let key = (outcome.verdict.name(), outcome.reasons.has(Reason::WritableCode));
             *answers.entry(key).or_default() += 1;
             if outcome.verdict == Verdict::Yes {
                 let index = usize::from(outcome.frame.expect("a frame"));
-                stacks.push((hunt_session.event_context(seen, SourceLocation::default()).stack, index));
+                stacks.push((hunt_session.event_context(view, SourceLocation::default()).stack, index));
             }
         }
         ControlFlow::Continue(())

@@ -29,7 +29,7 @@ fn of_finding(frame: &FrameReport) -> Stated {
 
 /// What filters say of an event: selected by each of its own answers, and by none of the others.
 fn check_filters(
-    seen: &EventView<'_>,
+    view: &EventView<'_>,
     texts: (&Summary, Option<&str>),
     predicates: &mut HashMap<String, Predicate>,
 ) {
@@ -39,12 +39,12 @@ fn check_filters(
         let predicate = predicates.entry(text).or_insert_with_key(|text| {
             Predicate::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
         });
-        assert_eq!(predicate.matches(seen), expected, "{} {:?}", seen.name(), seen.time());
+        assert_eq!(predicate.matches(view), expected, "{} {:?}", view.name(), view.time());
     };
     for answer in ["yes", "no", "undetermined"] {
         check(format!("stack.contains_unbacked = '{answer}'"), answer == unbacked);
     }
-    check(format!("stack.state = '{}'", seen.state().name()), true);
+    check(format!("stack.state = '{}'", view.state().name()), true);
     if let Some(module) = module.filter(|module| !module.contains(['\'', '\\'])) {
         check(format!("stack.final_user_module = '{module}'"), true);
         check(format!("stack.final_user_module = 'no {module}'"), false);
@@ -58,27 +58,27 @@ fn compare(trace: &OpenTrace) -> u64 {
     let (mut summary, mut predicates) = (Summary::default(), HashMap::new());
     let mut switches: HashMap<(FileTime, Tid), Vec<Stated>> = HashMap::new();
     let mut compared = 0;
-    pipeline.run(|seen| {
-        if seen.stack().is_none() {
+    pipeline.run(|view| {
+        if view.stack().is_none() {
             return ControlFlow::Continue(());
         }
         compared += 1;
-        let resolved = seen.resolved();
+        let resolved = view.resolved();
         let frames: Vec<Stated> = resolved.iter().map(of_event).collect();
-        let shown: Vec<Stated> = seen.frames().map(|frame| of_event(frame.facts())).collect();
+        let shown: Vec<Stated> = view.frames().map(|frame| of_event(frame.facts())).collect();
         assert_eq!(shown, frames);
-        seen.summarize(&mut summary);
-        let module = summary.final_user_module(&seen.modules()).map(str::to_owned);
-        assert_eq!(seen.final_user_module(), module);
+        view.summarize(&mut summary);
+        let module = summary.final_user_module(&view.modules()).map(str::to_owned);
+        assert_eq!(view.final_user_module(), module);
         // Filters cost far more than all the rest.
         if compared % 16 == 0 {
-            check_filters(seen, (&summary, module.as_deref()), &mut predicates);
+            check_filters(view, (&summary, module.as_deref()), &mut predicates);
         }
-        let event_context = hunt_session.event_context(seen, SourceLocation::default());
+        let event_context = hunt_session.event_context(view, SourceLocation::default());
         assert_eq!(event_context.stack.iter().map(of_finding).collect::<Vec<_>>(), frames);
         assert_eq!(
             event_context.states,
-            seen.stack_states().iter().map(StackState::name).collect::<Vec<_>>()
+            view.stack_states().iter().map(StackState::name).collect::<Vec<_>>()
         );
         assert_eq!(
             (&*event_context.summary, &*event_context.kernel_summary),
@@ -89,8 +89,8 @@ fn compare(trace: &OpenTrace) -> u64 {
         for (stated, frame) in event_context.stack.iter().zip(&*resolved) {
             assert_eq!((stated.region, stated.is_wow64), (frame.region, frame.is_wow64));
         }
-        if seen.event().hook_id() == Some(0x0524) && seen.state() == StackState::Complete {
-            switches.extend(seen.stack_owner().tid.map(|tid| ((seen.utc(), tid), frames)));
+        if view.event().hook_id() == Some(0x0524) && view.state() == StackState::Complete {
+            switches.extend(view.stack_owner().tid.map(|tid| ((view.utc(), tid), frames)));
         }
         ControlFlow::Continue(())
     });

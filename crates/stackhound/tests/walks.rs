@@ -25,10 +25,10 @@ struct Walk {
 
 fn walks(trace: &OpenTrace, passes: Passes) -> Vec<Walk> {
     let (mut walks, mut number) = (Vec::new(), 0);
-    Pipeline::new(trace, passes).run(|seen| {
-        let user: Vec<u64> = seen.addresses().map(|address| address.0).filter(|at| at >> 63 == 0).collect();
-        if let (false, Some(pid), Some(tid)) = (user.is_empty(), seen.pid(), seen.tid()) {
-            let is_truncated = seen.stack_states().has(StackState::Truncated);
+    Pipeline::new(trace, passes).run(|view| {
+        let user: Vec<u64> = view.addresses().map(|address| address.0).filter(|at| at >> 63 == 0).collect();
+        if let (false, Some(pid), Some(tid)) = (user.is_empty(), view.pid(), view.tid()) {
+            let is_truncated = view.stack_states().has(StackState::Truncated);
             walks.push(Walk { number, thread: (pid.0, tid.0), user, is_truncated });
         }
         number += 1;

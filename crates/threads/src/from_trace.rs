@@ -66,9 +66,9 @@ impl<'t> SwitchStacks<'t> {
     pub fn read(&mut self, mut tick: impl FnMut(), watch: impl FnMut(&Counted<'_>) -> Flow) -> &Outcome {
         let (pipeline, switches) = (&mut self.pipeline, &mut self.switches);
         self.outcome.get_or_insert_with(|| {
-            let take = |seen: &EventView<'_>| {
+            let take = |view: &EventView<'_>| {
                 tick();
-                switches.take(seen)?;
+                switches.take(view)?;
                 ControlFlow::Continue(false)
             };
             pipeline.run_watched(take, |_| ControlFlow::Continue(()), watch)

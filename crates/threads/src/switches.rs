@@ -84,8 +84,8 @@ struct Losses {
 }
 
 impl Losses {
-    fn before(&mut self, seen: &EventView<'_>) -> Before {
-        let event = seen.event();
+    fn before(&mut self, view: &EventView<'_>) -> Before {
+        let event = view.event();
         let before = match &mut self.gaps {
             Some(gaps) => gaps.before(event),
             None if event.index() == 0 && event.block().origin().after_loss => Before::Gap,
@@ -98,8 +98,8 @@ impl Losses {
         before
     }
 
-    fn behind(&mut self, seen: &EventView<'_>) {
-        let event = seen.event();
+    fn behind(&mut self, view: &EventView<'_>) {
+        let event = view.event();
         if self.gaps.as_mut().is_some_and(|gaps| gaps.begins_behind(event)) {
             self.open.insert((event.source(), event.processor()));
         }
@@ -167,14 +167,14 @@ impl Switches {
     }
 
     /// Takes in an event. Breaks where no later one tells anything more.
-    pub fn take(&mut self, seen: &EventView<'_>) -> Flow {
-        let event = seen.event();
+    pub fn take(&mut self, view: &EventView<'_>) -> Flow {
+        let event = view.event();
         self.end = Some(self.end.map_or(event.time(), |end| end.max(event.time())));
         self.pointer_size = self.pointer_size.max(event.block().session().pointer_size);
         if self.awaited.is_none() && self.at.is_some_and(|at| event.time() > at) {
-            self.freeze(seen.trace_state().system());
+            self.freeze(view.trace_state().system());
         }
-        if self.losses.before(seen) == Before::Gap
+        if self.losses.before(view) == Before::Gap
             && let Some((is_lost, _)) = &mut self.lost_at
         {
             // It can have begun before the time in question.
@@ -187,7 +187,7 @@ impl Switches {
                 self.has_switches = true;
                 if let Ok(switch) = view::CSwitch::parse(payload, version, pointer) {
                     self.switched_out(&switch, event.time());
-                    self.switched_in(switch.new_thread_id, seen);
+                    self.switched_in(switch.new_thread_id, view);
                 }
             }
             Some(SWITCH_BATCH) => self.has_batches = true,
@@ -205,7 +205,7 @@ impl Switches {
             }
             _ => {}
         }
-        self.losses.behind(seen);
+        self.losses.behind(view);
         match &self.awaited {
             Some(awaited) if awaited.is_empty() && self.knows_threads && self.has_stacks => {
                 ControlFlow::Break(())
@@ -273,10 +273,10 @@ impl Switches {
         });
     }
 
-    fn switched_in(&mut self, tid: Tid, seen: &EventView<'_>) {
-        let (time, pointer_size) = (seen.time(), self.pointer_size);
+    fn switched_in(&mut self, tid: Tid, view: &EventView<'_>) {
+        let (time, pointer_size) = (view.time(), self.pointer_size);
         let is_kernel = |address: Address| address.is_kernel(pointer_size);
-        let has_kernel_part = seen.stack().is_some() && seen.addresses().any(is_kernel);
+        let has_kernel_part = view.stack().is_some() && view.addresses().any(is_kernel);
         self.has_stacks |= has_kernel_part;
         if tid == Tid(0) {
             return;
@@ -284,8 +284,8 @@ impl Switches {
         let is_over = self.awaited.as_mut().map(|awaited| awaited.remove(&tid)).is_some();
         let taken = |mut addresses: Vec<Address>| {
             addresses.clear();
-            addresses.extend(seen.addresses());
-            Taken { time, pid: seen.stack_owner().pid, addresses, state: seen.state() }
+            addresses.extend(view.addresses());
+            Taken { time, pid: view.stack_owner().pid, addresses, state: view.state() }
         };
         if is_over {
             let out = self.threads.get(&tid).and_then(|thread| thread.out);
@@ -306,7 +306,7 @@ impl Switches {
             *thread = Thread { stack: Some(taken(room)), doing: thread.doing.take(), ..Thread::default() };
             return;
         }
-        let why = match seen.state() {
+        let why = match view.state() {
             // Where there is a user part, the kernel part was there too.
             StackState::Lost
             | StackState::Damaged

@@ -183,26 +183,26 @@ impl ThreadStack {
     }
 
     /// Whether frames were seen, and a recorded stack shows exactly them.
-    pub fn shows(&self, seen: &[SampledFrame]) -> bool {
-        let frames = self.seen();
-        frames.len() == seen.len() && extends(frames, seen)
+    pub fn shows(&self, view: &[SampledFrame]) -> bool {
+        let frames = self.view();
+        frames.len() == view.len() && extends(frames, view)
     }
 
     /// Whether a recorded stack shows the frames that were seen, unchanged, and maybe more.
-    pub fn is_extended_by(&self, seen: &[SampledFrame]) -> bool {
-        extends(self.seen(), seen)
+    pub fn is_extended_by(&self, view: &[SampledFrame]) -> bool {
+        extends(self.view(), view)
     }
 
     /// Whether frames were seen and are open.
     pub fn has_seen(&self) -> bool {
-        !self.seen().is_empty()
+        !self.view().is_empty()
     }
 
     /// Whether a recorded stack ends at another place than the frames that were seen. The outermost function of a thread
     /// makes a single call, so one of the two is not whole.
-    pub fn has_other_root(&self, seen: &[SampledFrame]) -> bool {
-        let outermost = self.seen().first().zip(seen.first());
-        outermost.is_some_and(|(live, seen)| live.address != Some(seen.address))
+    pub fn has_other_root(&self, view: &[SampledFrame]) -> bool {
+        let outermost = self.view().first().zip(view.first());
+        outermost.is_some_and(|(live, view)| live.address != Some(view.address))
     }
 
     /// Gives up what was seen, without saying until when it was there.
@@ -211,26 +211,26 @@ impl ThreadStack {
         (self.floor, self.base_floor) = (0, 0);
     }
 
-    fn seen(&self) -> &[Live] {
+    fn view(&self) -> &[Live] {
         &self.frames[self.anchor().map_or(0, |anchor| anchor + 1)..]
     }
 
     /// What of a recorded stack stands above the anchor, and where the stack is in the anchor. `None` if the stack
     /// does not show the functions of the frames with exact ends.
-    pub fn above_anchor<'s>(&self, seen: &'s [SampledFrame]) -> Option<(Option<u64>, &'s [SampledFrame])> {
-        let mut above = (None, seen);
+    pub fn above_anchor<'s>(&self, view: &'s [SampledFrame]) -> Option<(Option<u64>, &'s [SampledFrame])> {
+        let mut above = (None, view);
         let exact = self.frames.iter().filter(|frame| matches!(frame.kind, Kind::Exact { .. }));
         let innermost = exact.clone().count();
         if let Some(anchor) = exact.clone().next_back() {
             // Which of several is the anchor cannot be told.
-            let shown = seen.iter().filter(|seen| seen.function == anchor.function).count();
+            let shown = view.iter().filter(|view| view.function == anchor.function).count();
             if shown != exact.clone().filter(|frame| frame.function == anchor.function).count() {
                 return None;
             }
         }
         for (number, frame) in exact.enumerate() {
             let function = frame.function;
-            let at = above.1.iter().position(|seen| function.is_some() && seen.function == function);
+            let at = above.1.iter().position(|view| function.is_some() && view.function == function);
             match at {
                 Some(at) => above = (Some(above.1[at].address), &above.1[at + 1..]),
                 // Outer calls may have been left out.
@@ -245,7 +245,7 @@ impl ThreadStack {
     /// addresses further out. `false` if that contradicts another recorded stack of the same contexts.
     pub fn merge(
         &mut self,
-        (location, seen): (Option<u64>, &[SampledFrame]),
+        (location, view): (Option<u64>, &[SampledFrame]),
         during: Interval,
         evidence: Evidence,
         steps: &mut Vec<Step>,
@@ -254,7 +254,7 @@ impl ThreadStack {
         if let Some(certain) = self.certain
             && during.first <= certain
         {
-            let is_same = self.shows(seen);
+            let is_same = self.shows(view);
             if is_same {
                 self.certain = Some(certain.max(during.last));
             }
@@ -266,17 +266,17 @@ impl ThreadStack {
         let mut is_same_location = self.frames[anchor].address == location;
         self.frames[anchor].address = location;
         let mut going_on = 0;
-        for (live, seen) in self.frames[anchor + 1..].iter_mut().zip(seen) {
-            if !is_same_location || live.function != seen.function {
+        for (live, view) in self.frames[anchor + 1..].iter_mut().zip(view) {
+            if !is_same_location || live.function != view.function {
                 break;
             }
             going_on += 1;
-            is_same_location = live.address == Some(seen.address);
-            live.address = Some(seen.address);
+            is_same_location = live.address == Some(view.address);
+            live.address = Some(view.address);
         }
-        let differs = self.frames[anchor + 1..].get(going_on).zip(seen.get(going_on));
-        if differs.is_some_and(|(live, seen)| {
-            is_same_location && live.function.is_none() != seen.function.is_none()
+        let differs = self.frames[anchor + 1..].get(going_on).zip(view.get(going_on));
+        if differs.is_some_and(|(live, view)| {
+            is_same_location && live.function.is_none() != view.function.is_none()
         }) {
             // What is known of the place has changed, so that nothing can be said of what has not.
             self.forget_seen(steps);
@@ -284,7 +284,7 @@ impl ThreadStack {
         }
         self.close_above(anchor + 1 + going_on, ContextId(during.first.saturating_sub(1)), steps);
         let lo = self.floor().min(during.first);
-        for frame in &seen[going_on..] {
+        for frame in &view[going_on..] {
             let (address, function) = (Some(frame.address), frame.function);
             self.frames.push(Live { kind: Kind::Seen, function, address });
             let (stack, lo, hi) = (self.id, ContextId(lo), ContextId(during.first));
@@ -297,10 +297,10 @@ impl ThreadStack {
     }
 }
 
-fn extends(frames: &[Live], seen: &[SampledFrame]) -> bool {
-    frames.len() <= seen.len()
+fn extends(frames: &[Live], view: &[SampledFrame]) -> bool {
+    frames.len() <= view.len()
         && frames
             .iter()
-            .zip(seen)
-            .all(|(live, seen)| live.function == seen.function && live.address == Some(seen.address))
+            .zip(view)
+            .all(|(live, view)| live.function == view.function && live.address == Some(view.address))
 }

@@ -51,14 +51,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     }
     let mut record = 0;
     let outcome = pipeline.run_watched(
-        |seen| {
+        |view| {
             record += 1;
-            if live::is_own(seen) || !filter.choose(seen)? {
+            if live::is_own(view) || !filter.choose(view)? {
                 return std::ops::ControlFlow::Continue(false);
             }
             // Nothing is held back for names, so there is nothing to choose for later.
             let location = || SourceLocation { file: name.clone(), record };
-            recorded::evaluate_one(&mut hunt_session, seen, &mut report.borrow_mut(), location)?;
+            recorded::evaluate_one(&mut hunt_session, view, &mut report.borrow_mut(), location)?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),

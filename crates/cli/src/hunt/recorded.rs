@@ -42,15 +42,15 @@ pub fn hunt(
     let names: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     // Of each source, so that a number means the same event whatever else is read.
     let mut records = vec![0; names.len()];
-    let outcome = pipeline.run(|seen| {
+    let outcome = pipeline.run(|view| {
         progress.tick();
-        let source = usize::from(seen.event().source());
+        let source = usize::from(view.event().source());
         records[source] += 1;
-        if !filter.choose(seen)? {
+        if !filter.choose(view)? {
             return ControlFlow::Continue(());
         }
         let location = || SourceLocation { file: names[source].to_owned(), record: records[source] };
-        evaluate_one(&mut hunt_session, seen, report, location)
+        evaluate_one(&mut hunt_session, view, report, location)
     });
     let (totals, with_stack) = (hunt_session.totals(), hunt_session.stats().with_stack);
     report.failed()?;
@@ -64,19 +64,19 @@ pub fn hunt(
 /// Evaluates an event, and reports what was found. Breaks if nothing more can be written.
 pub fn evaluate_one(
     hunt_session: &mut HuntSession,
-    seen: &EventView<'_>,
+    view: &EventView<'_>,
     report: &mut Report<'_>,
     location: impl FnOnce() -> SourceLocation,
 ) -> ControlFlow<()> {
-    if !HuntSession::can_evaluate(seen) {
+    if !HuntSession::can_evaluate(view) {
         return ControlFlow::Continue(());
     }
-    let evaluation = hunt_session.evaluate(seen);
+    let evaluation = hunt_session.evaluate(view);
     if !report.wants(evaluation) {
         return ControlFlow::Continue(());
     }
     let evaluation = *evaluation;
-    report.write(&hunt_session.event_context(seen, location()), &evaluation)
+    report.write(&hunt_session.event_context(view, location()), &evaluation)
 }
 
 /// Evaluating needs no names from other threads; expressions over functions do.

@@ -149,8 +149,8 @@ fn exact_hint() -> &'static str {
 }
 
 /// Whether this program caused an event. Such events are not shown: to write down what it did makes further ones.
-pub fn is_own(seen: &EventView<'_>) -> bool {
-    seen.pid() == Some(Pid(std::process::id()))
+pub fn is_own(view: &EventView<'_>) -> bool {
+    view.pid() == Some(Pid(std::process::id()))
 }
 
 /// What came and what was lost, for the closing lines of verbs that look at events.

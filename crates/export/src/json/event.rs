@@ -64,23 +64,23 @@ struct Create {
 
 impl<'s, 'c> Event<'s, 'c> {
     /// An event, with its stack if it is wanted.
-    pub fn new(seen: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
-        let has_stack = || seen.level() != Level::None;
-        let stack = || Stack::new(seen.stack_states(), EventFrames(seen), StackSummary::of_event(seen));
+    pub fn new(view: &'s EventView<'c>, with_stack: bool) -> Event<'s, 'c> {
+        let has_stack = || view.level() != Level::None;
+        let stack = || Stack::new(view.stack_states(), EventFrames(view), StackSummary::of_event(view));
         Event {
-            time: Time(seen.utc()),
-            ts: seen.raw_time().0,
-            cpu: seen.processor(),
-            pid: seen.pid().map(|pid| pid.0),
-            tid: seen.tid().map(|tid| tid.0),
-            process: Process::named(seen.process_name()),
-            provider: seen.provider(),
-            event: seen.name(),
-            id: seen.id(),
-            opcode: seen.opcode(),
-            version: seen.version(),
-            fields: Fields { fields: seen.fields(), payload: seen.payload() },
-            create: seen.create().map(Create::new),
+            time: Time(view.utc()),
+            ts: view.raw_time().0,
+            cpu: view.processor(),
+            pid: view.pid().map(|pid| pid.0),
+            tid: view.tid().map(|tid| tid.0),
+            process: Process::named(view.process_name()),
+            provider: view.provider(),
+            event: view.name(),
+            id: view.id(),
+            opcode: view.opcode(),
+            version: view.version(),
+            fields: Fields { fields: view.fields(), payload: view.payload() },
+            create: view.create().map(Create::new),
             stack: with_stack.then(|| has_stack().then(stack)),
         }
     }

@@ -65,13 +65,13 @@ impl StackSummary<'_> {
     }
 
     /// The summary of an event's stack, as far as it is asked for.
-    pub fn of_event(seen: &EventView<'_>) -> Option<StackSummary<'static>> {
-        if seen.stack().is_none() || seen.depth(Mode::User) == Depth::Address {
+    pub fn of_event(view: &EventView<'_>) -> Option<StackSummary<'static>> {
+        if view.stack().is_none() || view.depth(Mode::User) == Depth::Address {
             return None;
         }
         let mut summary = Summary::default();
-        seen.summarize(&mut summary);
-        Some(StackSummary::new(&summary, &seen.modules()))
+        view.summarize(&mut summary);
+        Some(StackSummary::new(&summary, &view.modules()))
     }
 }
 

@@ -129,8 +129,8 @@ fn where_nothing_is_told_the_process_is_asked_on() {
 fn work_has_limits_by_process_and_in_all() {
     let (mut memory, book) = machine(Reach::Code);
     let addresses: Vec<u64> = (1..3000).collect();
-    let seen = look(&mut memory, 8, 100, &addresses);
-    assert_eq!(seen.iter().filter(|seen| **seen).count(), PLACES_PER_PROCESS_MAX as usize);
+    let view = look(&mut memory, 8, 100, &addresses);
+    assert_eq!(view.iter().filter(|view| **view).count(), PLACES_PER_PROCESS_MAX as usize);
     assert_eq!(memory.stats().beyond_limits, 2999 - u64::from(PLACES_PER_PROCESS_MAX));
     // Another one is looked at all the same, and so is this one later.
     assert_eq!(look(&mut memory, 9, 100, &[0x10]), [true]);
@@ -184,9 +184,9 @@ fn frames_are_looked_at_where_that_can_tell_something() {
     for (reach, expected) in [(Reach::Code, &[2, 4][..]), (Reach::Images, &[2, 3, 4, 6])] {
         let (mut memory, _) = machine(reach);
         let live = read(&mut memory, process(8), FileTime(0), &frames);
-        let seen = frames.iter().zip(live).filter(|(_, live)| live.memory != Memory::UNKNOWN);
-        let seen: Vec<u64> = seen.map(|(frame, _)| frame.address.unwrap().0).collect();
-        assert_eq!(seen, expected, "{reach:?}");
+        let view = frames.iter().zip(live).filter(|(_, live)| live.memory != Memory::UNKNOWN);
+        let view: Vec<u64> = view.map(|(frame, _)| frame.address.unwrap().0).collect();
+        assert_eq!(view, expected, "{reach:?}");
     }
     // The innermost user frame may be one that is never looked at.
     let (mut memory, _) = machine(Reach::Code);

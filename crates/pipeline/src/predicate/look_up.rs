@@ -15,49 +15,49 @@ use crate::event_view::EventView;
 use crate::label::{Label, stem};
 
 /// Visits the values that the event has for a field.
-pub(super) fn look_up(seen: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+pub(super) fn look_up(view: &EventView<'_>, name: &Name, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match name {
-        Name::Time => shown(Rfc3339(seen.utc()), visit),
-        Name::Ts => visit(Value::Signed(seen.raw_time().0)),
-        Name::Cpu => unsigned(seen.processor(), visit),
-        Name::Pid => unsigned(seen.pid().map(|pid| pid.0), visit),
-        Name::Tid => unsigned(seen.tid().map(|tid| tid.0), visit),
-        Name::Process => text(seen.process_name(), visit),
+        Name::Time => shown(Rfc3339(view.utc()), visit),
+        Name::Ts => visit(Value::Signed(view.raw_time().0)),
+        Name::Cpu => unsigned(view.processor(), visit),
+        Name::Pid => unsigned(view.pid().map(|pid| pid.0), visit),
+        Name::Tid => unsigned(view.tid().map(|tid| tid.0), visit),
+        Name::Process => text(view.process_name(), visit),
         Name::Provider => {
-            visit(Value::Text(&seen.provider()))?;
-            some_guid(seen.provider_guid(), visit)
+            visit(Value::Text(&view.provider()))?;
+            some_guid(view.provider_guid(), visit)
         }
-        Name::ProviderGuid => some_guid(seen.provider_guid(), visit),
-        Name::Event => visit(Value::Text(&seen.name())),
-        Name::Id => visit(Value::Unsigned(seen.id().into())),
-        Name::Opcode => visit(Value::Unsigned(seen.opcode().into())),
-        Name::Version => visit(Value::Unsigned(seen.version().into())),
-        Name::Level => unsigned(seen.event().record().level(), visit),
-        Name::Keyword => unsigned(descriptor(seen).map(|descriptor| descriptor.keyword), visit),
-        Name::Channel => unsigned(descriptor(seen).map(|descriptor| descriptor.channel), visit),
-        Name::Task => unsigned(descriptor(seen).map(|descriptor| descriptor.task), visit),
-        Name::Flags => unsigned(seen.event().record().event_flags().map(|(flags, _)| flags), visit),
+        Name::ProviderGuid => some_guid(view.provider_guid(), visit),
+        Name::Event => visit(Value::Text(&view.name())),
+        Name::Id => visit(Value::Unsigned(view.id().into())),
+        Name::Opcode => visit(Value::Unsigned(view.opcode().into())),
+        Name::Version => visit(Value::Unsigned(view.version().into())),
+        Name::Level => unsigned(view.event().record().level(), visit),
+        Name::Keyword => unsigned(descriptor(view).map(|descriptor| descriptor.keyword), visit),
+        Name::Channel => unsigned(descriptor(view).map(|descriptor| descriptor.channel), visit),
+        Name::Task => unsigned(descriptor(view).map(|descriptor| descriptor.task), visit),
+        Name::Flags => unsigned(view.event().record().event_flags().map(|(flags, _)| flags), visit),
         Name::Activity => {
-            let activity = seen.event().record().activity();
+            let activity = view.event().record().activity();
             some_guid(activity.filter(|activity| *activity != Guid::ZERO), visit)
         }
-        Name::StackState => visit(Value::Text(seen.state().name())),
-        Name::StackModule => modules(seen, visit),
-        Name::StackSymbol => symbols(seen, false, visit),
-        Name::StackSymbolAsPrinted => symbols(seen, true, visit),
-        Name::StackSummary => with_summary(seen, |summary| visit(Value::Text(summary.user()))),
+        Name::StackState => visit(Value::Text(view.state().name())),
+        Name::StackModule => modules(view, visit),
+        Name::StackSymbol => symbols(view, false, visit),
+        Name::StackSymbolAsPrinted => symbols(view, true, visit),
+        Name::StackSummary => with_summary(view, |summary| visit(Value::Text(summary.user()))),
         Name::ContainsUnbacked => {
-            with_summary(seen, |summary| visit(Value::Text(summary.contains_unbacked().name())))
+            with_summary(view, |summary| visit(Value::Text(summary.contains_unbacked().name())))
         }
         Name::FinalUserModule => {
-            with_summary(seen, |summary| text(summary.final_user_module(&seen.modules()), visit))
+            with_summary(view, |summary| text(summary.final_user_module(&view.modules()), visit))
         }
-        Name::CreateRequested => text(seen.create().map(|create| create.requested.name()), visit),
-        Name::CreateResult => match seen.create().map(|create| create.end) {
+        Name::CreateRequested => text(view.create().map(|create| create.requested.name()), visit),
+        Name::CreateResult => match view.create().map(|create| create.end) {
             Some(CreateEnd::Completed { result, .. }) => visit(Value::Text(result.name())),
             _ => ControlFlow::Continue(()),
         },
-        Name::Payload(name) => match seen.item(name) {
+        Name::Payload(name) => match view.item(name) {
             Some((field, Item::Value(value))) => field_value(field, value, visit),
             Some((_, Item::Array(array))) => elements(array, visit),
             Some((_, Item::Struct(_))) | None => ControlFlow::Continue(()),
@@ -77,12 +77,12 @@ fn some_guid(id: Option<Guid>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     id.map_or(ControlFlow::Continue(()), |id| guid(id, visit))
 }
 
-fn descriptor(seen: &EventView<'_>) -> Option<Descriptor> {
-    seen.event().record().descriptor()
+fn descriptor(view: &EventView<'_>) -> Option<Descriptor> {
+    view.event().record().descriptor()
 }
 
-fn modules(seen: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    for frame in seen.frames_in_full() {
+fn modules(view: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    for frame in view.frames_in_full() {
         let label = (Label { frame: &frame, names: None }).module();
         if label.is_none() && frame.backing() != Backing::Unbacked {
             visit(Value::Unknown)?;
@@ -95,9 +95,9 @@ fn modules(seen: &EventView<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
 }
 
 /// Every name that some output has for a frame, and what people leave out of it.
-fn symbols(seen: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    for frame in seen.frames_in_full() {
-        let names = seen.names(&frame);
+fn symbols(view: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    for frame in view.frames_in_full() {
+        let names = view.names(&frame);
         let label = Label { frame: &frame, names: names.as_deref() };
         let (module, shown_name) = (label.module(), label.name());
         if let Some((module, name)) = module.as_deref().zip(shown_name.as_ref()) {
@@ -132,12 +132,12 @@ fn function(module: &str, name: &str, visit: &mut Visitor<'_>) -> ControlFlow<()
 }
 
 /// Only of events with a stack.
-fn with_summary(seen: &EventView<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
-    if seen.stack().is_none() {
+fn with_summary(view: &EventView<'_>, visit: impl FnOnce(&Summary) -> ControlFlow<()>) -> ControlFlow<()> {
+    if view.stack().is_none() {
         return ControlFlow::Continue(());
     }
     let mut summary = Summary::default();
-    seen.summarize(&mut summary);
+    view.summarize(&mut summary);
     visit(&summary)
 }
 

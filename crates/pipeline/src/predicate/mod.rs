@@ -92,16 +92,16 @@ impl Predicate {
 
     /// Whether the event passes; what cannot be decided does not. Of an event that nobody describes, all fields of the
     /// payload are missing.
-    pub fn matches(&self, seen: &EventView<'_>) -> bool {
-        self.decide(seen) == Ok(true)
+    pub fn matches(&self, view: &EventView<'_>) -> bool {
+        self.decide(view) == Ok(true)
     }
 
     /// Whether the event passes.
     ///
     /// # Errors
     /// The missing field, if that leaves it open, by its place in [`names`](Predicate::names).
-    pub fn decide(&self, seen: &EventView<'_>) -> Result<bool, Undecided> {
-        self.matcher.decide(|name, visit| look_up::look_up(seen, name, visit))
+    pub fn decide(&self, view: &EventView<'_>) -> Result<bool, Undecided> {
+        self.matcher.decide(|name, visit| look_up::look_up(view, name, visit))
     }
 
     /// The fields that are asked for, in the order of their first use.
@@ -114,11 +114,11 @@ impl Predicate {
     /// # Errors
     /// [`NoSchema`](stackhound_schema::Error::NoSchema) if fields of the payload are asked for, since nothing cheaper
     /// decided, and nobody describes the event.
-    pub fn try_matches(&self, seen: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
+    pub fn try_matches(&self, view: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
         let described = Cell::new(true);
         let matches = self.matcher.matches(|name, visit| {
-            described.set(described.get() && (name.cost() != Cost::Payload || seen.schema().is_some()));
-            look_up::look_up(seen, name, visit)
+            described.set(described.get() && (name.cost() != Cost::Payload || view.schema().is_some()));
+            look_up::look_up(view, name, visit)
         });
         if described.get() { Ok(matches) } else { Err(stackhound_schema::Error::NoSchema) }
     }

@@ -43,10 +43,10 @@ impl fmt::Debug for Dispatch {
 
 impl Errors {
     /// Calls a handler and, if it gives an error, those who want to hear of it.
-    fn call(&mut self, handler: &mut dyn FnMut(&EventView<'_>) -> Outcome, seen: &EventView<'_>) -> Flow {
-        match handler(seen) {
+    fn call(&mut self, handler: &mut dyn FnMut(&EventView<'_>) -> Outcome, view: &EventView<'_>) -> Flow {
+        match handler(view) {
             Ok(flow) => flow,
-            Err(error) => self.tell(seen, &error),
+            Err(error) => self.tell(view, &error),
         }
     }
 
@@ -97,16 +97,16 @@ impl Dispatch {
 
     /// Whether anybody is called for an event, as far as its header tells.
     #[inline]
-    pub fn wants(&self, seen: &EventView<'_>) -> bool {
+    pub fn wants(&self, view: &EventView<'_>) -> bool {
         self.providers.is_empty()
             || !self.unclaimed.is_empty()
-            || self.providers.iter().any(|provider| provider.asks_for(seen))
-            || (self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(seen))
+            || self.providers.iter().any(|provider| provider.asks_for(view))
+            || (self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(view))
     }
 
     /// Whether an event is of a class or a message that none of the providers is, nor the kernel.
-    fn says_no_provider(&self, seen: &EventView<'_>) -> bool {
-        let record = seen.event().record();
+    fn says_no_provider(&self, view: &EventView<'_>) -> bool {
+        let record = view.event().record();
         let kind = record.kind();
         let Some(guid) = record.guid().filter(|_| kind.is_classic() || kind == HeaderKind::Message) else {
             return false;
@@ -116,7 +116,7 @@ impl Dispatch {
     }
 
     /// Calls all who want an event, and `all` if anybody does. Everyone is called, even if one of them breaks.
-    pub fn call(&mut self, seen: &EventView<'_>, all: &mut dyn FnMut(&EventView<'_>) -> Outcome) -> Flow {
+    pub fn call(&mut self, view: &EventView<'_>, all: &mut dyn FnMut(&EventView<'_>) -> Outcome) -> Flow {
         let mut claimed = self.providers.is_empty();
         let mut flow = ControlFlow::Continue(());
         let mut note = |outcome: Flow| {
@@ -124,39 +124,39 @@ impl Dispatch {
                 flow = ControlFlow::Break(());
             }
         };
-        let legacy = self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(seen);
+        let legacy = self.providers.iter().any(Provider::is_legacy) && self.says_no_provider(view);
         for provider in &mut self.providers {
-            let is_asked_for = provider.asks_for(seen) || legacy && provider.is_legacy();
+            let is_asked_for = provider.asks_for(view) || legacy && provider.is_legacy();
             if !is_asked_for {
                 continue;
             }
             claimed |= provider.filters.is_empty() || !provider.handlers.is_empty();
             for handler in &mut provider.handlers {
-                note(self.errors.call(handler, seen));
+                note(self.errors.call(handler, view));
             }
             for filter in &mut provider.filters {
-                match filter.try_wants(seen) {
+                match filter.try_wants(view) {
                     Ok(false) => {}
                     Ok(true) => {
                         claimed = true;
                         for handler in &mut filter.handlers {
-                            note(self.errors.call(handler, seen));
+                            note(self.errors.call(handler, view));
                         }
                     }
-                    Err(error) => note(self.errors.tell(seen, &error)),
+                    Err(error) => note(self.errors.tell(view, &error)),
                 }
             }
         }
         if claimed {
             self.delivered += 1;
-            note(self.errors.call(all, seen));
+            note(self.errors.call(all, view));
             if let Some(publisher) = &mut self.publisher {
-                note(publisher.publish(seen));
+                note(publisher.publish(view));
             }
         } else if !self.unclaimed.is_empty() {
             self.left += 1;
             for handler in &mut self.unclaimed {
-                note(self.errors.call(handler, seen));
+                note(self.errors.call(handler, view));
             }
         }
         flow

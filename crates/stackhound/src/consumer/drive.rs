@@ -151,9 +151,9 @@ fn feed(
 ) -> TraceStats {
     let dispatch = RefCell::new(dispatch);
     let (mut published, mut polled) = (Instant::now(), Instant::now());
-    let choose = |seen: &EventView<'_>| ControlFlow::Continue(dispatch.borrow().wants(seen));
-    let handle = |seen: &EventView<'_>| {
-        dispatch.borrow_mut().call(seen, all)?;
+    let choose = |view: &EventView<'_>| ControlFlow::Continue(dispatch.borrow().wants(view));
+    let handle = |view: &EventView<'_>| {
+        dispatch.borrow_mut().call(view, all)?;
         shared.go_on()
     };
     let watch = |counted: &Counted<'_>| {

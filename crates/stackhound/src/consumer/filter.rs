@@ -77,28 +77,28 @@ impl EventFilter {
     }
 
     /// Whether an event is wanted. The provider is not tested.
-    pub fn wants(&self, seen: &EventView<'_>) -> bool {
-        self.has_id_of(seen)
+    pub fn wants(&self, view: &EventView<'_>) -> bool {
+        self.has_id_of(view)
             && match &self.predicate {
-                Ok(predicate) => predicate.as_ref().is_none_or(|predicate| predicate.matches(seen)),
+                Ok(predicate) => predicate.as_ref().is_none_or(|predicate| predicate.matches(view)),
                 Err(_) => false,
             }
     }
 
     /// Whether an event is wanted, or that this hangs on fields of an event that nobody describes.
-    pub(crate) fn try_wants(&self, seen: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
-        if !self.has_id_of(seen) {
+    pub(crate) fn try_wants(&self, view: &EventView<'_>) -> Result<bool, stackhound_schema::Error> {
+        if !self.has_id_of(view) {
             return Ok(false);
         }
         match &self.predicate {
             Ok(None) => Ok(true),
-            Ok(Some(predicate)) => predicate.try_matches(seen),
+            Ok(Some(predicate)) => predicate.try_matches(view),
             Err(_) => Ok(false),
         }
     }
 
-    fn has_id_of(&self, seen: &EventView<'_>) -> bool {
-        self.ids.as_ref().is_none_or(|ids| ids.binary_search(&seen.id()).is_ok())
+    fn has_id_of(&self, view: &EventView<'_>) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.binary_search(&view.id()).is_ok())
     }
 
     /// Is called for every event that is wanted.

@@ -64,5 +64,5 @@ impl<T: IntoOutcome> IntoOutcome for Result<T, stackhound_schema::Error> {
 pub(crate) fn boxed<R: IntoOutcome>(
     mut handler: impl FnMut(&EventView<'_>) -> R + Send + 'static,
 ) -> Handler {
-    Box::new(move |seen| handler(seen).into_outcome())
+    Box::new(move |view| handler(view).into_outcome())
 }

@@ -237,7 +237,7 @@ impl Trace {
         self,
         mut handler: impl FnMut(&EventView<'_>) -> R,
     ) -> Result<TraceStats, Error> {
-        Opened::open(self)?.run(&mut |seen| handler(seen).into_outcome())
+        Opened::open(self)?.run(&mut |view| handler(view).into_outcome())
     }
 
     /// As [`run`](Trace::run) on a thread of its own, with only the handlers that were given before.

@@ -154,8 +154,8 @@ impl Provider {
     }
 
     /// Whether the settings ask for an event. Reads its header only.
-    pub(crate) fn asks_for(&self, seen: &EventView<'_>) -> bool {
-        let event = seen.event();
+    pub(crate) fn asks_for(&self, view: &EventView<'_>) -> bool {
+        let event = view.event();
         let hook_id = || {
             // With a classic header, class and type say what the hook would.
             let of_class = |class| kernel::hook_id_of(class, event.record().opcode());

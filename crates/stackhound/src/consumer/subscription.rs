@@ -34,17 +34,17 @@ impl fmt::Debug for KeptEvent {
 
 impl KeptEvent {
     /// Keeps an event.
-    pub fn of(seen: &EventView<'_>) -> KeptEvent {
-        let event = seen.event();
+    pub fn of(view: &EventView<'_>) -> KeptEvent {
+        let event = view.event();
         KeptEvent {
             block: event.block().clone(),
             index: event.index(),
             time: event.time(),
-            pid: seen.pid(),
-            tid: seen.tid(),
-            state: seen.state(),
-            frames: seen.addresses().collect(),
-            plan: seen.plan().cloned(),
+            pid: view.pid(),
+            tid: view.tid(),
+            state: view.state(),
+            frames: view.addresses().collect(),
+            plan: view.plan().cloned(),
         }
     }
 
@@ -108,8 +108,8 @@ pub(crate) fn pair(batches: usize, overflow: Overflow) -> (Publisher, Subscripti
 }
 
 impl Publisher {
-    pub fn publish(&mut self, seen: &EventView<'_>) -> Flow {
-        self.batch.push(KeptEvent::of(seen));
+    pub fn publish(&mut self, view: &EventView<'_>) -> Flow {
+        self.batch.push(KeptEvent::of(view));
         if self.batch.len() >= Subscription::BATCH { self.flush() } else { ControlFlow::Continue(()) }
     }
 

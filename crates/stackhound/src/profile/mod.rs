@@ -159,16 +159,16 @@ impl Collector {
     ///
     /// # Errors
     /// If the profile has no room for another stack, frame, process or thread.
-    pub fn observe(&mut self, seen: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
+    pub fn observe(&mut self, view: &EventView<'_>, wanted: impl FnOnce() -> bool) -> Result<(), Full> {
         if !self.begun {
-            self.begin(seen);
+            self.begin(view);
         }
-        let hook_id = hook_id_of(seen);
+        let hook_id = hook_id_of(view);
         if hook_id.is_some_and(|hook_id| hook_id >> 8 == IMAGE_GROUP) {
             self.stacks.modules_changed();
         }
         if matches!(hook_id, Some(SET_INTERVAL | INTERVAL_AT_START)) {
-            self.set_interval(seen);
+            self.set_interval(view);
         }
         if !wanted() {
             return Ok(());
@@ -179,17 +179,17 @@ impl Collector {
             self.samples = Samples::Profile;
         }
         let is_sample = match &self.samples {
-            Samples::Chosen(predicate) => predicate.decide(seen).is_ok_and(|chosen| chosen),
-            Samples::NoneYet => seen.stack().is_some(),
+            Samples::Chosen(predicate) => predicate.decide(view).is_ok_and(|chosen| chosen),
+            Samples::NoneYet => view.stack().is_some(),
             Samples::Profile => profiles,
         };
         if is_sample {
-            self.sample(seen, profiles)?;
+            self.sample(view, profiles)?;
         }
         if hook_id == Some(CONTEXT_SWITCH) {
-            self.switch(seen)
+            self.switch(view)
         } else if !profiles {
-            self.marker(seen)
+            self.marker(view)
         } else {
             Ok(())
         }
@@ -215,9 +215,9 @@ impl Collector {
         (self.builder.finish(), self.counted)
     }
 
-    fn begin(&mut self, seen: &EventView<'_>) {
+    fn begin(&mut self, view: &EventView<'_>) {
         self.begun = true;
-        self.start = self.start.min(self.file_time(seen.time()));
+        self.start = self.start.min(self.file_time(view.time()));
         self.builder.set_start(unix_nanos(self.start));
     }
 
@@ -231,58 +231,58 @@ impl Collector {
     }
 
     /// The interval of the timer, in units of 100 ns.
-    fn set_interval(&mut self, seen: &EventView<'_>) {
-        let number = |name| seen.field(name).and_then(|(_, value)| value.as_u64());
+    fn set_interval(&mut self, view: &EventView<'_>) {
+        let number = |name| view.field(name).and_then(|(_, value)| value.as_u64());
         if let (Some(0), Some(interval)) = (number("Source"), number("NewInterval")) {
             self.builder.set_interval(Nanos(interval.saturating_mul(100)));
         }
     }
 
-    fn sample(&mut self, seen: &EventView<'_>, profiles: bool) -> Result<(), Full> {
-        let thread = self.thread_of(seen)?;
-        let mut stack = self.stacks.of(seen, thread.0, profiles, &mut self.builder)?;
+    fn sample(&mut self, view: &EventView<'_>, profiles: bool) -> Result<(), Full> {
+        let thread = self.thread_of(view)?;
+        let mut stack = self.stacks.of(view, thread.0, profiles, &mut self.builder)?;
         if !profiles {
             // Samples of several kinds are told apart by their innermost frame.
-            let kind = self.stacks.remark(&seen.name(), &mut self.builder)?;
+            let kind = self.stacks.remark(&view.name(), &mut self.builder)?;
             stack = self.builder.stack(Some(stack), kind)?;
         }
-        let time = self.nanos(seen.time());
-        self.builder.sample(Sample { time, thread: thread.1, stack, weight: 1, cpu: seen.processor() });
+        let time = self.nanos(view.time());
+        self.builder.sample(Sample { time, thread: thread.1, stack, weight: 1, cpu: view.processor() });
         Ok(())
     }
 
     /// The stack of an event that has one.
-    fn stack_of(&mut self, seen: &EventView<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
-        if seen.stack().is_none() {
+    fn stack_of(&mut self, view: &EventView<'_>, process: ProcessId) -> Result<Option<StackId>, Full> {
+        if view.stack().is_none() {
             return Ok(None);
         }
-        self.stacks.of(seen, process, false, &mut self.builder).map(Some)
+        self.stacks.of(view, process, false, &mut self.builder).map(Some)
     }
 
-    fn switch(&mut self, seen: &EventView<'_>) -> Result<(), Full> {
+    fn switch(&mut self, view: &EventView<'_>) -> Result<(), Full> {
         if self.switches == self.limits.switches {
             self.counted.switches_dropped += 1;
             return Ok(());
         }
-        let (Some(cpu), Some(old)) = (seen.processor(), tid_field(seen, "OldThreadId")) else {
+        let (Some(cpu), Some(old)) = (view.processor(), tid_field(view, "OldThreadId")) else {
             return Ok(());
         };
         self.switches += 1;
-        let (process, to) = self.thread_of(seen)?;
-        let (_, from) = self.thread(seen, None, Some(old))?;
-        let reason = match seen.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
+        let (process, to) = self.thread_of(view)?;
+        let (_, from) = self.thread(view, None, Some(old))?;
+        let reason = match view.field("OldThreadState").and_then(|(_, value)| value.as_u64()) {
             // KTHREAD_STATE: Ready, Running, Standby, Terminated, Waiting, Transition, DeferredReady.
             Some(1 | 2 | 3 | 6 | 7) => SwitchReason::Ready,
             Some(4) => SwitchReason::Ended,
             Some(5) => SwitchReason::Waits,
             _ => SwitchReason::Unknown,
         };
-        let why = match seen.field("OldThreadWaitReason") {
+        let why = match view.field("OldThreadWaitReason") {
             Some((field, value)) if reason == SwitchReason::Waits => Some(self.why(field, value)?),
             _ => None,
         };
-        let stack = self.stack_of(seen, process)?;
-        let time = self.nanos(seen.time());
+        let stack = self.stack_of(view, process)?;
+        let time = self.nanos(view.time());
         self.builder.switch(Switch { time, cpu, from, to, reason, why, stack });
         Ok(())
     }
@@ -297,20 +297,20 @@ impl Collector {
         Ok(id)
     }
 
-    fn marker(&mut self, seen: &EventView<'_>) -> Result<(), Full> {
+    fn marker(&mut self, view: &EventView<'_>) -> Result<(), Full> {
         if self.markers == self.limits.markers {
             self.counted.markers_dropped += 1;
             return Ok(());
         }
         self.markers += 1;
-        let fields = || seen.fields().into_iter().flatten().filter_map(Result::ok);
+        let fields = || view.fields().into_iter().flatten().filter_map(Result::ok);
         let keys: Vec<String> = fields().map(|decoded| decoded.field.name.to_string()).collect();
         let values: Vec<String> =
             fields().map(|decoded| shortened(ItemText(decoded.field, &decoded.item).to_string())).collect();
-        let kind = self.kind(&seen.name(), keys)?;
-        let (process, thread) = self.thread_of(seen)?;
-        let stack = self.stack_of(seen, process)?;
-        let timing = Timing::Instant(self.nanos(seen.time()));
+        let kind = self.kind(&view.name(), keys)?;
+        let (process, thread) = self.thread_of(view)?;
+        let stack = self.stack_of(view, process)?;
+        let timing = Timing::Instant(self.nanos(view.time()));
         self.builder.marker(Marker { timing, thread, kind, stack }, values);
         Ok(())
     }
@@ -325,19 +325,19 @@ impl Collector {
         Ok(id)
     }
 
-    fn thread_of(&mut self, seen: &EventView<'_>) -> Result<(ProcessId, ThreadId), Full> {
-        self.thread(seen, seen.pid().map(|pid| pid.0), seen.tid())
+    fn thread_of(&mut self, view: &EventView<'_>) -> Result<(ProcessId, ThreadId), Full> {
+        self.thread(view, view.pid().map(|pid| pid.0), view.tid())
     }
 
     /// A thread and its process; the process is that of the thread if it is not told.
     fn thread(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         pid: Option<u32>,
         tid: Option<Tid>,
     ) -> Result<(ProcessId, ThreadId), Full> {
-        let system = seen.trace_state().system();
-        let time = seen.time();
+        let system = view.trace_state().system();
+        let time = view.time();
         let known = tid.and_then(|tid| system.thread_of_event(tid, time));
         let known = known.filter(|thread| pid.is_none_or(|pid| thread.pid().0 == pid));
         if let Some(thread) = known
@@ -399,18 +399,18 @@ fn unix_nanos(time: FileTime) -> i64 {
 }
 
 /// What kind of kernel event it is, also where it comes as a classic event.
-fn hook_id_of(seen: &EventView<'_>) -> Option<u16> {
-    let event = seen.event();
+fn hook_id_of(view: &EventView<'_>) -> Option<u16> {
+    let event = view.event();
     event.hook_id().or_else(|| {
         if !event.kind().is_classic() {
             return None;
         }
-        kernel::hook_id_of(event.guid()?, seen.opcode())
+        kernel::hook_id_of(event.guid()?, view.opcode())
     })
 }
 
-fn tid_field(seen: &EventView<'_>, name: &str) -> Option<Tid> {
-    let number = seen.field(name)?.1.as_u64()?;
+fn tid_field(view: &EventView<'_>, name: &str) -> Option<Tid> {
+    let number = view.field(name)?.1.as_u64()?;
     Tid::known(number.try_into().ok()?)
 }
 

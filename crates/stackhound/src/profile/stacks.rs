@@ -66,15 +66,15 @@ impl Stacks {
     /// The stack of an event of a process. What is missing of it stands outermost, as a remark.
     pub fn of(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         process: ProcessId,
         sampled: bool,
         builder: &mut ProfileBuilder,
     ) -> Result<StackId, Full> {
         let key = StackKey {
             process,
-            stack: seen.stack().map(|stack| stack.index() as u32),
-            state: seen.state() as u8,
+            stack: view.stack().map(|stack| stack.index() as u32),
+            state: view.state() as u8,
             sampled,
         };
         if let Some(&(generation, stack)) = self.stacks.get(&key)
@@ -83,12 +83,12 @@ impl Stacks {
             return Ok(stack);
         }
         self.buffer.clear();
-        for frame in seen.frames() {
-            let frame = self.frame(seen, &frame, builder)?;
+        for frame in view.frames() {
+            let frame = self.frame(view, &frame, builder)?;
             self.buffer.push(frame);
         }
-        if seen.state() != StackState::Complete || self.buffer.is_empty() {
-            let remark = self.remark(missing(seen.state()), builder)?;
+        if view.state() != StackState::Complete || self.buffer.is_empty() {
+            let remark = self.remark(missing(view.state()), builder)?;
             self.buffer.push(remark);
         }
         let mut stack = None;
@@ -119,7 +119,7 @@ impl Stacks {
 
     fn frame(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         frame: &crate::FrameView<'_>,
         builder: &mut ProfileBuilder,
     ) -> Result<FrameId, Full> {
@@ -145,7 +145,7 @@ impl Stacks {
             source: None,
         })?;
         self.frames.insert(key, id);
-        let (number, depth) = (seen.number(frame), frame.depth());
+        let (number, depth) = (view.number(frame), frame.depth());
         if number.is_some() || frame.method().is_some() {
             self.unnamed.push(Unnamed { id, facts: *frame.facts(), depth, number });
         }

@@ -53,16 +53,16 @@ fn events() -> Vec<OwnedEvent> {
 /// What a trace makes of events.
 fn told(trace: Trace) -> Vec<String> {
     let mut told = Vec::new();
-    let run = trace.run(|seen| {
+    let run = trace.run(|view| {
         let (seconds, value) = (
-            (seen.utc().0 - START.0) / 10_000_000,
-            match seen.parser() {
+            (view.utc().0 - START.0) / 10_000_000,
+            match view.parser() {
                 Ok(parser) => parser.try_parse::<u32>("number").or(parser.try_parse("ProcessId")),
                 Err(_) => None,
             },
         );
-        let pid = seen.event().header_pid().map(|pid| pid.0);
-        told.push(format!("{seconds} {:?} {} {pid:?} {value:?}", seen.processor(), seen.name()));
+        let pid = view.event().header_pid().map(|pid| pid.0);
+        told.push(format!("{seconds} {:?} {} {pid:?} {value:?}", view.processor(), view.name()));
     });
     run.unwrap();
     told
@@ -92,7 +92,7 @@ fn a_recording_of_events_has_the_same_ones() {
 
     // Events out of a recording can be written again.
     let mut kept = Vec::new();
-    Trace::file(stored.path()).run(|seen| kept.push(OwnedEvent::of(seen.event()))).unwrap();
+    Trace::file(stored.path()).run(|view| kept.push(OwnedEvent::of(view.event()))).unwrap();
     let kept = kept.split_off(kept.len() - 3);
     let again = told(Trace::blocks(incoming(kept.clone()).unwrap()));
     assert_eq!(again, TOLD);
@@ -118,7 +118,7 @@ fn times_of_other_clocks_are_not_mixed() {
     let mut stored = tempfile::NamedTempFile::new().unwrap();
     stored.write_all(file.get_ref()).unwrap();
     let mut kept = Vec::new();
-    Trace::file(stored.path()).run(|seen| kept.push(OwnedEvent::of(seen.event()))).unwrap();
+    Trace::file(stored.path()).run(|view| kept.push(OwnedEvent::of(view.event()))).unwrap();
     let foreign = kept.pop().unwrap();
     let alone = told(Trace::blocks(incoming([foreign.clone()]).unwrap()));
     assert_eq!(alone.len(), 1);

@@ -41,14 +41,14 @@ impl Comparison {
         // Its first pass knows what the other one's events are about.
         let knowing = Pipeline::new(&trace, Passes::Two);
         let system = knowing.trace_state().system();
-        Pipeline::new(&trace, Passes::Two).run(|seen| {
-            let event = format!("{}/{}", seen.provider(), seen.name());
-            let ticks = i128::from(seen.raw_time().0 - *start.get_or_insert(seen.raw_time().0));
+        Pipeline::new(&trace, Passes::Two).run(|view| {
+            let event = format!("{}/{}", view.provider(), view.name());
+            let ticks = i128::from(view.raw_time().0 - *start.get_or_insert(view.raw_time().0));
             // Rounded to the nearest, as Microsoft's text has it.
             let time = (ticks * 2_000_000 / ticks_per_second + 1) / 2;
-            let location = (time as i64, seen.processor().unwrap_or(0), seen.payload().len());
+            let location = (time as i64, view.processor().unwrap_or(0), view.payload().len());
             if let Some(line) = open.take(location, &event) {
-                comparison.compare(line, seen, system, explanations);
+                comparison.compare(line, view, system, explanations);
             }
             *counts.entry(event).or_default() += 1;
             ControlFlow::Continue(())
@@ -68,17 +68,17 @@ impl Comparison {
     fn compare(
         &mut self,
         line: &Line,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         system: &System,
         explanations: &mut Explanations,
     ) {
         self.figures.found += 1;
         for (name, theirs) in line.header() {
-            if let Some(ours) = fields::of_header(seen, name) {
+            if let Some(ours) = fields::of_header(view, name) {
                 self.evaluate(&line.event, (name, theirs), Some(vec![ours]), explanations);
             }
         }
-        let Some(fields) = Fields::of(seen, system) else {
+        let Some(fields) = Fields::of(view, system) else {
             *self.unknown.entry(line.event.clone()).or_default() += 1;
             return;
         };

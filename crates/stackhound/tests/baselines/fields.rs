@@ -11,17 +11,17 @@ use crate::notation::{self, date, grouped};
 
 /// The decoded fields by path: members of structures behind a point, the first element of an array behind `[0]`.
 pub struct Fields<'s> {
-    seen: &'s EventView<'s>,
+    view: &'s EventView<'s>,
     system: &'s System,
     found: Vec<(String, &'s Field, Item<'s>)>,
 }
 
 impl<'s> Fields<'s> {
     /// `None` if nothing is known about the payload.
-    pub fn of(seen: &'s EventView<'s>, system: &'s System) -> Option<Fields<'s>> {
+    pub fn of(view: &'s EventView<'s>, system: &'s System) -> Option<Fields<'s>> {
         let mut found = Vec::new();
-        collect("", seen.fields()?, &mut found);
-        Some(Fields { seen, system, found })
+        collect("", view.fields()?, &mut found);
+        Some(Fields { view, system, found })
     }
 
     /// A field by its path, whatever the case of its letters.
@@ -33,10 +33,10 @@ impl<'s> Fields<'s> {
     /// A number: of a field, or of the event's header where the path is in parentheses.
     fn number(&self, path: &str) -> Option<u64> {
         match path {
-            "(processor)" => self.seen.processor().map(u64::from),
-            "(payload length)" => Some(self.seen.payload().len() as u64),
-            "(header PID)" => self.seen.event().header_pid().map(|pid| u64::from(pid.0)),
-            "(header TID)" => self.seen.event().header_tid().map(|tid| u64::from(tid.0)),
+            "(processor)" => self.view.processor().map(u64::from),
+            "(payload length)" => Some(self.view.payload().len() as u64),
+            "(header PID)" => self.view.event().header_pid().map(|pid| u64::from(pid.0)),
+            "(header TID)" => self.view.event().header_tid().map(|tid| u64::from(tid.0)),
             _ => self.get(path)?.1.value()?.as_u64(),
         }
     }
@@ -52,7 +52,7 @@ impl<'s> Fields<'s> {
     pub fn derive(&self, Derivation { sources, how }: &Derivation) -> Option<Vec<String>> {
         let source = &*sources[0];
         let number = || self.number(source);
-        let clock = self.seen.event().block().session().clock();
+        let clock = self.view.event().block().session().clock();
         let milliseconds = |ticks: i64| milliseconds(ticks, clock.ticks_per_second());
         if let Some(bits) = how.strip_prefix("bits ") {
             let (first, last) = bits.split_once(" to ").expect("the first and the last bit");
@@ -82,12 +82,12 @@ impl<'s> Fields<'s> {
             "ticks in ms" => vec![milliseconds(number()?.try_into().ok()?)],
             "ticks to the event in ms" => {
                 let Value::RawTime(from) = self.get(source)?.1.value()? else { return None };
-                vec![milliseconds(self.seen.raw_time().0.checked_sub(from.0)?)]
+                vec![milliseconds(self.view.raw_time().0.checked_sub(from.0)?)]
             }
             "file name" => vec![self.text(source)?.rsplit('\\').next()?.to_owned()],
             "path on a drive" => vec![self.system.dos_path(&self.text(source)?).into_owned()],
             "name of the file" => {
-                let name = self.system.file_name(Some(FileKey(number()?)), None, self.seen.time())?;
+                let name = self.system.file_name(Some(FileKey(number()?)), None, self.view.time())?;
                 vec![self.system.dos_path(name).into_owned()]
             }
             how => panic!("docs/baselines.md knows a way that the test does not: {how}"),
@@ -101,13 +101,13 @@ impl<'s> Fields<'s> {
 }
 
 /// What Microsoft would print for the owner of an event; `None` for what the event was found by.
-pub fn of_header(seen: &EventView<'_>, name: &str) -> Option<String> {
+pub fn of_header(view: &EventView<'_>, name: &str) -> Option<String> {
     let id = |id: Option<u32>| id.map_or_else(|| "-1".to_owned(), |id| id.to_string());
-    let pid = seen.pid().map(|pid| pid.0);
+    let pid = view.pid().map(|pid| pid.0);
     match name {
         "PID" => Some(id(pid)),
-        "TID" => Some(id(seen.tid().map(|tid| tid.0))),
-        "PName" => Some(match (seen.process_name(), pid) {
+        "TID" => Some(id(view.tid().map(|tid| tid.0))),
+        "PName" => Some(match (view.process_name(), pid) {
             (Some(image), _) => image.rsplit_once('.').map_or(image, |(name, _)| name).to_owned(),
             (None, Some(pid)) => format!("Process({pid})"),
             (None, None) => String::new(),

@@ -77,7 +77,7 @@ fn a_legacy_provider_gets_what_says_no_provider() {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
         let noted = noted.clone();
-        move |seen: &EventView<'_>| noted.lock().unwrap().push((name, seen.provider_guid()))
+        move |view: &EventView<'_>| noted.lock().unwrap().push((name, view.provider_guid()))
     };
     let trace = trace
         .enable(Provider::guid(control).legacy().on_event(note("legacy")))

@@ -17,8 +17,8 @@ fn kernel(name: &str) -> Provider {
 fn events_named(wanted: impl Fn(&str) -> bool) -> usize {
     let trace = TraceFiles::file(etl_file()).open().unwrap();
     let mut count = 0;
-    Pipeline::new(&trace, Passes::Two).run(|seen| {
-        count += usize::from(wanted(&seen.name()));
+    Pipeline::new(&trace, Passes::Two).run(|view| {
+        count += usize::from(wanted(&view.name()));
         ControlFlow::Continue(())
     });
     count
@@ -78,9 +78,9 @@ fn a_kernel_provider_gets_its_events_and_no_others_of_its_class() {
     trace.run(|_| {}).unwrap();
     let open = TraceFiles::file(&path).open().unwrap();
     let mut expected = rows.map(|_| 0);
-    Pipeline::new(&open, Passes::Two).run(|seen| {
+    Pipeline::new(&open, Passes::Two).run(|view| {
         for ((_, names), count) in rows.iter().zip(&mut expected) {
-            *count += usize::from(names.contains(&&*seen.name()));
+            *count += usize::from(names.contains(&&*view.name()));
         }
         ControlFlow::Continue(())
     });

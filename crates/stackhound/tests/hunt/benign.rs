@@ -12,15 +12,15 @@ use crate::evaluated;
 /// Findings of medium severity or above, by detection, kind of event and state of the stack.
 fn alarming(trace: &OpenTrace, passes: Passes) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
-    evaluated(trace, passes, |seen, _, evaluation| {
+    evaluated(trace, passes, |view, _, evaluation| {
         for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium)
         {
             let text = format!(
                 "{} {} {} [{}]",
                 id.name(),
                 outcome.severity.name(),
-                seen.name(),
-                seen.state().name()
+                view.name(),
+                view.state().name()
             );
             *found.entry(text).or_default() += 1;
         }

@@ -177,13 +177,13 @@ fn a_judgement_is_remembered_by_all_that_it_rests_on() {
             let mut pipeline = Pipeline::new(&trace, passes);
             let clock = pipeline.clock();
             let mut hunt_session = HuntSession::new(Binaries::none(), clock);
-            pipeline.run(|seen| {
-                let evaluation = *hunt_session.evaluate(seen);
+            pipeline.run(|view| {
+                let evaluation = *hunt_session.evaluate(view);
                 // Which thread of a process is its first is known to those who saw it.
-                if seen.provider_guid() == Some(AUDIT) {
-                    let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
+                if view.provider_guid() == Some(AUDIT) {
+                    let anew = *HuntSession::new(Binaries::none(), clock).evaluate(view);
                     for ((id, outcome), (_, anew)) in evaluation.iter().zip(anew.iter()) {
-                        assert_eq!(outcome, anew, "{passes:?}, seed {seed}, {} {:?}", id.name(), seen.time());
+                        assert_eq!(outcome, anew, "{passes:?}, seed {seed}, {} {:?}", id.name(), view.time());
                         found += u64::from(outcome.verdict == Verdict::Yes);
                     }
                     compared += 1;

@@ -31,10 +31,10 @@ fn evaluated(
 ) {
     let mut pipeline = Pipeline::new(trace, passes);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
-    pipeline.run(|seen| {
-        if HuntSession::can_evaluate(seen) {
-            let evaluation = *hunt_session.evaluate(seen);
-            told(seen, &mut hunt_session, &evaluation);
+    pipeline.run(|view| {
+        if HuntSession::can_evaluate(view) {
+            let evaluation = *hunt_session.evaluate(view);
+            told(view, &mut hunt_session, &evaluation);
         }
         ControlFlow::Continue(())
     });

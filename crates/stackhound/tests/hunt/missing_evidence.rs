@@ -82,13 +82,13 @@ fn where_buffers_are_lost_nothing_is_denied() {
     for passes in [Passes::One, Passes::Two] {
         let mut losses_are_known = passes == Passes::Two;
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        evaluated(&trace, passes, |seen, _, evaluation| {
+        evaluated(&trace, passes, |view, _, evaluation| {
             // In one pass, a loss is known from where it is met.
-            losses_are_known |= seen.event().block().origin().after_loss;
+            losses_are_known |= view.event().block().origin().after_loss;
             if losses_are_known {
-                assert_eq!(denied(evaluation), Vec::<&str>::new(), "{} {:?}", seen.name(), seen.state());
+                assert_eq!(denied(evaluation), Vec::<&str>::new(), "{} {:?}", view.name(), view.state());
             }
-            *counts.entry(seen.state().name()).or_default() += 1;
+            *counts.entry(view.state().name()).or_default() += 1;
         });
         assert!(counts["complete"] > 1000, "{counts:?}");
     }

@@ -18,13 +18,13 @@ fn a_remembered_judgement_is_the_one_that_would_be_made() {
         let clock = pipeline.clock();
         let mut hunt_session = HuntSession::new(Binaries::none(), clock);
         let mut number = 0;
-        pipeline.run(|seen| {
+        pipeline.run(|view| {
             number += 1;
-            let evaluation = *hunt_session.evaluate(seen);
+            let evaluation = *hunt_session.evaluate(view);
             // Which thread of a process is its first is known to those who saw it.
-            if number % STEP == 0 && seen.name() != "Thread/Start" {
-                let anew = *HuntSession::new(Binaries::none(), clock).evaluate(seen);
-                assert_eq!(evaluation, anew, "{passes:?}, event {number}: {}", seen.name());
+            if number % STEP == 0 && view.name() != "Thread/Start" {
+                let anew = *HuntSession::new(Binaries::none(), clock).evaluate(view);
+                assert_eq!(evaluation, anew, "{passes:?}, event {number}: {}", view.name());
             }
             ControlFlow::Continue(())
         });

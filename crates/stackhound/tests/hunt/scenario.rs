@@ -16,10 +16,10 @@ fn the_attack_is_found_and_nothing_else_matters() {
         let attackers: BTreeSet<u32> = truth.attacks.iter().map(|attack| attack.pid.0).collect();
         for passes in [Passes::One, Passes::Two] {
             let mut found = BTreeSet::new();
-            evaluated(&trace, passes, |seen, hunt_session, evaluation| {
+            evaluated(&trace, passes, |view, hunt_session, evaluation| {
                 let grave = evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Medium);
                 for (id, outcome) in grave {
-                    let event_context = hunt_session.event_context(seen, SourceLocation::default());
+                    let event_context = hunt_session.event_context(view, SourceLocation::default());
                     let pid = event_context.process.pid.unwrap_or_default();
                     assert!(
                         attackers.contains(&pid),
@@ -30,7 +30,7 @@ fn the_attack_is_found_and_nothing_else_matters() {
                     let attack = truth
                         .attacks
                         .iter()
-                        .find(|attack| attack.time == seen.raw_time() && attack.event.name() == seen.name());
+                        .find(|attack| attack.time == view.raw_time() && attack.event.name() == view.name());
                     if let Some(attack) = attack {
                         found.insert((attack.kind, id.name()));
                     }

@@ -32,9 +32,9 @@ fn etl_file(file: &CaseFile, detector: Detector, passes: Passes) -> Evaluations 
     let mut pipeline = Pipeline::new(&trace, passes).with_modules(modules);
     let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
     let mut evaluations = Evaluations::new();
-    let outcome = pipeline.run(|seen| {
-        if HuntSession::can_evaluate(seen) {
-            evaluations.insert(seen.raw_time().0 as u64, *hunt_session.evaluate(seen));
+    let outcome = pipeline.run(|view| {
+        if HuntSession::can_evaluate(view) {
+            evaluations.insert(view.raw_time().0 as u64, *hunt_session.evaluate(view));
         }
         ControlFlow::Continue(())
     });

@@ -17,45 +17,45 @@ pub fn rows() -> Rows {
     };
     let refused = |error: &str| Err(error.to_owned());
     check([
-        ("the same type", of_status(|seen| Ok(seen.parser()?.parse::<u32>("Status")?.into())), Ok(200)),
+        ("the same type", of_status(|view| Ok(view.parser()?.parse::<u32>("Status")?.into())), Ok(200)),
         // On purpose: krabs's release build reads the bits.
         (
             "a signed number for an unsigned one",
-            of_status(|seen| Ok(seen.parser()?.parse::<i32>("Status")?.into())),
+            of_status(|view| Ok(view.parser()?.parse::<i32>("Status")?.into())),
             refused("property Status is U32, not i32"),
         ),
         (
             "a narrower number",
-            of_status(|seen| Ok(seen.parser()?.parse::<i16>("Status")?.into())),
+            of_status(|view| Ok(view.parser()?.parse::<i16>("Status")?.into())),
             refused("property Status is U32, not i16"),
         ),
         // On purpose: nothing is lost by it, and krabs refuses it.
-        ("a wider number", of_status(|seen| Ok(seen.parser()?.parse::<u64>("Status")?.into())), Ok(200)),
+        ("a wider number", of_status(|view| Ok(view.parser()?.parse::<u64>("Status")?.into())), Ok(200)),
         (
             "a wider signed number",
-            of_status(|seen| Ok(seen.parser()?.parse::<i64>("Status")?.into())),
+            of_status(|view| Ok(view.parser()?.parse::<i64>("Status")?.into())),
             Ok(200),
         ),
-        ("u16 as u32", of_numbers(|seen| Ok(seen.parser()?.parse::<u32>("UInt16")?.into())), Ok(40_000)),
+        ("u16 as u32", of_numbers(|view| Ok(view.parser()?.parse::<u32>("UInt16")?.into())), Ok(40_000)),
         (
             "u16 as i16",
-            of_numbers(|seen| Ok(seen.parser()?.parse::<i16>("UInt16")?.into())),
+            of_numbers(|view| Ok(view.parser()?.parse::<i16>("UInt16")?.into())),
             refused("property UInt16 is U16, not i16"),
         ),
-        ("i32 as i64", of_numbers(|seen| Ok(seen.parser()?.parse::<i64>("Int32")?.into())), Ok(-2)),
+        ("i32 as i64", of_numbers(|view| Ok(view.parser()?.parse::<i64>("Int32")?.into())), Ok(-2)),
         (
             "i32 as u32",
-            of_numbers(|seen| Ok(seen.parser()?.parse::<u32>("Int32")?.into())),
+            of_numbers(|view| Ok(view.parser()?.parse::<u32>("Int32")?.into())),
             refused("property Int32 is I32, not u32"),
         ),
         (
             "HexInt32 is a number",
-            of_numbers(|seen| Ok(seen.parser()?.parse::<u32>("HexInt32")?.into())),
+            of_numbers(|view| Ok(view.parser()?.parse::<u32>("HexInt32")?.into())),
             Ok(200),
         ),
         (
             "a truth value is none",
-            of_numbers(|seen| Ok(seen.parser()?.parse::<u32>("Boolean")?.into())),
+            of_numbers(|view| Ok(view.parser()?.parse::<u32>("Boolean")?.into())),
             refused("property Boolean is Bool32, not u32"),
         ),
     ])

@@ -11,8 +11,8 @@ use crate::schemas::{POWERSHELL, POWERSHELL_7942};
 
 static FUNCTION: AtomicU64 = AtomicU64::new(0);
 
-fn function(seen: &EventView<'_>) {
-    if seen.id() == 7942 {
+fn function(view: &EventView<'_>) {
+    if view.id() == 7942 {
         FUNCTION.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -29,7 +29,7 @@ impl Counter {
     }
 
     fn handler(self: Arc<Self>) -> impl FnMut(&EventView<'_>) + Send + 'static {
-        move |seen| self.called(seen)
+        move |view| self.called(view)
     }
 }
 
@@ -48,9 +48,9 @@ pub fn rows() -> Rows {
             by_closure.calls.fetch_add(1, Ordering::Relaxed);
         })
         .on_event(temporary.clone().handler())
-        .on_event(move |seen| by_method.called(seen))
-        .on_event(move |seen| {
-            ids.push(seen.id());
+        .on_event(move |view| by_method.called(view))
+        .on_event(move |view| {
+            ids.push(view.id());
             told.lock().unwrap().clone_from(&ids);
         });
     let event =

@@ -20,8 +20,8 @@ pub fn rows() -> Rows {
     let in_container = incomplete(&user.clone().container_id(CONTAINER));
     let with_key = incomplete(&user.process_start_key(0x1234_5678_9abc_def0));
     let item = |event, item_type| {
-        read(POWERSHELL, event, move |seen| {
-            seen.event().record().extended_items().find(item_type).map(<[u8]>::to_vec)
+        read(POWERSHELL, event, move |view| {
+            view.event().record().extended_items().find(item_type).map(<[u8]>::to_vec)
         })
     };
     let container = item(&in_container, ExtendedType::CONTAINER_ID).expect("a container");
@@ -29,38 +29,38 @@ pub fn rows() -> Rows {
     let rows = [
         (
             "the provider",
-            read(POWERSHELL, &user_event, |seen| {
-                seen.provider_guid().map_or(String::new(), |guid| guid.to_string())
+            read(POWERSHELL, &user_event, |view| {
+                view.provider_guid().map_or(String::new(), |guid| guid.to_string())
             }),
             "a0c1853b-5c40-4b15-8766-3cf1c58f985a",
         ),
         (
             "the provider's name",
-            read(POWERSHELL, &user_event, |seen| seen.provider().into_owned()),
+            read(POWERSHELL, &user_event, |view| view.provider().into_owned()),
             "Microsoft-Windows-PowerShell",
         ),
-        ("the id", read(POWERSHELL, &user_event, |seen| seen.id().to_string()), "7937"),
-        ("the version", read(POWERSHELL, &user_event, |seen| seen.version().to_string()), "1"),
+        ("the id", read(POWERSHELL, &user_event, |view| view.id().to_string()), "7937"),
+        ("the version", read(POWERSHELL, &user_event, |view| view.version().to_string()), "1"),
         (
             "wide text",
-            read(POWERSHELL, &user_event, |seen| seen.parser()?.parse::<String>("UserData")).expect("text"),
+            read(POWERSHELL, &user_event, |view| view.parser()?.parse::<String>("UserData")).expect("text"),
             "This is some user data",
         ),
         (
             "narrow text",
-            read(WININET, &page_event, |seen| seen.parser()?.parse::<String>("URL")).expect("text"),
+            read(WININET, &page_event, |view| view.parser()?.parse::<String>("URL")).expect("text"),
             "http://www.microsoft.com",
         ),
         // On purpose: the machine's code page is not known elsewhere. What is not UTF-8 is taken for Latin-1.
         (
             "narrow text beyond ASCII",
-            read(WININET, &foreign, |seen| seen.parser()?.parse::<String>("URL")).expect("text"),
+            read(WININET, &foreign, |view| view.parser()?.parse::<String>("URL")).expect("text"),
             "http://café.example.com",
         ),
         (
             "its bytes, for who knows the code page",
-            read(WININET, &foreign, |seen| {
-                Ok::<_, stackhound::schema::Error>(seen.parser()?.parse::<Ansi<'_>>("URL")?.bytes()[10])
+            read(WININET, &foreign, |view| {
+                Ok::<_, stackhound::schema::Error>(view.parser()?.parse::<Ansi<'_>>("URL")?.bytes()[10])
             })
             .expect("text")
             .to_string(),
@@ -68,21 +68,21 @@ pub fn rows() -> Rows {
         ),
         (
             "a number",
-            read(WININET, &page_event, |seen| seen.parser()?.parse::<u32>("Status"))
+            read(WININET, &page_event, |view| view.parser()?.parse::<u32>("Status"))
                 .expect("a number")
                 .to_string(),
             "16909060",
         ),
         (
             "the payload",
-            read(POWERSHELL, &user_event, |seen| seen.payload().len()).to_string(),
+            read(POWERSHELL, &user_event, |view| view.payload().len()).to_string(),
             // Three texts with their ends.
             "50",
         ),
         (
             "the bytes of a property",
-            read(WININET, &page_event, |seen| {
-                Ok::<_, stackhound::schema::Error>(format!("{:?}", seen.parser()?.bytes("Status")?))
+            read(WININET, &page_event, |view| {
+                Ok::<_, stackhound::schema::Error>(format!("{:?}", view.parser()?.bytes("Status")?))
             })
             .expect("bytes"),
             "[4, 3, 2, 1]",
@@ -100,7 +100,7 @@ pub fn rows() -> Rows {
         ("no start key", format!("{:?}", item(&user_event, ExtendedType::PROCESS_START_KEY)), "None"),
         (
             "wide text of a kernel event",
-            read(IMAGE, &image, |seen| seen.parser()?.parse::<String>("FileName")).expect("text"),
+            read(IMAGE, &image, |view| view.parser()?.parse::<String>("FileName")).expect("text"),
             "file.exe",
         ),
     ];

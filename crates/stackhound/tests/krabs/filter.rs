@@ -24,7 +24,7 @@ pub fn check(event: &OwnedEvent, table: Table) -> Rows {
         table.iter().map(|(_, filter, _)| EventFilter::new(filter.clone())).collect();
     assert!(filters.iter().all(|filter| filter.predicate().is_ok()), "{filters:?}");
     let mut said = Vec::new();
-    let ask = |seen: &EventView<'_>| said.extend(filters.iter().map(|filter| filter.wants(seen)));
+    let ask = |view: &EventView<'_>| said.extend(filters.iter().map(|filter| filter.wants(view)));
     rows::trace(event).run(ask).expect("a trace");
     assert_eq!(said.len(), table.len(), "one event is read");
     rows::check(table.into_iter().zip(said).map(|((name, _, expected), said)| (name, said, expected)))

@@ -8,7 +8,7 @@ use crate::schemas::{LSA, LSA_301};
 fn says(given: u32, filter: Filter) -> bool {
     let event = incomplete(&builder(LSA_301).with("TargetUserName", "").with("LogonType", given));
     let filter = EventFilter::new(filter);
-    read(LSA, &event, move |seen| filter.wants(seen))
+    read(LSA, &event, move |view| filter.wants(view))
 }
 
 pub fn rows() -> Rows {

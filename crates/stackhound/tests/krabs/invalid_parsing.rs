@@ -16,8 +16,8 @@ pub fn rows() -> Rows {
     };
     // An error that a handler gives back ends nothing, and comes to who asked for errors.
     let (sender, errors) = mpsc::channel();
-    let provider = Provider::guid(WININET).on_event(|seen| -> Result<(), Error> {
-        seen.parser()?.parse::<i16>("Status")?;
+    let provider = Provider::guid(WININET).on_event(|view| -> Result<(), Error> {
+        view.parser()?.parse::<i16>("Status")?;
         Ok(())
     });
     let stats = trace(&event)
@@ -30,40 +30,40 @@ pub fn rows() -> Rows {
     let rows = [
         (
             "a name that no property has",
-            told(|seen| seen.parser()?.parse::<String>("InvalidName")),
+            told(|view| view.parser()?.parse::<String>("InvalidName")),
             "there is no property InvalidName",
         ),
         (
             "a name that no property has, tried",
-            told(|seen| Ok(format!("{:?}", seen.parser()?.try_parse::<String>("InvalidName")))),
+            told(|view| Ok(format!("{:?}", view.parser()?.try_parse::<String>("InvalidName")))),
             "None",
         ),
         (
             "a narrower number",
-            told(|seen| Ok(seen.parser()?.parse::<i16>("Status")?.to_string())),
+            told(|view| Ok(view.parser()?.parse::<i16>("Status")?.to_string())),
             "property Status is U32, not i16",
         ),
         (
             "a narrower number, tried",
-            told(|seen| Ok(format!("{:?}", seen.parser()?.try_parse::<i16>("Status")))),
+            told(|view| Ok(format!("{:?}", view.parser()?.try_parse::<i16>("Status")))),
             "None",
         ),
         (
             "a narrower number, with another for that case",
-            told(|seen| Ok(seen.parser()?.try_parse::<i16>("Status").unwrap_or(15).to_string())),
+            told(|view| Ok(view.parser()?.try_parse::<i16>("Status").unwrap_or(15).to_string())),
             "15",
         ),
         (
             "text for a number",
-            told(|seen| seen.parser()?.parse::<String>("Status")),
+            told(|view| view.parser()?.parse::<String>("Status")),
             "property Status is U32, not text",
         ),
         (
             "a number for text",
-            told(|seen| Ok(seen.parser()?.parse::<u32>("URL")?.to_string())),
+            told(|view| Ok(view.parser()?.parse::<u32>("URL")?.to_string())),
             "property URL is Ansi, not u32",
         ),
-        ("the right type", told(|seen| Ok(seen.parser()?.parse::<u32>("Status")?.to_string())), "200"),
+        ("the right type", told(|view| Ok(view.parser()?.parse::<u32>("Status")?.to_string())), "200"),
         (
             "an error of a handler is told",
             errors.recv().expect("an error"),

@@ -17,8 +17,8 @@ use crate::schemas::{Kind, POWERSHELL, POWERSHELL_7937};
 type Handler = fn(&EventView<'_>) -> Result<(), Error>;
 
 const HEADER: Handler = |_| Ok(());
-const FIELDS: Handler = |seen| {
-    let text: String = seen.parser()?.parse("UserData")?;
+const FIELDS: Handler = |view| {
+    let text: String = view.parser()?.parse("UserData")?;
     assert_eq!(text, "Apple");
     Ok(())
 };
@@ -27,8 +27,8 @@ const FIELDS: Handler = |seen| {
 fn told(event: &OwnedEvent, filter: Option<Filter>, handler: Handler) -> (u64, u64) {
     let (succeeded, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (success, error) = (succeeded.clone(), told.clone());
-    let handler = move |seen: &EventView<'_>| {
-        handler(seen)?;
+    let handler = move |view: &EventView<'_>| {
+        handler(view)?;
         success.fetch_add(1, Ordering::Relaxed);
         Ok(())
     };

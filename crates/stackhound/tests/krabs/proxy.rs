@@ -34,9 +34,9 @@ pub fn rows() -> Rows {
     // Who only looks at headers never touches a payload: nothing is decoded before it is asked for.
     let header = |provider, event| {
         calls(event, |trace, mut handler| {
-            trace.enable(Provider::guid(provider).on_event(move |seen| {
-                if seen.provider_guid() == Some(provider) {
-                    handler(seen);
+            trace.enable(Provider::guid(provider).on_event(move |view| {
+                if view.provider_guid() == Some(provider) {
+                    handler(view);
                 }
             }))
         })

@@ -54,8 +54,8 @@ fn text_of(event: &OwnedEvent, item_type: ExtendedType) -> String {
 }
 
 fn start_key(event: &OwnedEvent) -> String {
-    let key = read(POWERSHELL, event, |seen| {
-        let data = seen.event().record().extended_items().find(ExtendedType::PROCESS_START_KEY)?;
+    let key = read(POWERSHELL, event, |view| {
+        let data = view.event().record().extended_items().find(ExtendedType::PROCESS_START_KEY)?;
         Some(u64::from_le_bytes(data.try_into().ok()?))
     });
     key.map_or("absent".into(), |key| format!("{key:#x}"))

@@ -50,8 +50,8 @@ pub fn read<T: Send + 'static>(
     mut read: impl FnMut(&EventView<'_>) -> T + Send + 'static,
 ) -> T {
     let (sender, receiver) = mpsc::channel();
-    let provider = Provider::guid(provider).on_event(move |seen| {
-        let _ = sender.send(read(seen));
+    let provider = Provider::guid(provider).on_event(move |view| {
+        let _ = sender.send(read(view));
     });
     trace(event).enable(provider).run(|_| ()).expect("a trace");
     receiver.recv().expect("the handler was called")

@@ -95,15 +95,15 @@ struct Counts {
 fn start(session: Session, overflow: Overflow) -> (Running, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let (counted, noticed) = (counts.clone(), counts.clone());
-    let provider = Provider::guid(trace_files::PROVIDER).on_event(move |seen| {
-        let time = seen.raw_time().0;
+    let provider = Provider::guid(trace_files::PROVIDER).on_event(move |view| {
+        let time = view.raw_time().0;
         assert!(counted.last.swap(time, Ordering::SeqCst) <= time, "events are in order, whatever is lost");
         assert!(!counted.stopped.load(Ordering::SeqCst), "called after the end");
         slow(counted.events.fetch_add(1, Ordering::SeqCst));
     });
     let trace = Trace::live(session).queue(queue(overflow)).without_stacks().enable(provider);
-    let trace = trace.on_unclaimed(move |seen| {
-        assert_eq!(seen.provider_guid(), Some(LOST_EVENT));
+    let trace = trace.on_unclaimed(move |view| {
+        assert_eq!(view.provider_guid(), Some(LOST_EVENT));
         noticed.notices.fetch_add(1, Ordering::SeqCst);
     });
     (trace.start().expect("started"), counts)

@@ -14,9 +14,9 @@ use crate::trace_files;
 /// a session tells that it lost something.
 fn all(trace: Trace) -> Vec<String> {
     let mut lines = Vec::new();
-    let take = |seen: &EventView<'_>| {
-        if seen.name() != "EventTrace/Header" && seen.provider_guid() != Some(LOST_EVENT) {
-            lines.push(shown(seen));
+    let take = |view: &EventView<'_>| {
+        if view.name() != "EventTrace/Header" && view.provider_guid() != Some(LOST_EVENT) {
+            lines.push(shown(view));
         }
         ControlFlow::Continue(())
     };

@@ -42,24 +42,24 @@ pub fn read(bytes: Vec<u8>, reading: Reading, passes: Passes) -> HashMap<EventKe
     let mut pipeline = Pipeline::new(&trace, passes);
     let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
     let mut answers = HashMap::new();
-    pipeline.run(|seen| {
+    pipeline.run(|view| {
         let mut hasher = DefaultHasher::new();
-        seen.addresses().for_each(|address| address.0.hash(&mut hasher));
+        view.addresses().for_each(|address| address.0.hash(&mut hasher));
         let (mut yes, mut no) = (0, 0);
-        if reading == Reading::WithVerdicts && HuntSession::can_evaluate(seen) {
-            for (id, outcome) in hunt_session.evaluate(seen).iter() {
+        if reading == Reading::WithVerdicts && HuntSession::can_evaluate(view) {
+            for (id, outcome) in hunt_session.evaluate(view).iter() {
                 yes |= u32::from(outcome.verdict == Verdict::Yes) << id.index();
                 no |= u32::from(outcome.verdict == Verdict::No) << id.index();
             }
         }
         let answer = Answer {
-            state: seen.state(),
-            is_certain: seen.stack_states().is_certain(),
-            stack: seen.stack().map(|_| hasher.finish()),
+            state: view.state(),
+            is_certain: view.stack_states().is_certain(),
+            stack: view.stack().map(|_| hasher.finish()),
             yes,
             no,
         };
-        let key = (seen.event().block().origin().file_offset, seen.event().index());
+        let key = (view.event().block().origin().file_offset, view.event().index());
         assert!(answers.insert(key, answer).is_none(), "an event comes once: {key:?}");
         ControlFlow::Continue(())
     });

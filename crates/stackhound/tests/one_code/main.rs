@@ -46,11 +46,11 @@ fn hand_over(capture: &mut Capture, slice: &Slice) {
 /// how a session tells that it lost something.
 fn all(mut pipeline: Pipeline<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    pipeline.run(|seen| {
-        let name = seen.name();
-        if name != "EventTrace/Header" && seen.provider_guid().is_none_or(|guid| guid != deliver::LOST_EVENT)
+    pipeline.run(|view| {
+        let name = view.name();
+        if name != "EventTrace/Header" && view.provider_guid().is_none_or(|guid| guid != deliver::LOST_EVENT)
         {
-            lines.push(shown(seen));
+            lines.push(shown(view));
         }
         ControlFlow::Continue(())
     });

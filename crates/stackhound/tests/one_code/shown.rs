@@ -6,27 +6,27 @@ use stackhound::EventView;
 use stackhound::schema::{Decoder, Field, Item};
 
 /// But for UTC times, whose relation to the session's clock a live session measures anew.
-pub fn shown(seen: &EventView<'_>) -> String {
+pub fn shown(view: &EventView<'_>) -> String {
     let mut line = format!(
         "{} {:?} {:?} {:?} {:?} {} {} {} {} {} {:?}",
-        seen.raw_time().0,
-        seen.processor(),
-        seen.pid(),
-        seen.tid(),
-        seen.process_name(),
-        seen.provider(),
-        seen.name(),
-        seen.id(),
-        seen.opcode(),
-        seen.version(),
-        seen.create(),
+        view.raw_time().0,
+        view.processor(),
+        view.pid(),
+        view.tid(),
+        view.process_name(),
+        view.provider(),
+        view.name(),
+        view.id(),
+        view.opcode(),
+        view.version(),
+        view.create(),
     );
-    match seen.fields() {
+    match view.fields() {
         Some(fields) => members(&mut line, fields),
-        None => write!(line, " {:?}", seen.payload()).unwrap(),
+        None => write!(line, " {:?}", view.payload()).unwrap(),
     }
-    write!(line, " [{}]", seen.state().name()).unwrap();
-    for frame in seen.frames() {
+    write!(line, " [{}]", view.state().name()).unwrap();
+    for frame in view.frames() {
         write!(line, " {frame}").unwrap();
     }
     line

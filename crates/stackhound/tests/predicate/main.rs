@@ -19,9 +19,9 @@ use etl_file::{ACTIVITY, GUID_VALUE, PROVIDER, SID, STRANGER, TIME, etl_file, sc
 fn with_events(mut handle: impl FnMut(&EventView<'_>)) {
     let file = etl_file();
     let mut is_first = true;
-    let mut handle = |seen: &EventView<'_>| {
+    let mut handle = |view: &EventView<'_>| {
         if !std::mem::take(&mut is_first) {
-            handle(seen);
+            handle(view);
         }
     };
     let stats = Trace::file(file.path()).schemas(schemas()).run(&mut handle).expect("a recording");
@@ -34,9 +34,9 @@ fn passing(filters: &[Filter]) -> Vec<String> {
         filters.iter().map(|filter| Predicate::new(filter).expect("known names")).collect();
     let mut passing = vec![String::new(); filters.len()];
     let mut index = 0;
-    with_events(|seen| {
+    with_events(|view| {
         for (predicate, passing) in predicates.iter().zip(&mut passing) {
-            if predicate.matches(seen) {
+            if predicate.matches(view) {
                 *passing += &index.to_string();
             }
         }
@@ -218,11 +218,11 @@ fn headers_decide_before_a_payload_is_looked_at() {
     let misses = |text: &str| {
         let predicate = Predicate::parse(text).expect("valid");
         let mut misses = None;
-        with_events(|seen| {
-            if seen.provider_guid() == Some(STRANGER) {
-                let before = seen.trace_state().schema_misses();
-                predicate.matches(seen);
-                misses = Some(seen.trace_state().schema_misses() - before);
+        with_events(|view| {
+            if view.provider_guid() == Some(STRANGER) {
+                let before = view.trace_state().schema_misses();
+                predicate.matches(view);
+                misses = Some(view.trace_state().schema_misses() - before);
             }
         });
         misses.expect("an event of the stranger")

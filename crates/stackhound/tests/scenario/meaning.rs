@@ -14,9 +14,9 @@ fn every_payload_is_understood_to_its_end() {
         let Written { trace, .. } = written(30_000, 2, mix);
         let mut pipeline = Pipeline::new(&trace, Passes::Two);
         let mut opaque: BTreeMap<String, u64> = BTreeMap::new();
-        pipeline.run(|seen| {
-            let kind = kind_of(seen.event());
-            let Some(mut fields) = seen.fields() else {
+        pipeline.run(|view| {
+            let kind = kind_of(view.event());
+            let Some(mut fields) = view.fields() else {
                 *opaque.entry(kind.name().to_owned()).or_default() += 1;
                 return ControlFlow::Continue(());
             };
@@ -35,9 +35,9 @@ fn every_payload_is_understood_to_its_end() {
 #[test]
 fn names_are_those_of_the_reader() {
     let Written { trace, .. } = written(20_000, 3, Mix::Default);
-    Pipeline::new(&trace, Passes::Two).run(|seen| {
-        if seen.event().hook_id().is_some() {
-            assert_eq!(seen.name(), kind_of(seen.event()).name());
+    Pipeline::new(&trace, Passes::Two).run(|view| {
+        if view.event().hook_id().is_some() {
+            assert_eq!(view.name(), kind_of(view.event()).name());
         }
         ControlFlow::Continue(())
     });
@@ -48,8 +48,8 @@ fn names_are_those_of_the_reader() {
 fn frames_lie_in_the_modules_of_their_processes() {
     let Written { trace, truth, expected, .. } = written(40_000, 4, Mix::Default);
     let (mut inside, mut outside, mut early) = (0, 0, 0);
-    Pipeline::new(&trace, Passes::Two).run(|seen| {
-        let Some(expected) = expected.get(&record_key(seen.event())) else {
+    Pipeline::new(&trace, Passes::Two).run(|view| {
+        let Some(expected) = expected.get(&record_key(view.event())) else {
             return ControlFlow::Continue(());
         };
         if matches!(expected.state, State::Damaged | State::Lost) || expected.tid.0 == 0 {
@@ -59,14 +59,14 @@ fn frames_lie_in_the_modules_of_their_processes() {
             |process: &&stackhound_scenario::Process| process.threads.iter().any(|t| t.tid == expected.tid);
         let process = truth.processes.iter().find(has_thread).unwrap();
         assert_eq!(
-            (seen.pid(), seen.process_name()),
+            (view.pid(), view.process_name()),
             (Some(process.pid), Some(&*process.name)),
             "{:?} {} {:?}",
-            record_key(seen.event()),
-            seen.name(),
+            record_key(view.event()),
+            view.name(),
             process
         );
-        for frame in seen.frames() {
+        for frame in view.frames() {
             match (frame.module(), truth.image_at(process, frame.address())) {
                 (Some(module), Some(image)) => {
                     inside += 1;

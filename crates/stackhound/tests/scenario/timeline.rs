@@ -33,8 +33,8 @@ fn case(events: u64, seed: u64) -> Case {
     let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
     let trace = OpenTrace::new(vec![Source::new("", etl_file)], 1).unwrap();
     let mut events = Vec::new();
-    Pipeline::new(&trace, Passes::Two).run(|seen| {
-        events.push((seen.raw_time(), seen.processor().unwrap()));
+    Pipeline::new(&trace, Passes::Two).run(|view| {
+        events.push((view.raw_time(), view.processor().unwrap()));
         ControlFlow::Continue(())
     });
     Case { truth, trace, trace_events, events }
@@ -265,21 +265,21 @@ fn recorded_stacks_stand_at_the_contexts_of_their_events() {
 
         let lost_from = first_gap(&trace);
         let (mut n, mut compared, mut same) = (0, 0, 0);
-        Pipeline::new(&case.trace, Passes::Two).run(|seen| {
-            let owner = seen.stack_owner();
+        Pipeline::new(&case.trace, Passes::Two).run(|view| {
+            let owner = view.stack_owner();
             // Providers record the 32-bit frames only, which does not make the others go away.
-            let is_whole = seen.event().record().pointer_size() == PointerSize::Eight;
+            let is_whole = view.event().record().pointer_size() == PointerSize::Eight;
             if let (StackState::Complete, Some(tid), true) =
-                (seen.state(), owner.tid, n < lost_from && is_whole)
+                (view.state(), owner.tid, n < lost_from && is_whole)
             {
-                let user: Vec<u64> = seen
+                let user: Vec<u64> = view
                     .frames()
                     .filter(|frame| frame.mode == Mode::User)
                     .map(|frame| frame.address().0)
                     .collect();
                 let context = trace.context(ContextId(n)).unwrap();
                 let modules = |address: u64| {
-                    let frame = seen.frames().find(|frame| frame.address().0 == address).unwrap();
+                    let frame = view.frames().find(|frame| frame.address().0 == address).unwrap();
                     frame.module().map(|module| module.file_name().to_owned())
                 };
                 let expected: Vec<Option<String>> = user.iter().map(|&address| modules(address)).collect();

@@ -64,34 +64,34 @@ impl Events {
     }
 
     /// What the event is called.
-    pub fn label(&mut self, seen: &EventView<'_>, builder: &mut Builder) -> LabelId {
-        match seen.event().hook_id() {
-            Some(hook_id) => *self.labels.entry(hook_id).or_insert_with(|| builder.label(&seen.name())),
-            None => builder.label(&seen.name()),
+    pub fn label(&mut self, view: &EventView<'_>, builder: &mut Builder) -> LabelId {
+        match view.event().hook_id() {
+            Some(hook_id) => *self.labels.entry(hook_id).or_insert_with(|| builder.label(&view.name())),
+            None => builder.label(&view.name()),
         }
     }
 
     /// The thread that logged the event, if the event tells.
-    pub fn thread(&self, seen: &EventView<'_>) -> Option<Tid> {
-        match seen.event().hook_id() {
+    pub fn thread(&self, view: &EventView<'_>) -> Option<Tid> {
+        match view.event().hook_id() {
             Some(hook_id) if RUNDOWN.contains(&hook_id) || matches!(hook_id >> 8, 0x00 | 0x0b) => None,
             Some(CONTEXT_SWITCH) => None,
-            Some(hook_id) if SAMPLES.contains(&hook_id) => seen.stack_owner().tid,
+            Some(hook_id) if SAMPLES.contains(&hook_id) => view.stack_owner().tid,
             // The thread is one of the tool, which ran at another time or on another machine.
-            None if seen.provider_guid().is_some_and(is_added_by_tools) => None,
-            _ if seen.stack().is_some() => seen.stack_owner().tid,
-            _ => seen.event().header_tid(),
+            None if view.provider_guid().is_some_and(is_added_by_tools) => None,
+            _ if view.stack().is_some() => view.stack_owner().tid,
+            _ => view.event().header_tid(),
         }
     }
 
     /// What happens to threads and processors.
-    pub fn what(&self, seen: &EventView<'_>, functions: &mut Functions, builder: &mut Builder) -> EventKind {
-        let Some(hook_id) = seen.event().hook_id() else { return EventKind::Other };
-        let record = seen.event().record();
+    pub fn what(&self, view: &EventView<'_>, functions: &mut Functions, builder: &mut Builder) -> EventKind {
+        let Some(hook_id) = view.event().hook_id() else { return EventKind::Other };
+        let record = view.event().record();
         let (payload, version, pointer) = (record.payload(), record.version(), record.pointer_size());
         let mut routine = |address: Address| {
             let known = Some(address).filter(|address| address.0 != 0);
-            known.and_then(|address| functions.routine(seen, address, builder))
+            known.and_then(|address| functions.routine(view, address, builder))
         };
         let known = match hook_id {
             CONTEXT_SWITCH => {
@@ -121,7 +121,7 @@ impl Events {
                 let run = view::Dpc::parse(payload, version, pointer).ok();
                 run.filter(|run| run.initial_time.0 >= 0).map(|run| EventKind::Interrupted {
                     by,
-                    since: self.trace_time(seen, run.initial_time),
+                    since: self.trace_time(view, run.initial_time),
                     routine: routine(run.routine),
                 })
             }
@@ -130,32 +130,32 @@ impl Events {
         known.unwrap_or_default()
     }
 
-    fn trace_time(&self, seen: &EventView<'_>, raw: RawTime) -> i64 {
-        let base = self.bases.get(seen.event().session_number() as usize);
+    fn trace_time(&self, view: &EventView<'_>, raw: RawTime) -> i64 {
+        let base = self.bases.get(view.event().session_number() as usize);
         base.map_or(raw.0, |base| base.trace_time(raw).0)
     }
 
     /// The event's stack, if it was recorded and nothing of it is doubtful.
     pub fn stack(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         functions: &mut Functions,
         builder: &mut Builder,
     ) -> Option<Arc<Snapshot>> {
-        let stack = seen.stack().filter(|_| self.wants_stacks)?;
-        let event = seen.event();
+        let stack = view.stack().filter(|_| self.wants_stacks)?;
+        let event = view.event();
         let is_sample = event.hook_id().is_some_and(|hook_id| SAMPLES.contains(&hook_id));
         // Of 32-bit programs, providers record the 32-bit frames only.
         let has_lower_half = event.hook_id().is_none()
             && event.record().pointer_size() == PointerSize::Four
             && event.block().session().pointer_size == PointerSize::Eight;
-        let (system, process) = (seen.trace_state().system(), seen.stack_owner().process);
-        let user = process.map(|process| system.validity_id(Some(process), seen.time())).unwrap_or_default();
+        let (system, process) = (view.trace_state().system(), view.stack_owner().process);
+        let user = process.map(|process| system.validity_id(Some(process), view.time())).unwrap_or_default();
         let key = SnapshotKey {
             stack,
             process,
-            validity_ids: [user, system.validity_id(None, seen.time())],
-            states: seen.stack_states(),
+            validity_ids: [user, system.validity_id(None, view.time())],
+            states: view.stack_states(),
             is_sample,
             has_lower_half,
         };
@@ -163,8 +163,8 @@ impl Events {
             return snapshot.clone();
         }
         let session = event.block().session().pointer_size;
-        let is_wow64 = seen.resolver().process(system, session, process, seen.time()).0.is_wow64();
-        let snapshot = snapshot(seen, &key, is_wow64, functions, builder).map(Arc::new);
+        let is_wow64 = view.resolver().process(system, session, process, view.time()).0.is_wow64();
+        let snapshot = snapshot(view, &key, is_wow64, functions, builder).map(Arc::new);
         if self.snapshots.len() >= KEPT_MAX {
             self.snapshots.clear();
         }
@@ -174,7 +174,7 @@ impl Events {
 }
 
 fn snapshot(
-    seen: &EventView<'_>,
+    view: &EventView<'_>,
     key: &SnapshotKey,
     is_wow64: bool,
     functions: &mut Functions,
@@ -182,13 +182,13 @@ fn snapshot(
 ) -> Option<Snapshot> {
     let (mut kernel, mut wow64, mut user): (Vec<SampledFrame>, Vec<SampledFrame>, Vec<SampledFrame>) =
         Default::default();
-    for frame in seen.frames() {
+    for frame in view.frames() {
         let part = match frame.mode {
             Mode::Kernel => &mut kernel,
             Mode::User if is_wow64 && !frame.is_wow64 => &mut wow64,
             Mode::User => &mut user,
         };
-        part.push(functions.frame(seen, &frame, builder));
+        part.push(functions.frame(view, &frame, builder));
     }
     let part = |mut frames: Vec<SampledFrame>| {
         frames.reverse();

@@ -41,34 +41,34 @@ impl Functions {
     /// A frame of an event's stack.
     pub fn frame(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         frame: &FrameView<'_>,
         builder: &mut Builder,
     ) -> SampledFrame {
-        let Function { identity, location, calls_back } = self.of(seen, frame, builder);
+        let Function { identity, location, calls_back } = self.of(view, frame, builder);
         SampledFrame { address: frame.address().0, function: identity, calls_back, location }
     }
 
     /// The routine that starts at an address of the kernel.
     pub fn routine(
         &mut self,
-        seen: &EventView<'_>,
+        view: &EventView<'_>,
         address: stackhound_types::Address,
         builder: &mut Builder,
     ) -> Option<LocationId> {
-        let (system, event) = (seen.trace_state().system(), seen.event());
+        let (system, event) = (view.trace_state().system(), view.event());
         let session = event.block().session().pointer_size;
-        let mut resolver = seen.resolver();
+        let mut resolver = view.resolver();
         let facts = resolver
-            .at(system, seen.stack_owner(), event.time(), session)
+            .at(system, view.stack_owner(), event.time(), session)
             .frame(address, AddressKind::Instruction);
         drop(resolver);
-        let frame = FrameView::new(facts, system, seen.depth(Mode::Kernel));
+        let frame = FrameView::new(facts, system, view.depth(Mode::Kernel));
         // Without a name for it, it is still known that this is where a function starts.
-        self.of(seen, &frame, builder).location
+        self.of(view, &frame, builder).location
     }
 
-    fn of(&mut self, seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+    fn of(&mut self, view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
         let location = match (frame.module(), frame.rva(), frame.method()) {
             (Some(module), Some(rva), _) => {
                 CodeLocation::Module(module.id(), rva, frame.kind == AddressKind::Return)
@@ -79,13 +79,13 @@ impl Functions {
         if let Some(&function) = self.locations.get(&location) {
             return function;
         }
-        let function = look_up(seen, frame, builder);
+        let function = look_up(view, frame, builder);
         self.locations.insert(location, function);
         function
     }
 }
 
-fn look_up(seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
+fn look_up(view: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -> Function {
     let address = Address(frame.address().0);
     let nothing = LocationInfo { address: None, module: None, rva: None, symbol: None, symbol_offset: 0 };
     if let (Some(module), Some(rva)) = (frame.module(), frame.rva()) {
@@ -95,7 +95,7 @@ fn look_up(seen: &EventView<'_>, frame: &FrameView<'_>, builder: &mut Builder) -
             base: Some(Address(module.base().0)),
         };
         let module = Some(builder.module(info));
-        let names = seen.names(frame);
+        let names = view.names(frame);
         // The nearest export may well be another function's.
         let name = names.as_ref().and_then(|names| names.best());
         let name = name.filter(|(origin, _)| *origin != Origin::NearestExport);

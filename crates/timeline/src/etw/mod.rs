@@ -77,7 +77,7 @@ pub fn timeline(
         build.builder.sampled();
     }
     let wanted = |_: &EventView<'_>| ControlFlow::Continue(true);
-    let outcome = pipeline.run_chosen(wanted, |seen| match build.event(seen) {
+    let outcome = pipeline.run_chosen(wanted, |view| match build.event(view) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             build.error = Some(error);
@@ -104,10 +104,10 @@ struct TimelineBuild {
 }
 
 impl TimelineBuild {
-    fn event(&mut self, seen: &EventView<'_>) -> Result<(), Error> {
-        let cpu = seen.processor().map(Cpu);
+    fn event(&mut self, view: &EventView<'_>) -> Result<(), Error> {
+        let cpu = view.processor().map(Cpu);
         if let Some(cpu) = cpu {
-            let before = self.gaps.before(seen.event());
+            let before = self.gaps.before(view.event());
             if before == Before::Gap {
                 self.timeline.lose(cpu);
             }
@@ -115,21 +115,21 @@ impl TimelineBuild {
                 self.timeline.regain(cpu);
             }
         }
-        let label = self.events.label(seen, &mut self.builder);
-        self.builder.transition(seen.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
+        let label = self.events.label(view, &mut self.builder);
+        self.builder.transition(view.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
         self.timeline.push(StackEvent {
-            time: seen.time().0,
+            time: view.time().0,
             cpu,
-            thread: self.events.thread(seen),
-            what: self.events.what(seen, &mut self.functions, &mut self.builder),
-            stack: self.events.stack(seen, &mut self.functions, &mut self.builder),
+            thread: self.events.thread(view),
+            what: self.events.what(view, &mut self.functions, &mut self.builder),
+            stack: self.events.stack(view, &mut self.functions, &mut self.builder),
         });
         if let Some(cpu) = cpu
-            && self.gaps.begins_behind(seen.event())
+            && self.gaps.begins_behind(view.event())
         {
             self.timeline.lose(cpu);
         }
-        self.apply(seen.trace_state().system())
+        self.apply(view.trace_state().system())
     }
 
     /// Does the steps that were found.

@@ -90,12 +90,12 @@ pub fn log() -> String {
 
 /// Events that callbacks saw up to now.
 pub fn seen_events() -> u64 {
-    with_seen(|seen| seen.events.len() as u64)
+    with_seen(|view| view.events.len() as u64)
 }
 
 /// The buffer callback says no behind so many buffers.
 pub fn stop_behind_buffer(count: u32) {
-    with_seen(|seen| seen.stop_behind = count);
+    with_seen(|view| view.stop_behind = count);
 }
 
 fn wide(text: &str) -> Vec<u16> {
@@ -259,7 +259,7 @@ unsafe extern "system" fn on_event(record: *mut EVENT_RECORD) {
     let header = &record.EventHeader;
     if header.ProviderId.data1 == 0x6a39_9ae0 {
         assert_eq!(header.EventDescriptor.Opcode, 33);
-        return with_seen(|seen| seen.lost += 1);
+        return with_seen(|view| view.lost += 1);
     }
     assert_eq!((header.ProviderId.data1, header.EventDescriptor.Opcode), (0xce1d_bfb4, 0x33));
     assert_eq!((header.ThreadId, header.ProcessId, header.Flags), (9, 8, 0x340));
@@ -268,9 +268,9 @@ unsafe extern "system" fn on_event(record: *mut EVENT_RECORD) {
     let number = unsafe { record.UserData.cast::<u32>().read_unaligned() };
     // SAFETY: a plain number.
     let processor = unsafe { record.BufferContext.Anonymous.ProcessorIndex };
-    with_seen(|seen| {
-        seen.ended_in_callback = false;
-        seen.events.push(EventView { time: header.TimeStamp, processor, number });
+    with_seen(|view| {
+        view.ended_in_callback = false;
+        view.events.push(EventView { time: header.TimeStamp, processor, number });
     });
 }
 
@@ -278,11 +278,11 @@ unsafe extern "system" fn on_buffer(logfile: *mut EVENT_TRACE_LOGFILEW) -> u32 {
     // SAFETY: Windows hands out a whole one.
     let logfile = unsafe { &*logfile };
     assert_eq!(logfile.Context as usize, 77);
-    with_seen(|seen| {
-        seen.ended_in_callback = true;
-        seen.buffers += 1;
-        assert_eq!(logfile.BuffersRead, seen.buffers);
-        u32::from(seen.stop_behind != seen.buffers)
+    with_seen(|view| {
+        view.ended_in_callback = true;
+        view.buffers += 1;
+        assert_eq!(logfile.BuffersRead, view.buffers);
+        u32::from(view.stop_behind != view.buffers)
     })
 }
 
@@ -318,9 +318,9 @@ unsafe extern "system" fn on_raw_buffer(
             })
             .collect();
         // Another thread may be faster, so that the order is that of the numbers.
-        with_seen(|seen| {
-            seen.events.extend(events);
-            seen.events.sort_by_key(|event| event.number);
+        with_seen(|view| {
+            view.events.extend(events);
+            view.events.sort_by_key(|event| event.number);
         });
         // SAFETY: this is its type.
         let give_back: Dereference = unsafe {
